@@ -1,0 +1,1 @@
+"""Hardware, topology and the accounting of who holds which GPU."""

@@ -1,0 +1,192 @@
+"""A cluster: GPU types, nodes, and the switches above them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Nodes = tuple[tuple[int, int], ...]
+"""(node, GPUs on it) pairs of an allocation, nodes ascending."""
+
+
+class Locality(enum.IntEnum):
+    """The lowest tier that joins all nodes of a placement; it sets the bandwidth of collectives."""
+
+    NODE = 0
+    LEAF = 1
+    MINIPOD = 2
+    CROSS = 3
+
+
+@dataclass(frozen=True)
+class GpuType:
+    """Data sheet of a GPU type and of the nodes that carry it.
+
+    Attributes
+    ----------
+    name : str
+        Canonical name, as in `A100`.
+    fp16_tflops, fp32_tflops : float
+        Peak dense throughput, TFLOP/s; fp16 with fp32 accumulation.
+    tf32_tflops : float or None
+        Peak TF32 throughput; None where the GPU has none.
+    memory_gb, memory_gbs : float
+        Memory, GB; its bandwidth, GB/s.
+    link_kind : str
+        GPU link inside a node, as in `nvlink3` or `pcie4`.
+    link_gbs : float
+        That link, GB/s in one direction per GPU.
+    nic_gbps : float
+        Line rate of the node's network, Gbit/s.
+    nic_per_gpu : bool
+        Whether every GPU has a network port of that rate to itself.
+    """
+
+    name: str
+    fp16_tflops: float
+    fp32_tflops: float
+    tf32_tflops: float | None
+    memory_gb: float
+    memory_gbs: float
+    link_kind: str
+    link_gbs: float
+    nic_gbps: float
+    nic_per_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """Equal nodes of one GPU type."""
+
+    gpu_type: GpuType
+    nodes: int
+    gpus_per_node: int
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Leaf (s0), spine (s1, one minipod each) and core (s2) switches.
+
+    Attributes
+    ----------
+    nodes_per_leaf, leaves_per_minipod : int
+        Nodes of one type fill leaves in order, leaves fill minipods in order; a leaf
+        holds nodes of one type only.
+    leaf_oversubscription, spine_oversubscription, core_oversubscription : float
+        Factor by which a node's network is slower inside a leaf, inside a minipod,
+        and across minipods.
+    """
+
+    nodes_per_leaf: int = 16
+    leaves_per_minipod: int = 8
+    leaf_oversubscription: float = 1.0
+    spine_oversubscription: float = 1.0
+    core_oversubscription: float = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSpec:
+    """An immutable cluster. Node and type indices are positions in its arrays.
+
+    Attributes
+    ----------
+    name : str
+    groups : tuple of NodeGroup
+        One per GPU type; their order is the order of type indices.
+    fabric : Fabric
+    """
+
+    name: str
+    groups: tuple[NodeGroup, ...]
+    fabric: Fabric
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Names of the GPU types; axis T."""
+        return tuple(group.gpu_type.name for group in self.groups)
+
+    @cached_property
+    def capacity(self) -> Ints:
+        """GPUs per type, shape (T,)."""
+        return np.array([g.nodes * g.gpus_per_node for g in self.groups], dtype=np.int64)
+
+    @cached_property
+    def gpus_per_node(self) -> Ints:
+        """GPUs on a node of each type, shape (T,)."""
+        return np.array([g.gpus_per_node for g in self.groups], dtype=np.int64)
+
+    @cached_property
+    def node_type(self) -> Ints:
+        """Type index of each node, shape (N,)."""
+        return np.repeat(np.arange(len(self.groups)), [g.nodes for g in self.groups])
+
+    @cached_property
+    def node_gpus(self) -> Ints:
+        """GPUs on each node, shape (N,)."""
+        return self.gpus_per_node[self.node_type]
+
+    @cached_property
+    def node_leaf(self) -> Ints:
+        """Leaf switch of each node, shape (N,)."""
+        leaves, first = [], 0
+        for group in self.groups:
+            local = np.arange(group.nodes) // self.fabric.nodes_per_leaf
+            leaves.append(first + local)
+            first += int(local[-1]) + 1
+        return np.concatenate(leaves)
+
+    @cached_property
+    def node_minipod(self) -> Ints:
+        """Minipod (spine switch) of each node, shape (N,)."""
+        return self.node_leaf // self.fabric.leaves_per_minipod
+
+    def locality(self, nodes: Nodes) -> Locality:
+        """Return the lowest tier that joins all the nodes."""
+        index = [node for node, _ in nodes]
+        if len(index) == 1:
+            return Locality.NODE
+        if len({int(self.node_leaf[node]) for node in index}) == 1:
+            return Locality.LEAF
+        if len({int(self.node_minipod[node]) for node in index}) == 1:
+            return Locality.MINIPOD
+        return Locality.CROSS
+
+    def compact_locality(self, gpu_type: int, gpus: int) -> Locality:
+        """Return the best locality `gpus` GPUs of a type can have on the empty cluster."""
+        per_node = int(self.gpus_per_node[gpu_type])
+        if gpus <= per_node:
+            return Locality.NODE
+        needed = -(-gpus // per_node)
+        mine = self.node_type == gpu_type
+        for tier, switch in ((Locality.LEAF, self.node_leaf), (Locality.MINIPOD, self.node_minipod)):
+            if np.bincount(switch[mine]).max() >= needed:
+                return tier
+        return Locality.CROSS
+
+    def bandwidth_gbs(self, gpu_type: int, locality: Locality) -> float:
+        """Return GB/s in one direction: per GPU inside a node, per node across nodes.
+
+        A node whose GPUs each have a port counts all of its ports.
+        """
+        group = self.groups[gpu_type]
+        if locality == Locality.NODE:
+            return group.gpu_type.link_gbs
+        ports = group.gpus_per_node if group.gpu_type.nic_per_gpu else 1
+        fabric = self.fabric
+        slowdown = {
+            Locality.LEAF: fabric.leaf_oversubscription,
+            Locality.MINIPOD: fabric.spine_oversubscription,
+            Locality.CROSS: fabric.core_oversubscription,
+        }[locality]
+        return group.gpu_type.nic_gbps / 8 * ports / slowdown
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return all that determines the cluster, as plain JSON values (the name does not count)."""
+        return {"groups": [asdict(g) for g in self.groups], "fabric": asdict(self.fabric)}

@@ -1,0 +1,74 @@
+"""The one error a user's input can cause, and how a command reports it."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec
+
+P = ParamSpec("P")
+
+
+class InputError(ValueError):
+    """Bad input from outside: a file, an option, a decision.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, on one line.
+    file : str or Path, optional
+        The file it stands in.
+    line : int, optional
+        The 1-based line of that file.
+    field : str, optional
+        The column, key or job it concerns.
+    remedy : str, optional
+        What to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.file, self.line, self.field, self.remedy = file, line, field, remedy
+        self.message = message
+        where = "" if file is None else str(file)
+        where += "" if line is None else f":{line}"
+        parts = [part for part in (where, field, message) if part]
+        text = ": ".join(parts) + (f" ({remedy})" if remedy else "")
+        super().__init__(" ".join(text.split()))
+
+
+def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
+    """Return a remedy that names the valid names nearest to `name`."""
+    options = sorted(valid)
+    close = difflib.get_close_matches(name, options, n=limit, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(close) + "?"
+    shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
+    return f"valid: {shown}" if shown else "there is none to choose from"
+
+
+def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
+    """Turn an `InputError` of a command into one line on stderr and exit status 2."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return command(*args, **kwargs)
+        except InputError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:
+            sys.stderr.close()
+            return 0
+
+    return wrapped

@@ -1,0 +1,1 @@
+"""How fast a model trains on an allocation."""

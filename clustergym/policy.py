@@ -1,0 +1,240 @@
+"""What a scheduling policy is, what it may see, and what it answers."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from clustergym.cluster.allocation import Allocations
+    from clustergym.cluster.spec import ClusterSpec, Nodes
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class InformationClass(enum.StrEnum):
+    """What a policy's oracle knows of iteration times; never ranked across on a leaderboard."""
+
+    CLAIRVOYANT = "clairvoyant"
+    """The times jobs really run at."""
+    PROFILED = "profiled"
+    """Estimates of adaptive parallelism, after profiling the job on the cluster."""
+    DATA_PARALLEL = "data_parallel"
+    """Profiles of pure data parallelism."""
+    BOOTSTRAP = "bootstrap"
+    """The least count that runs, per GPU type, scaled linearly (Sia, section 3.2)."""
+    NONE = "none"
+    """No iteration times at all."""
+
+
+class InformationError(RuntimeError):
+    """A policy asked for what its information class does not grant."""
+
+
+QUEUED, RUNNING = 0, 1
+"""Values of `View.state`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same during a run.
+
+    Attributes
+    ----------
+    gpu_types : tuple of str
+        GPU types of the cluster; axis T of every array below and of the View.
+    capacity : ndarray of int, shape (T,)
+        GPUs per type.
+    gpus_per_node : ndarray of int, shape (T,)
+    counts : ndarray of int, shape (K,)
+        GPU counts an allotment may have, ascending.
+    round_s : float or None
+        Seconds between decision points; None: a decision point at every event.
+    """
+
+    gpu_types: tuple[str, ...]
+    capacity: Ints
+    gpus_per_node: Ints
+    counts: Ints
+    round_s: float | None
+
+
+@dataclass(frozen=True)
+class View:
+    """What a policy sees at a decision point: the n jobs in the system, in order of submission.
+
+    Attributes
+    ----------
+    now_s : float
+    setting : Setting
+    available : ndarray of int, shape (T,)
+        GPUs a decision may use: capacity less what profiling holds.
+    free : ndarray of int, shape (T,)
+        Available GPUs that no job holds now.
+    job : ndarray of int, shape (n,)
+        Row of the trace: the job's identity in a Decision.
+    state : ndarray of int, shape (n,)
+        QUEUED or RUNNING.
+    gpu_type : ndarray of int, shape (n,)
+        Index of the type held; -1: none.
+    gpus : ndarray of int, shape (n,)
+        GPUs held; 0: none.
+    requested_type, requested_gpus : ndarray of int, shape (n,)
+        The request; type -1: any.
+    submit_s, deadline_s : ndarray of float, shape (n,)
+        Seconds; deadline NaN: none.
+    queued_s : ndarray of float, shape (n,)
+        When a queued job last began to wait (NaN for a running one).
+    iterations, remaining_iterations : ndarray of float, shape (n,)
+    global_batch, priority, restarts : ndarray of int, shape (n,)
+    attained_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds held so far.
+    feasible : ndarray of bool, shape (n, T, K)
+        Whether the job fits in the memory of (type, count).
+    """
+
+    now_s: float
+    setting: Setting
+    available: Ints
+    free: Ints
+    job: Ints
+    state: Ints
+    gpu_type: Ints
+    gpus: Ints
+    requested_type: Ints
+    requested_gpus: Ints
+    submit_s: Floats
+    deadline_s: Floats
+    queued_s: Floats
+    iterations: Floats
+    remaining_iterations: Floats
+    global_batch: Ints
+    priority: Ints
+    restarts: Ints
+    attained_gpu_s: Floats
+    feasible: Bools
+    times: Callable[[], Floats] = field(repr=False)
+    costs: Callable[[], Floats] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def iteration_time_s(self) -> Floats:
+        """Return seconds per iteration as the policy's information class knows them.
+
+        Returns
+        -------
+        ndarray of float, shape (n, T, K)
+            inf where infeasible. At the locality of a compact placement.
+
+        Raises
+        ------
+        InformationError
+            If the policy's information class is `none`.
+        """
+        return self.times()
+
+    def restart_cost_s(self) -> Floats:
+        """Return the seconds of standstill that moving a job to (type, count) costs now.
+
+        Returns
+        -------
+        ndarray of float, shape (n, T, K)
+            For a queued job the cost of its start or resumption; 0 for the allotment it holds.
+        """
+        return self.costs()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The whole target: the allotment of every job that shall run from now on.
+
+    A running job left out is preempted, one whose allotment is unchanged is not touched.
+
+    Attributes
+    ----------
+    job, gpu_type, gpus : ndarray of int, shape (m,)
+        Trace row, index of the GPU type, GPU count.
+    drop : ndarray of int
+        Trace rows of jobs to drop for good.
+    """
+
+    job: Ints
+    gpu_type: Ints
+    gpus: Ints
+    drop: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @staticmethod
+    def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
+        """Build a decision from (job, type index, count) triples."""
+        table = np.array(list(allotments), dtype=np.int64).reshape(-1, 3)
+        return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
+
+    @staticmethod
+    def keep(view: View) -> Decision:
+        """Leave everything as it is."""
+        held = view.gpus > 0
+        return Decision(view.job[held], view.gpu_type[held], view.gpus[held])
+
+
+class Policy(ABC):
+    """A scheduler. Parameters are dataclass fields, so that a variant is a parameter.
+
+    Attributes
+    ----------
+    information_class : InformationClass
+        What the policy's View knows of iteration times.
+    round_s : float or None
+        Seconds between its decision points when the scenario leaves that to the policy;
+        None: at every event.
+    """
+
+    name: ClassVar[str]
+    information_class: ClassVar[InformationClass]
+    round_s: float | None = None
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Prepare for a new run; `rng` is the policy's own stream of the run's seed."""
+
+    @abstractmethod
+    def schedule(self, view: View) -> Decision:
+        """Decide at one decision point."""
+
+
+class Placer(ABC):
+    """Finds nodes for an allotment. Parameters are dataclass fields.
+
+    Attributes
+    ----------
+    defragment_s : float or None
+        Seconds between calls of `defragment`; None: never.
+    """
+
+    name: ClassVar[str]
+    defragment_s: float | None = None
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Prepare for a new run; `rng` is the placer's own stream of the run's seed."""
+
+    @abstractmethod
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
+        """Return nodes for `gpus` GPUs of a type, without allocating them.
+
+        It must succeed whenever `allocations.free[gpu_type] >= gpus`.
+        """
+
+    def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
+        """Propose better nodes for jobs that hold GPUs, each of its present type and count.
+
+        Proposals are independent: each must be possible alone, given what is free now and
+        what the job itself holds. The engine moves a job only where that repays its restart.
+        """
+        return []

@@ -1,0 +1,88 @@
+"""The event log: all that happened in a run, and the digest over it."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import NamedTuple
+
+
+class EventKind(enum.StrEnum):
+    """What can happen to a job."""
+
+    SUBMIT = "submit"
+    PROFILE_START = "profile_start"
+    """Holds `gpus` GPUs of `gpu_type` from now on, for profiling."""
+    PROFILE_END = "profile_end"
+    """Gives the GPUs of the matching PROFILE_START back."""
+    START = "start"
+    """First launch."""
+    RESUME = "resume"
+    """Launch after a preemption."""
+    RESCALE = "rescale"
+    """A running job's GPU type or count changes."""
+    MIGRATE = "migrate"
+    """A running job moves to other nodes with the same type and count."""
+    PREEMPT = "preempt"
+    COMPLETE = "complete"
+    DROP = "drop"
+    """Leaves the system for good without completing; `reason` says why."""
+
+
+LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
+"""Events after which a job holds the event's allocation and works from `time_s + overhead_s` on."""
+
+
+class Event(NamedTuple):
+    """One row of the event log.
+
+    Attributes
+    ----------
+    time_s : float
+    kind : EventKind
+    job : int
+        Row of the trace.
+    gpu_type : int
+        Index of the cluster's GPU types; -1 where the event has none.
+    gpus : int
+        GPUs held after a launch, or held for profiling; 0 where the event has none.
+    nodes : tuple of (int, int)
+        (node, GPUs on it) of the allocation, nodes ascending.
+    locality : int
+        `Locality` of the placement after a launch; -1 otherwise.
+    overhead_s : float
+        Seconds after `time_s` in which the GPUs are held but no work is done.
+    iteration_time_s : float
+        Seconds an iteration takes after that; 0 where the event is no launch.
+    reason : str
+        Why a job was dropped.
+    """
+
+    time_s: float
+    kind: EventKind
+    job: int
+    gpu_type: int = -1
+    gpus: int = 0
+    nodes: tuple[tuple[int, int], ...] = ()
+    locality: int = -1
+    overhead_s: float = 0.0
+    iteration_time_s: float = 0.0
+    reason: str = ""
+
+
+class EventLog:
+    """Events in order of time, with a running SHA-256 digest over their exact values."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._sha256 = hashlib.sha256()
+
+    def append(self, event: Event) -> None:
+        """Add an event; its time must not lie before the last one's."""
+        self.events.append(event)
+        self._sha256.update((repr(tuple(map(str, event))) + "\n").encode())
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal digest of all events so far."""
+        return self._sha256.hexdigest()

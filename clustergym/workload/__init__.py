@@ -1,0 +1,1 @@
+"""Jobs, traces, their readers and their generators."""

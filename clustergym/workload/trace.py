@@ -1,0 +1,160 @@
+"""The trace: one validated table of jobs, a row each, in order of submission."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class ModelClass(NamedTuple):
+    """What the oracle knows a job by: all jobs of one class train alike."""
+
+    family: str
+    size: str
+    global_batch: int
+
+    @property
+    def model(self) -> str:
+        """`family-size`, or the family alone where it has one size only."""
+        return f"{self.family}-{self.size}" if self.size else self.family
+
+
+COLUMNS = (
+    "job_id",
+    "submit_s",
+    "model_family",
+    "model_size",
+    "global_batch",
+    "iterations",
+    "gpu_type",
+    "gpus",
+    "deadline_s",
+    "priority",
+    "user",
+    "virtual_cluster",
+)
+"""Columns of the native CSV format, in order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Jobs in order of submission (ties in order of the file), as columns of length n.
+
+    Attributes
+    ----------
+    name : str
+        Name of the trace.
+    job_id : tuple of str
+        Unique, not empty.
+    submit_s : ndarray of float
+        Seconds since the trace's origin, not negative, ascending.
+    model_family, model_size : tuple of str
+        Keys of the model catalogue; the size is empty for a family of one size.
+    global_batch : ndarray of int
+        Samples an iteration processes; it never changes while a job runs.
+    iterations : ndarray of int
+        Iterations to completion, at least 1.
+    gpu_type : tuple of str
+        Requested GPU type, canonical name; empty: any.
+    gpus : ndarray of int
+        Requested GPU count, at least 1.
+    deadline_s : ndarray of float
+        Absolute, on the clock of `submit_s`; NaN: none.
+    priority : ndarray of int
+        Higher is more urgent; 0 by default.
+    user, virtual_cluster : tuple of str
+        Empty where unknown.
+    line : ndarray of int
+        Line of the source file a row was read from; 0 where there is none.
+    path : str
+        File the rows were read from; empty where there is none.
+    provenance : dict
+        Plain JSON values: source, format, sha256 of the source, rule, seed, origin.
+    """
+
+    name: str
+    job_id: tuple[str, ...]
+    submit_s: Floats
+    model_family: tuple[str, ...]
+    model_size: tuple[str, ...]
+    global_batch: Ints
+    iterations: Ints
+    gpu_type: tuple[str, ...]
+    gpus: Ints
+    deadline_s: Floats
+    priority: Ints
+    user: tuple[str, ...]
+    virtual_cluster: tuple[str, ...]
+    line: Ints
+    path: str = ""
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last submission."""
+        return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
+
+    def model_class(self, row: int) -> ModelClass:
+        """Return the model class of one row."""
+        return ModelClass(
+            self.model_family[row], self.model_size[row], int(self.global_batch[row])
+        )
+
+    def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
+        """Return the trace of the given rows, which must keep the order of submission."""
+        index = np.asarray(rows, dtype=np.int64)
+        columns: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if isinstance(value, np.ndarray):
+                columns[column.name] = value[index]
+            elif isinstance(value, tuple):
+                columns[column.name] = tuple(value[row] for row in index)
+        return replace(self, name=name or self.name, **columns)
+
+    def csv_text(self) -> str:
+        """Return the table in the native format; equal tables give equal text on any machine."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in range(len(self)):
+            deadline = float(self.deadline_s[row])
+            writer.writerow(
+                (
+                    self.job_id[row],
+                    _number(float(self.submit_s[row])),
+                    self.model_family[row],
+                    self.model_size[row],
+                    int(self.global_batch[row]),
+                    int(self.iterations[row]),
+                    self.gpu_type[row],
+                    int(self.gpus[row]),
+                    "" if np.isnan(deadline) else _number(deadline),
+                    int(self.priority[row]),
+                    self.user[row],
+                    self.virtual_cluster[row],
+                )
+            )
+        return buffer.getvalue()
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the table's native text (name, path and provenance do not count)."""
+        return hashlib.sha256(self.csv_text().encode()).hexdigest()
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

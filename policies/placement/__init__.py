@@ -1,0 +1,1 @@
+"""Placement algorithms: from GPU counts to nodes."""
