@@ -93,6 +93,8 @@ class View:
         Seconds; deadline NaN: none.
     queued_s : ndarray of float, shape (n,)
         When a queued job last began to wait (NaN for a running one).
+    standstill_s : ndarray of float, shape (n,)
+        Seconds until a launched job works: the rest of its restart; 0 for the others.
     iterations, remaining_iterations : ndarray of float, shape (n,)
     global_batch, priority, restarts : ndarray of int, shape (n,)
     attained_gpu_s : ndarray of float, shape (n,)
@@ -114,6 +116,7 @@ class View:
     submit_s: Floats
     deadline_s: Floats
     queued_s: Floats
+    standstill_s: Floats
     iterations: Floats
     remaining_iterations: Floats
     global_batch: Ints
@@ -177,6 +180,16 @@ class Decision:
         """Build a decision from (job, type index, count) triples."""
         table = np.array(list(allotments), dtype=np.int64).reshape(-1, 3)
         return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
+
+    def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:
+        """Return this decision with further (job, type index, count) triples."""
+        more = Decision.of(allotments)
+        return Decision(
+            np.concatenate([self.job, more.job]),
+            np.concatenate([self.gpu_type, more.gpu_type]),
+            np.concatenate([self.gpus, more.gpus]),
+            self.drop,
+        )
 
     @staticmethod
     def keep(view: View) -> Decision:

@@ -82,6 +82,10 @@ class Fabric:
     leaf_oversubscription, spine_oversubscription, core_oversubscription : float
         Factor by which a node's network is slower inside a leaf, inside a minipod,
         and across minipods.
+    minipods : int or None
+        With a number, the nodes in order are shared out evenly over so many minipods (the
+        first ones have one node more where they do not divide), `leaves_per_minipod` does
+        not count, and leaves are filled inside each minipod.
     """
 
     nodes_per_leaf: int = 16
@@ -89,6 +93,7 @@ class Fabric:
     leaf_oversubscription: float = 1.0
     spine_oversubscription: float = 1.0
     core_oversubscription: float = 2.0
+    minipods: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,27 +139,41 @@ class ClusterSpec:
 
     @cached_property
     def node_leaf(self) -> Ints:
-        """Leaf switch of each node, shape (N,)."""
-        leaves, first = [], 0
-        for group in self.groups:
-            local = np.arange(group.nodes) // self.fabric.nodes_per_leaf
-            leaves.append(first + local)
-            first += int(local[-1]) + 1
-        return np.concatenate(leaves)
+        """Leaf switch of each node, ascending, shape (N,)."""
+        changes = np.flatnonzero(np.diff(self.node_type) | np.diff(self._assigned_minipod)) + 1
+        first = np.zeros(len(self.node_type), dtype=np.int64)
+        first[changes] = changes
+        position = np.arange(len(first)) - np.maximum.accumulate(first)
+        opens = position % self.fabric.nodes_per_leaf == 0
+        return np.cumsum(opens) - 1
 
     @cached_property
     def node_minipod(self) -> Ints:
-        """Minipod (spine switch) of each node, shape (N,)."""
+        """Minipod (spine switch) of each node, ascending, shape (N,)."""
+        if self.fabric.minipods is not None:
+            return self._assigned_minipod
         return self.node_leaf // self.fabric.leaves_per_minipod
+
+    @cached_property
+    def _assigned_minipod(self) -> Ints:
+        nodes, minipods = len(self.node_type), self.fabric.minipods or 1
+        sizes = np.full(minipods, nodes // minipods)
+        sizes[: nodes % minipods] += 1
+        return np.repeat(np.arange(minipods), sizes)
+
+    @cached_property
+    def _switches(self) -> tuple[list[int], list[int]]:
+        # Plain lists: indexing one node at a time is far faster than in an array.
+        return self.node_leaf.tolist(), self.node_minipod.tolist()
 
     def locality(self, nodes: Nodes) -> Locality:
         """Return the lowest tier that joins all the nodes."""
-        index = [node for node, _ in nodes]
-        if len(index) == 1:
+        if len(nodes) == 1:
             return Locality.NODE
-        if len({int(self.node_leaf[node]) for node in index}) == 1:
+        leaf, minipod = self._switches
+        if len({leaf[node] for node, _ in nodes}) == 1:
             return Locality.LEAF
-        if len({int(self.node_minipod[node]) for node in index}) == 1:
+        if len({minipod[node] for node, _ in nodes}) == 1:
             return Locality.MINIPOD
         return Locality.CROSS
 

@@ -109,9 +109,7 @@ class Trace:
 
     def model_class(self, row: int) -> ModelClass:
         """Return the model class of one row."""
-        return ModelClass(
-            self.model_family[row], self.model_size[row], int(self.global_batch[row])
-        )
+        return ModelClass(self.model_family[row], self.model_size[row], int(self.global_batch[row]))
 
     def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
         """Return the trace of the given rows, which must keep the order of submission."""

@@ -1,0 +1,123 @@
+"""Events and decisions a second from 64 to 10,240 GPUs, beside the bare SimPy event rate.
+
+    python benchmarks/engine.py [--gpus 64 1280 10240] [--policies fcfs srtf arena] [--json FILE]
+
+The cluster is Arena's simulated one (four GPU types) scaled in nodes; the trace is Philly-like at
+an offered load of 1.2 with one job per two GPUs; the clock stops after 48 hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import simpy
+
+from clustergym.cluster.config import load_cluster
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.config import build_scenario
+from clustergym.paths import conf_dir
+from clustergym.registry import make_placer, make_policy
+from clustergym.scenario import Scenario
+from clustergym.sim.run import simulate
+
+HORIZON_S = 48 * 3600.0
+
+
+def bare_simpy_events_per_s(events: int = 300_000) -> float:
+    """Return the rate at which SimPy alone fires timeouts, each in a process of its own life."""
+
+    def ticker(env: simpy.Environment) -> Generator[simpy.Event, Any, None]:
+        for _ in range(events // 100):
+            yield env.timeout(1)
+
+    env = simpy.Environment()
+    for _ in range(100):
+        env.process(ticker(env))
+    started = time.perf_counter()
+    env.run()
+    return events / (time.perf_counter() - started)
+
+
+def scaled_cluster(gpus: int) -> ClusterSpec:
+    """Return Arena's simulated cluster with its node counts scaled to about `gpus` GPUs."""
+    whole = load_cluster("arena-sim")
+    factor = gpus / int(whole.capacity.sum())
+    groups = tuple(
+        dataclasses.replace(group, nodes=max(1, round(group.nodes * factor))) for group in whole.groups
+    )
+    return dataclasses.replace(whole, name=f"{gpus} GPUs", groups=groups)
+
+
+def benchmark_scenario(gpus: int) -> Scenario:
+    """Return the scenario of one row of the table."""
+    cluster = scaled_cluster(gpus)
+    config = {
+        "scenario": {"name": f"benchmark-{gpus}", "oversize": "drop"},
+        "costs": {},
+        "cluster": {
+            "name": cluster.name,
+            "nodes": [
+                {"gpu_type": g.gpu_type.name, "count": g.nodes, "gpus_per_node": g.gpus_per_node}
+                for g in cluster.groups
+            ],
+            "fabric": dataclasses.asdict(cluster.fabric),
+        },
+        "trace": {"source": "philly", "jobs": max(gpus // 2, 100), "load": 1.2},
+        "oracle": {"name": "roofline"},
+        "seed": 0,
+        "horizon_s": HORIZON_S,
+    }
+    return build_scenario(config)
+
+
+def measure(scenario: Scenario, policy_name: str) -> dict[str, float]:
+    """Run one policy and return its rates."""
+    run = simulate(scenario, make_policy({"name": policy_name}), make_placer({"name": "buddy"}))
+    times = run.decision_times
+    return {
+        "wall_s": run.wall_s,
+        "events": len(run.simulation.log.events),
+        "decisions": times.count,
+        "events_per_s": len(run.simulation.log.events) / run.wall_s,
+        "decisions_per_s": times.count / run.wall_s,
+        "decision_s_p50": times.percentile(0.5) or 0.0,
+        "decision_s_p99": times.percentile(0.99) or 0.0,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print one row per cluster size and policy."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gpus", type=int, nargs="+", default=[64, 256, 1280, 5120, 10240])
+    parser.add_argument("--policies", nargs="+", default=["fcfs", "srtf", "arena"])
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(argv)
+    bare = bare_simpy_events_per_s()
+    print(f"bare SimPy: {bare:,.0f} events/s; configuration from {conf_dir()}")
+    print(f"{'GPUs':>6} {'jobs':>6} {'policy':<8}{'wall s':>8}{'events/s':>10}{'decisions/s':>12}{'p50 ms':>8}{'p99 ms':>8}")
+    rows = []
+    for gpus in options.gpus:
+        scenario = benchmark_scenario(gpus)
+        for name in options.policies:
+            row = measure(scenario, name)
+            rows.append({"gpus": gpus, "jobs": len(scenario.trace), "policy": name, **row})
+            print(
+                f"{gpus:>6} {len(scenario.trace):>6} {name:<8}{row['wall_s']:>8.2f}{row['events_per_s']:>10,.0f}"
+                f"{row['decisions_per_s']:>12,.0f}{row['decision_s_p50'] * 1e3:>8.2f}{row['decision_s_p99'] * 1e3:>8.2f}",
+                flush=True,
+            )
+    if options.json is not None:
+        options.json.write_text(json.dumps({"bare_simpy_events_per_s": bare, "rows": rows}, indent=2) + "\n")
+        print(f"wrote {options.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

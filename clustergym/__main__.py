@@ -1,0 +1,37 @@
+"""`clustergym COMMAND …`: lists and runs every command."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from clustergym.errors import InputError, exits_on_bad_input, nearest
+
+COMMANDS = {
+    "run": ("clustergym.run", "run a policy on a scenario and compare it with a reference policy"),
+    "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
+    "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
+    "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
+    "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
+}
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run `clustergym COMMAND …` (default: the process's arguments)."""
+    given = sys.argv[1:] if argv is None else argv
+    if not given or given[0] in ("-h", "--help"):
+        print("usage: clustergym COMMAND …\n")
+        for name, (_, summary) in COMMANDS.items():
+            print(f"  {name:<10}{summary}")
+        print("\n`clustergym COMMAND --help` tells more; `python -m clustergym.COMMAND` is the same.")
+        return 0
+    if given[0] not in COMMANDS:
+        raise InputError(f"unknown command {given[0]!r}", remedy=nearest(given[0], COMMANDS))
+    command = importlib.import_module(COMMANDS[given[0]][0])
+    status: int = command.main(given[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""`python -m clustergym.cluster describe NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from clustergym.cluster.config import cluster_names, load_cluster
+from clustergym.cluster.describe import figures, table
+from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.paths import atomic_path
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message, remedy=f"see `{self.prog} --help`")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m clustergym.cluster", description="Look at clusters.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    describe = commands.add_parser("describe", help="print GPU types, sizes, switches and bandwidths")
+    describe.add_argument(
+        "cluster", metavar="NAME", help=f"a YAML file, or one of {', '.join(cluster_names())}"
+    )
+    describe.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+    return parser
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Describe a cluster; return the exit status."""
+    options = _parser().parse_args(argv)
+    shown = figures(load_cluster(options.cluster))
+    if options.json is not None:
+        _write_json(shown, options.json)
+    _print(shown)
+    return 0
+
+
+def _write_json(shown: dict[str, Any], path: Path) -> None:
+    if path.is_dir():
+        raise InputError("is a folder", file=path, field="--json", remedy="give a file")
+    try:
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--json") from None
+
+
+def _print(shown: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 110).print(table(shown))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Who holds which GPU: accounting that cannot go negative or give a GPU twice."""
+
+from __future__ import annotations
+
+from collections.abc import KeysView
+from operator import index
+
+from clustergym.cluster.spec import ClusterSpec, Ints, Nodes
+
+
+class AllocationError(RuntimeError):
+    """An allocation that the free GPUs do not cover; a fault of a placer or of the engine."""
+
+
+class Allocations:
+    """The GPUs held and free on the nodes of a cluster.
+
+    A method that raises leaves the state as it was.
+
+    Parameters
+    ----------
+    spec : ClusterSpec
+
+    Attributes
+    ----------
+    free_on_node : ndarray of int, shape (N,)
+        Free GPUs of each node; read-only, follows the state.
+    free : ndarray of int, shape (T,)
+        Free GPUs of each type; read-only, follows the state.
+    """
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.spec = spec
+        self._free_on_node, self._free = spec.node_gpus.copy(), spec.capacity.copy()
+        self.free_on_node: Ints = _read_only(self._free_on_node)
+        self.free: Ints = _read_only(self._free)
+        self._type_of_node: list[int] = spec.node_type.tolist()
+        self._held: dict[int, Nodes] = {}
+
+    @property
+    def holders(self) -> KeysView[int]:
+        """Those who hold GPUs, in order of allocation: rows of jobs >= 0, profiling holds < 0."""
+        return self._held.keys()
+
+    def holding(self, holder: int) -> Nodes:
+        """Return what a holder holds; an empty tuple if nothing."""
+        return self._held.get(holder, ())
+
+    def allocate(self, holder: int, nodes: Nodes) -> None:
+        """Give GPUs to a holder that holds none.
+
+        Parameters
+        ----------
+        holder : int
+        nodes : Nodes
+            (node, GPUs) pairs of one GPU type, nodes ascending.
+
+        Raises
+        ------
+        AllocationError
+            If the holder holds GPUs already, if there are no nodes, a node is unknown, listed
+            twice or out of order, of another type than the first, or has not that many GPUs free.
+        """
+        holder = index(holder)
+        if holder in self._held:
+            raise AllocationError(f"holder {holder} already holds {_shown(self._held[holder])}")
+        pairs = tuple((index(node), index(gpus)) for node, gpus in nodes)
+        gpu_type = self._check(holder, pairs)
+        free_on_node, total = self._free_on_node, 0
+        for node, gpus in pairs:
+            free_on_node[node] -= gpus
+            total += gpus
+        self._free[gpu_type] -= total
+        self._held[holder] = pairs
+
+    def release(self, holder: int) -> Nodes:
+        """Take back all that a holder holds and return it.
+
+        Raises
+        ------
+        AllocationError
+            If it holds nothing.
+        """
+        nodes = self._held.pop(holder, None)
+        if nodes is None:
+            raise AllocationError(f"holder {holder} holds no GPUs to release")
+        free_on_node, total = self._free_on_node, 0
+        for node, gpus in nodes:
+            free_on_node[node] += gpus
+            total += gpus
+        self._free[self._type_of_node[nodes[0][0]]] += total
+        return nodes
+
+    def _check(self, holder: int, nodes: Nodes) -> int:
+        if not nodes:
+            raise AllocationError(f"holder {holder} is given no nodes")
+        types, free_on_node, previous = self._type_of_node, self._free_on_node, -1
+        for node, gpus in nodes:
+            if not 0 <= node < len(types):
+                raise AllocationError(f"holder {holder}: unknown node {node} of {len(types)}")
+            if node <= previous:
+                raise AllocationError(f"holder {holder}: node {node} is listed twice or out of order")
+            if types[node] != types[nodes[0][0]]:
+                raise AllocationError(self._mixed(holder, nodes[0][0], node))
+            if gpus <= 0:
+                raise AllocationError(f"holder {holder}: {gpus} GPUs on node {node}, must be at least 1")
+            if gpus > free_on_node[node]:
+                raise AllocationError(self._taken(holder, node, gpus))
+            previous = node
+        return types[nodes[0][0]]
+
+    def _mixed(self, holder: int, first: int, node: int) -> str:
+        names, types = self.spec.gpu_types, self._type_of_node
+        return (
+            f"holder {holder}: node {node} has {names[types[node]]}, node {first} {names[types[first]]};"
+            " one GPU type per holder"
+        )
+
+    def _taken(self, holder: int, node: int, gpus: int) -> str:
+        others = [other for other, nodes in self._held.items() if any(node == at for at, _ in nodes)]
+        by = (
+            f", held by {', '.join(map(str, others[:4]))}{', …' if len(others) > 4 else ''}" if others else ""
+        )
+        free, size = self._free_on_node[node], self.spec.node_gpus[node]
+        return f"holder {holder}: {gpus} GPUs on node {node}, of which {free} of {size} are free{by}"
+
+
+def _read_only(array: Ints) -> Ints:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _shown(nodes: Nodes) -> str:
+    parts = [f"{gpus} on node {node}" for node, gpus in nodes[:4]]
+    return ", ".join(parts) + (", …" if len(nodes) > 4 else "")

@@ -1,0 +1,133 @@
+"""What the keys of a cluster and of a GPU type may hold (pydantic, so import this module late)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from clustergym.cluster.yaml_file import YamlMapping, field_name
+from clustergym.errors import InputError, nearest
+
+MOST_GPUS = 1_000_000
+"""GPUs of a cluster in total."""
+
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0)]
+Factor = Annotated[float, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
+
+
+class Checked(BaseModel):
+    """Refuses unknown keys, NaN and infinity, and values of another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class GpuTypeKeys(Checked):
+    """The keys of `clustergym.cluster.spec.GpuType`, less its name."""
+
+    fp16_tflops: Positive
+    fp32_tflops: Positive
+    tf32_tflops: Positive | None = None
+    memory_gb: Positive
+    memory_gbs: Positive
+    link_kind: Text
+    link_gbs: Positive
+    nic_gbps: Positive
+    nic_per_gpu: bool = False
+
+
+class NodesKeys(Checked):
+    """Equal nodes of one type; the network keys replace those of the GPU type."""
+
+    gpu_type: Text
+    count: Count
+    gpus_per_node: Count
+    nic_gbps: Positive | None = None
+    nic_per_gpu: bool | None = None
+
+
+class FabricKeys(Checked):
+    """The keys of `clustergym.cluster.spec.Fabric`."""
+
+    nodes_per_leaf: Count = 16
+    leaves_per_minipod: Count | None = None
+    minipods: Count | None = None
+    leaf_oversubscription: Factor = 1.0
+    spine_oversubscription: Factor = 1.0
+    core_oversubscription: Factor = 2.0
+
+
+class ClusterKeys(Checked):
+    """A cluster file."""
+
+    name: Text | None = None
+    path: Text | None = None
+    nodes: list[NodesKeys] = Field(default_factory=list)
+    fabric: FabricKeys = Field(default_factory=FabricKeys)
+    gpu_types: dict[Text, GpuTypeKeys] = Field(default_factory=dict)
+
+
+class CatalogueKeys(Checked):
+    """conf/hardware/gpus.yaml."""
+
+    gpu_types: dict[Text, GpuTypeKeys]
+    aliases: dict[Text, Text] = Field(default_factory=dict)
+
+
+M = TypeVar("M", bound=Checked)
+
+
+def checked(
+    schema: type[M], content: object, *, file: str | Path | None = None, source: YamlMapping | None = None
+) -> M:
+    """Return `content` as `schema`.
+
+    Raises
+    ------
+    InputError
+        With the first key that is wrong, its line where `source` tells it, and what it must be.
+    """
+    try:
+        return schema.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+    keys = tuple(key for key in first["loc"] if key != "[key]")
+    line = None if source is None else source.line(keys)
+    message, remedy = _explain(schema, first["type"], first["msg"], first["input"], keys)
+    raise InputError(message, file=file, line=line, field=field_name(keys) or None, remedy=remedy)
+
+
+def _explain(
+    schema: type[Checked], kind: str, text: str, value: object, keys: tuple[str | int, ...]
+) -> tuple[str, str | None]:
+    if kind == "extra_forbidden":
+        return "unknown key", nearest(str(keys[-1]), _keys_at(schema, keys[:-1]))
+    if kind == "missing":
+        return "is missing", f"give `{keys[-1]}`"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"must be a mapping of keys, not {_shown(value)}", None
+    text = text.replace("Input should be a valid", "must be a").replace("Input should be", "must be")
+    text = text.replace("a integer", "an integer").replace("Keys should be", "keys must be")
+    return f"{text}, not {_shown(value)}", None
+
+
+def _keys_at(schema: Any, keys: tuple[str | int, ...]) -> list[str]:
+    """Return the keys allowed at a place, following lists and mappings down to their schema."""
+    for key in keys:
+        if isinstance(schema, type) and issubclass(schema, Checked):
+            schema = schema.model_fields[str(key)].annotation
+        else:
+            schema = get_args(schema)[-1]
+    return list(schema.model_fields)
+
+
+def _shown(value: object) -> str:
+    for kind, name in ((Mapping, "a mapping"), ((list, tuple), "a list"), (set, "a set")):
+        if isinstance(value, kind):
+            return name
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 40 else text[:37] + "…"

@@ -1,0 +1,243 @@
+"""From composed configuration (plain mappings) to a Scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.cluster.config import cluster_from_config, load_cluster
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.errors import InputError, nearest
+from clustergym.oracle.catalog import Catalog, load_catalog
+from clustergym.oracle.config import oracle_from_config
+from clustergym.paths import traces_dir
+from clustergym.registry import build, checked
+from clustergym.scenario import Scenario, allowed_counts, model_classes
+from clustergym.sim.costs import Costs
+from clustergym.workload.trace import ModelClass, Trace
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The `scenario` group of the configuration.
+
+    Attributes
+    ----------
+    name, version : str, int
+        Of the scenario.
+    rounds : str or float
+        `policy`, `event`, or seconds.
+    counts : str
+        `power_of_two` or `any`.
+    oversize : str
+        `error` or `drop`: a request for more GPUs than the cluster has.
+    other_types : str
+        `error` or `any`: a request for a GPU type that the cluster does not have.
+    """
+
+    name: str
+    version: int = 0
+    rounds: str | float = "policy"
+    counts: str = "power_of_two"
+    oversize: str = "error"
+    other_types: str = "error"
+
+    def __post_init__(self) -> None:
+        choices = {
+            "counts": ("power_of_two", "any"),
+            "oversize": ("error", "drop"),
+            "other_types": ("error", "any"),
+        }
+        for key, valid in choices.items():
+            if getattr(self, key) not in valid:
+                raise InputError(
+                    f"unknown value {getattr(self, key)!r}",
+                    field=f"scenario.{key}",
+                    remedy=nearest(getattr(self, key), valid),
+                )
+        if isinstance(self.rounds, str) and self.rounds not in ("policy", "event"):
+            raise InputError(
+                f"unknown value {self.rounds!r}",
+                field="scenario.rounds",
+                remedy="give policy, event, or seconds",
+            )
+        if not isinstance(self.rounds, str) and not 1e-3 <= self.rounds < 1e9:
+            raise InputError(
+                f"{self.rounds} is no round", field="scenario.rounds", remedy="give seconds above 0.001"
+            )
+
+
+def build_scenario(config: Mapping[str, Any]) -> Scenario:
+    """Build the scenario of a composed configuration.
+
+    Parameters
+    ----------
+    config : mapping
+        Groups `cluster`, `trace`, `oracle`, `costs`, `scenario`, and `seed`, `horizon_s`.
+
+    Raises
+    ------
+    InputError
+        For anything in it, or in a file it names, that is not valid.
+    """
+    rules: Rules = build(Rules, config["scenario"], "scenario")
+    costs: Costs = build(Costs, config["costs"], "costs")
+    horizon_s = _horizon(config.get("horizon_s"))
+    cluster = make_cluster(config["cluster"])
+    seed = checked(config["seed"], int, "seed")
+    if seed < 0:
+        raise InputError(f"{seed} is no seed", field="seed", remedy="give a whole number from 0")
+    trace = _with_cluster_types(make_trace(config["trace"], seed, cluster), cluster, rules)
+    catalog = load_catalog()
+    oracle = oracle_from_config(config["oracle"])
+    classes = model_classes(trace)
+    for model in classes:
+        _known(model, catalog, trace)
+    return Scenario(
+        name=rules.name,
+        version=rules.version,
+        cluster=cluster,
+        trace=trace,
+        tables=oracle.tables(classes, cluster, allowed_counts(cluster, rules.counts)),
+        checkpoint_s=np.array([_checkpoint_s(model, catalog, costs) for model in classes]),
+        costs=costs,
+        rounds=rules.rounds,
+        horizon_s=horizon_s,
+        counts_rule=rules.counts,
+        oversize=rules.oversize,
+    )
+
+
+def _horizon(value: Any) -> float | None:
+    horizon_s: float | None = checked(value, float | None, "horizon_s")
+    if horizon_s is not None and not 0 < horizon_s < 1e12:
+        raise InputError(
+            f"{horizon_s} is no duration", field="horizon_s", remedy="give seconds above 0, or null"
+        )
+    return horizon_s
+
+
+def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
+    """Build the cluster of the `cluster` group: its `path` wins over what it names."""
+    path = config.get("path")
+    if path is not None:
+        return load_cluster(str(Path(str(path)).absolute()))
+    return cluster_from_config({key: value for key, value in config.items() if key != "path"})
+
+
+@dataclass(frozen=True)
+class TraceChoice:
+    """The `trace` group of the configuration.
+
+    Attributes
+    ----------
+    path : str or None
+        A trace file; wins over `committed` and `source`.
+    format : str
+        Its format; `auto`: found out.
+    rule : str
+        How model, batch and iterations are drawn for records that have only time,
+        duration and GPUs: `arena` or `ares`.
+    committed : str or None
+        A trace shipped with the project.
+    source : str or None
+        A generator, with the fields below; `load` is offered load on the run's cluster.
+    jobs, span_s, load, any_type, deadlines
+        Parameters of the generator.
+    seed : int or None
+        Of the draw or the generator; null: the run's seed.
+    """
+
+    path: str | None = None
+    format: str = "auto"
+    rule: str = "arena"
+    committed: str | None = None
+    source: str | None = None
+    jobs: int = 200
+    span_s: float | None = None
+    load: float | None = None
+    any_type: bool = False
+    deadlines: bool = False
+    seed: int | None = None
+
+
+def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Trace:
+    """Read or generate the trace of the `trace` group."""
+    choice: TraceChoice = build(TraceChoice, config, "trace")
+    seed = seed if choice.seed is None else choice.seed
+    if choice.path is not None:
+        from clustergym.workload.formats import ReadOptions, load_trace
+
+        return load_trace(choice.path, format=choice.format, options=ReadOptions(seed=seed, rule=choice.rule))
+    if choice.committed is not None:
+        return _committed(choice.committed)
+    if choice.source is None:
+        raise InputError(
+            "names no trace", field="trace", remedy="give trace.path=FILE, trace.committed or trace.source"
+        )
+    from clustergym.workload.generators import DeadlineOptions, generate
+
+    return generate(
+        choice.source,
+        jobs=choice.jobs,
+        span_s=choice.span_s,
+        seed=seed,
+        rule=choice.rule,
+        cluster=cluster,
+        load=choice.load,
+        gpu_types=() if choice.any_type else cluster.gpu_types,
+        deadlines=DeadlineOptions() if choice.deadlines else None,
+    )
+
+
+def _committed(name: str) -> Trace:
+    from clustergym.workload.native import read_trace
+
+    path = traces_dir() / f"{name}.csv"
+    if not path.is_file():
+        names = [found.stem for found in traces_dir().glob("*.csv")]
+        raise InputError(f"no committed trace {name!r}", field="trace.committed", remedy=nearest(name, names))
+    return read_trace(path)
+
+
+def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Trace:
+    """Check requested GPU types against the cluster's."""
+    missing = set(trace.gpu_type) - set(cluster.gpu_types) - {""}
+    if not missing:
+        return trace
+    if rules.other_types == "any":
+        kept = tuple(name if name in cluster.gpu_types else "" for name in trace.gpu_type)
+        return replace(trace, gpu_type=kept)
+    row = next(row for row, name in enumerate(trace.gpu_type) if name in missing)
+    raise InputError(
+        f"job {trace.job_id[row]} asks for {trace.gpu_type[row]}, which cluster {cluster.name} does not "
+        f"have (it has {', '.join(cluster.gpu_types)})",
+        file=trace.path or None,
+        line=int(trace.line[row]) or None,
+        field="gpu_type",
+        remedy="name another cluster, or let such jobs run on any type with scenario.other_types=any",
+    )
+
+
+def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
+    """Name the first job of a model the catalogue does not have."""
+    try:
+        catalog.get(model)
+    except InputError as error:
+        row = next(row for row in range(len(trace)) if trace.model_class(row) == model)
+        raise InputError(
+            error.message,
+            file=trace.path or None,
+            line=int(trace.line[row]) or None,
+            field="model_family",
+            remedy=error.remedy,
+        ) from error
+
+
+def _checkpoint_s(model: ModelClass, catalog: Catalog, costs: Costs) -> float:
+    spec = catalog.get(model)
+    return costs.checkpoint_s(model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s)

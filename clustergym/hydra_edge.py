@@ -1,0 +1,196 @@
+"""Hydra at the edge: composition, sweeps, and its errors in one line each."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError, nearest
+from clustergym.paths import conf_dir
+
+Job = Callable[[Mapping[str, Any], Path], None]
+
+
+def run_hydra(job: Job, argv: list[str], program: str) -> int:
+    """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each of a sweep.
+
+    Returns
+    -------
+    int
+        0, or 2 if more than one job of a sweep failed; the others have run.
+
+    Raises
+    ------
+    InputError
+        For whatever Hydra does not accept, with the nearest valid names.
+    """
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
+    _offer_plugins()
+    failures: list[tuple[str, InputError]] = []
+
+    def composed(config: Any) -> None:
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        try:
+            plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            overrides = [str(one) for one in HydraConfig.get().overrides.task]
+            job(_named(plain, overrides), folder)
+        except InputError as error:
+            failures.append((" ".join(overrides), error))
+        except OmegaConfBaseException as error:
+            failures.append((" ".join(overrides), _one_line(error, overrides)))
+        finally:
+            remove_empty(folder)
+
+    wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(composed)
+    before = sys.argv
+    sys.argv = [program, *argv]
+    try:
+        wrapped()
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+    except (OmegaConfBaseException, *_hydra_errors()) as error:
+        raise _one_line(error, argv) from error
+    finally:
+        sys.argv = before
+    return _report(failures)
+
+
+def _report(failures: list[tuple[str, InputError]]) -> int:
+    """Raise the only failure, or print a line for each of several."""
+    if len(failures) == 1:
+        raise failures[0][1]
+    for overrides, error in failures:
+        print(f"error: {overrides}: {error}", file=sys.stderr)
+    return 2 if failures else 0
+
+
+def _hydra_errors() -> tuple[type[Exception], ...]:
+    from hydra.errors import HydraException
+
+    return (HydraException,)
+
+
+def _offer_plugins() -> None:
+    """Let `policy=NAME` and `placer=NAME` find plug-ins that bring no YAML of ours."""
+    from hydra.core.config_store import ConfigStore
+
+    from clustergym.registry import default_parameters, entry_points
+
+    for group in ("policy", "placer"):
+        for name in entry_points(f"clustergym.{_plural(group)}"):
+            if not (conf_dir() / group / f"{name}.yaml").is_file():
+                ConfigStore.instance().store(group=group, name=name, node=default_parameters(group, name))
+
+
+def _plural(group: str) -> str:
+    return {"policy": "policies", "placer": "placers"}[group]
+
+
+def folder_name(text: str) -> str:
+    """Return a folder name for a sweep's overrides; long or odd ones end in a hash of the whole."""
+    plain = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", text) or "default"
+    if plain == text and len(plain) <= 120:
+        return plain
+    return f"{plain[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing, and its parents as far as they hold nothing else."""
+    for path in (folder, *folder.parents):
+        if path == Path.cwd():
+            return
+        try:
+            path.rmdir()
+        except OSError:
+            return
+
+
+def _named(plain: Any, overrides: list[str]) -> dict[str, Any]:
+    """Name the scenario after what was overridden in it, so that a name never means two things."""
+    config: dict[str, Any] = dict(plain)
+    keys = {one.lstrip("+~").partition("=")[0] for one in overrides}
+    changed = [
+        f"{group}={_short(config[group])}"
+        for group in ("cluster", "trace", "oracle", "costs")
+        if any(key == group or key.startswith(f"{group}.") for key in keys)
+    ]
+    rules = sorted(key for key in keys if key.startswith("scenario.") and key != "scenario.name")
+    changed += [f"{key.removeprefix('scenario.')}={config['scenario'].get(key[9:])}" for key in rules]
+    changed += ["horizon"] * ("horizon_s" in keys)
+    config["scenario"] = {**config["scenario"], "name": "+".join([config["scenario"]["name"], *changed])}
+    return config
+
+
+def _short(group: Mapping[str, Any]) -> str:
+    """Return what a group stands for in a name: its file, its name, or that it was changed."""
+    if group.get("path"):
+        return Path(str(group["path"])).stem
+    return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
+
+
+def _one_line(error: Exception, argv: list[str]) -> InputError:
+    text = " ".join(str(error).split())
+    for pattern, explain in _EXPLAIN:
+        found = re.search(pattern, text)
+        if found:
+            return explain(found)
+    return InputError(text, field="configuration", remedy=f"given: {' '.join(argv)}")
+
+
+def _missing_option(found: re.Match[str]) -> InputError:
+    group, _, name = found.group(1).rpartition("/")
+    folder = conf_dir() / group
+    options = [path.stem for path in folder.glob("*.yaml")] if folder.is_dir() else []
+    return InputError(f"unknown {group} {name!r}", field=group, remedy=nearest(name, options))
+
+
+def _missing_group(found: re.Match[str]) -> InputError:
+    groups = [path.name for path in conf_dir().iterdir() if path.is_dir()]
+    return InputError(
+        f"unknown key {found.group(1)!r}",
+        field=found.group(1),
+        remedy=nearest(found.group(1), [*groups, *_keys()]),
+    )
+
+
+def _missing_value(found: re.Match[str]) -> InputError:
+    return InputError("has no value", field=found.group(1), remedy=f"give {found.group(1)}=…")
+
+
+def _keys() -> list[str]:
+    """Return every key of the default configuration, dotted."""
+    from hydra import compose
+    from omegaconf import OmegaConf
+
+    def walk(node: Any, prefix: str) -> list[str]:
+        if not isinstance(node, dict):
+            return [prefix]
+        return [prefix] * bool(prefix) + [
+            name
+            for key, value in node.items()
+            for name in walk(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
+
+    from hydra import initialize_config_dir
+
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        return walk(OmegaConf.to_container(compose("config")), "")
+
+
+_EXPLAIN: list[tuple[str, Callable[[re.Match[str]], InputError]]] = [
+    (r"Could not find '([^']+/[^']+)'", _missing_option),
+    (r"Could not override '([^']+)'", _missing_group),
+    (r"Could not find '([^'/]+)'", _missing_group),
+    (r"Missing mandatory value: (\S+)", _missing_value),
+]

@@ -1,0 +1,313 @@
+"""The event log read as intervals: who was in the system, held GPUs, and worked, from when to when."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.sim.log import LAUNCHES, Event, EventKind
+from clustergym.workload.trace import Trace
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+CLOCK_S = 1e-6
+"""Resolution of the log's clock, seconds."""
+
+KINDS = tuple(EventKind)
+"""Axis of `Intervals.counts`."""
+
+_CODE = {kind: code for code, kind in enumerate(KINDS)}
+_LAUNCH = np.array([_CODE[kind] for kind in LAUNCHES])
+_PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
+_NOTHING = len(KINDS)
+
+_WHILE_RUNNING = (
+    EventKind.RESCALE,
+    EventKind.MIGRATE,
+    EventKind.PREEMPT,
+    EventKind.COMPLETE,
+    EventKind.DROP,
+)
+_NEXT: dict[EventKind | None, tuple[EventKind, ...]] = {
+    None: (EventKind.SUBMIT,),
+    EventKind.SUBMIT: (EventKind.START, EventKind.DROP),
+    **{launch: _WHILE_RUNNING for launch in LAUNCHES},
+    EventKind.PREEMPT: (EventKind.RESUME, EventKind.DROP),
+    EventKind.COMPLETE: (),
+    EventKind.DROP: (),
+}
+
+
+class LogError(AssertionError):
+    """The event log contradicts itself or its trace."""
+
+
+class Outcome(enum.IntEnum):
+    """What had become of a job when the run ended."""
+
+    NOT_SUBMITTED = 0
+    UNFINISHED = 1
+    FINISHED = 2
+    DROPPED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """Intervals in which a job holds GPUs, in order of (job, time); each column has length m.
+
+    Attributes
+    ----------
+    job : ndarray of int
+        Row of the trace.
+    start_s : ndarray of float
+        Since when the GPUs are held.
+    ready_s : ndarray of float
+        Since when the job works (not after `stop_s`).
+    stop_s : ndarray of float
+        Until when the GPUs are held; inf where they still are when the run ends.
+    gpu_type, gpus : ndarray of int
+        Index of the type, GPUs held.
+    iteration_time_s : ndarray of float
+        Seconds per iteration while the job works; 0 for profiling.
+    """
+
+    job: Ints
+    start_s: Floats
+    ready_s: Floats
+    stop_s: Floats
+    gpu_type: Ints
+    gpus: Ints
+    iteration_time_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """All intervals of a run over a trace of n jobs.
+
+    Attributes
+    ----------
+    trace : Trace
+    end_s : float
+        End of the run: the horizon, or the last event of a run that came to its end before.
+    launches, profiles : Holdings
+        GPUs held for running, and for profiling.
+    outcome : ndarray of int, shape (n,)
+        `Outcome`.
+    submit_s : ndarray of float, shape (n,)
+        Time of submission on the log's clock; the trace's for a job never submitted.
+    leave_s : ndarray of float, shape (n,)
+        Time of completion or drop; inf for all other jobs.
+    counts : ndarray of int, shape (n, len(KINDS))
+        Events of each kind of `KINDS`.
+    reason : tuple of str, length n
+        Why a job was dropped; else empty.
+    """
+
+    trace: Trace
+    end_s: float
+    launches: Holdings
+    profiles: Holdings
+    outcome: Ints
+    submit_s: Floats
+    leave_s: Floats
+    counts: Ints
+    reason: tuple[str, ...]
+
+    def count(self, *kinds: EventKind) -> Ints:
+        """Return how many events of these kinds each job has, shape (n,)."""
+        return np.asarray(self.counts[:, [_CODE[kind] for kind in kinds]].sum(axis=1), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    time_s: Floats
+    kind: Ints
+    job: Ints
+    gpu_type: Ints
+    gpus: Ints
+    overhead_s: Floats
+    iteration_time_s: Floats
+
+
+def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
+    """Read an event log.
+
+    The order of simultaneous events of different jobs does not matter.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        In order of time.
+    trace : Trace
+        The n jobs of the run, submitted or not.
+    end_s : float
+        End of the run.
+
+    Raises
+    ------
+    LogError
+        If an event lies out of order, after `end_s`, or before its job's submission; if a job's
+        events do not follow from one another; if a job due before `end_s` was never submitted.
+    """
+    columns = _columns(events)
+    _check_rows(columns, trace, end_s)
+    submit_s, leave_s = _presence(columns, trace)
+    by_job = np.argsort(columns.job, kind="stable")
+    chain = by_job[~np.isin(columns.kind[by_job], _PROFILING)]
+    _check_chain(columns, chain, trace)
+    counts = _count(columns, len(trace))
+    reason = [""] * len(trace)
+    for index in np.flatnonzero(columns.kind == _CODE[EventKind.DROP]).tolist():
+        reason[columns.job[index]] = events[index].reason
+    return Intervals(
+        trace=trace,
+        end_s=end_s,
+        launches=_launches(columns, chain),
+        profiles=_profiles(columns, by_job, trace),
+        outcome=_outcomes(counts, trace, end_s),
+        submit_s=submit_s,
+        leave_s=leave_s,
+        counts=counts,
+        reason=tuple(reason),
+    )
+
+
+def _columns(events: Sequence[Event]) -> _Columns:
+    raw = list(zip(*events, strict=True)) if len(events) else [()] * len(Event._fields)
+    column = dict(zip(Event._fields, raw, strict=True))
+    return _Columns(
+        time_s=np.array(column["time_s"], dtype=np.float64),
+        kind=np.array([_CODE[kind] for kind in column["kind"]], dtype=np.int64),
+        job=np.array(column["job"], dtype=np.int64),
+        gpu_type=np.array(column["gpu_type"], dtype=np.int64),
+        gpus=np.array(column["gpus"], dtype=np.int64),
+        overhead_s=np.array(column["overhead_s"], dtype=np.float64),
+        iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
+    )
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], columns: _Columns, trace: Trace, what: str) -> None:
+    """Raise a LogError for the first event that `wrong` marks."""
+    if not wrong.any():
+        return
+    index = int(np.argmax(wrong))
+    row = int(columns.job[index])
+    name = trace.job_id[row] if 0 <= row < len(trace) else f"row {row}"
+    kind = KINDS[columns.kind[index]]
+    raise LogError(f"job {name}: event {index} ({kind} at {float(columns.time_s[index])!r} s): {what}")
+
+
+def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
+    _refuse((columns.job < 0) | (columns.job >= len(trace)), columns, trace, "the trace has no such row")
+    _refuse(~(columns.time_s <= end_s), columns, trace, f"lies after the end of the run, {end_s!r} s")
+    late = np.diff(columns.time_s, prepend=-np.inf) < 0
+    _refuse(late, columns, trace, "lies before the event above it")
+    launch = np.isin(columns.kind, _LAUNCH)
+    holds = launch | (columns.kind == _CODE[EventKind.PROFILE_START])
+    _refuse(holds & ((columns.gpus < 1) | (columns.gpu_type < 0)), columns, trace, "holds no GPUs")
+    _refuse(launch & ~(columns.overhead_s >= 0), columns, trace, "has a negative overhead")
+    speed = (columns.iteration_time_s > 0) & np.isfinite(columns.iteration_time_s)
+    _refuse(launch & ~speed, columns, trace, "has no finite positive iteration time")
+
+
+def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
+    """Return when each job entered and left the system; check the profilings against it."""
+    submit = columns.kind == _CODE[EventKind.SUBMIT]
+    off = np.abs(columns.time_s - trace.submit_s[columns.job]) > CLOCK_S
+    _refuse(submit & off, columns, trace, "is not at the submit time of the trace")
+    submit_s, leave_s = trace.submit_s.copy(), np.full(len(trace), np.inf)
+    submit_s[columns.job[submit]] = columns.time_s[submit]
+    leaving = np.isin(columns.kind, (_CODE[EventKind.COMPLETE], _CODE[EventKind.DROP]))
+    leave_s[columns.job[leaving]] = columns.time_s[leaving]
+    early = columns.time_s < submit_s[columns.job]
+    _refuse(early, columns, trace, "lies before the job's submission")
+    late = (columns.time_s > leave_s[columns.job]) & (columns.kind == _CODE[EventKind.PROFILE_START])
+    _refuse(late, columns, trace, "lies after the job left")
+    return submit_s, leave_s
+
+
+def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
+    """Check that each job's events, profiling aside, follow from one another."""
+    allowed = np.zeros((_NOTHING + 1, len(KINDS)), dtype=np.bool_)
+    for before, after in _NEXT.items():
+        allowed[_NOTHING if before is None else _CODE[before], [_CODE[kind] for kind in after]] = True
+    kind, job = columns.kind[chain], columns.job[chain]
+    first = np.diff(job, prepend=-1) != 0
+    before_kind = np.where(first, _NOTHING, np.roll(kind, 1))
+    wrong = np.zeros(len(columns.kind), dtype=np.bool_)
+    wrong[chain] = ~allowed[before_kind, kind]
+    _refuse(wrong, columns, trace, "does not follow from the job's event before it")
+
+
+def _count(columns: _Columns, jobs: int) -> Ints:
+    flat = np.bincount(columns.job * len(KINDS) + columns.kind, minlength=jobs * len(KINDS))
+    return flat.reshape(jobs, len(KINDS)).astype(np.int64)
+
+
+def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
+    submitted = counts[:, _CODE[EventKind.SUBMIT]] > 0
+    forgotten = ~submitted & (trace.submit_s < end_s - CLOCK_S)
+    if forgotten.any():
+        row = int(np.argmax(forgotten))
+        raise LogError(f"job {trace.job_id[row]}: due at {trace.submit_s[row]} s but never submitted")
+    outcome = np.where(submitted, int(Outcome.UNFINISHED), int(Outcome.NOT_SUBMITTED))
+    outcome[counts[:, _CODE[EventKind.COMPLETE]] > 0] = Outcome.FINISHED
+    outcome[counts[:, _CODE[EventKind.DROP]] > 0] = Outcome.DROPPED
+    return outcome
+
+
+def _launches(columns: _Columns, chain: Ints) -> Holdings:
+    """Let each launch last until the same job's next event."""
+    job, time_s = columns.job[chain], columns.time_s[chain]
+    last = np.append(job[1:] != job[:-1], True)[: len(job)]
+    stop = np.where(last, np.inf, np.roll(time_s, -1))
+    launch = np.isin(columns.kind[chain], _LAUNCH)
+    index, stop = chain[launch], stop[launch]
+    return Holdings(
+        job=columns.job[index],
+        start_s=columns.time_s[index],
+        ready_s=np.minimum(columns.time_s[index] + columns.overhead_s[index], stop),
+        stop_s=stop,
+        gpu_type=columns.gpu_type[index],
+        gpus=columns.gpus[index],
+        iteration_time_s=columns.iteration_time_s[index],
+    )
+
+
+def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
+    """Match starts and ends of profiling of one job on one GPU type, first in, first out."""
+    start, start_key = _numbered(columns, by_job, EventKind.PROFILE_START)
+    stop, stop_key = _numbered(columns, by_job, EventKind.PROFILE_END)
+    # One more key, greater than all, stands for "no such start".
+    keys = np.append(start_key, np.iinfo(np.int64).max)
+    place = np.searchsorted(start_key, stop_key)
+    began = np.append(start, len(columns.kind))[place]
+    wrong = np.zeros(len(columns.kind), dtype=np.bool_)
+    wrong[stop[(keys[place] != stop_key) | (began > stop)]] = True
+    _refuse(wrong, columns, trace, "ends a profiling that had not started")
+    stop_s = np.full(len(start), np.inf)
+    stop_s[place] = columns.time_s[stop]
+    return Holdings(
+        job=columns.job[start],
+        start_s=columns.time_s[start],
+        ready_s=columns.time_s[start],
+        stop_s=stop_s,
+        gpu_type=columns.gpu_type[start],
+        gpus=columns.gpus[start],
+        iteration_time_s=np.zeros(len(start)),
+    )
+
+
+def _numbered(columns: _Columns, by_job: Ints, kind: EventKind) -> tuple[Ints, Ints]:
+    """Return the events of a kind by (job, type, time), and ascending keys: job, type, how manieth."""
+    index = by_job[columns.kind[by_job] == _CODE[kind]]
+    index = index[np.lexsort((columns.gpu_type[index], columns.job[index]))]
+    group = columns.job[index] * (int(columns.gpu_type.max(initial=0)) + 2) + columns.gpu_type[index] + 1
+    position = np.arange(len(index))
+    first = np.where(np.diff(group, prepend=group[:1] - 1) != 0, position, 0)
+    return index, group * len(columns.kind) + position - np.maximum.accumulate(first)

@@ -1,0 +1,210 @@
+"""What became of each job: a row per job of the trace, from the event log alone."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from clustergym.metrics.intervals import (
+    CLOCK_S,
+    Floats,
+    Intervals,
+    Ints,
+    LogError,
+    Outcome,
+    read_intervals,
+)
+from clustergym.metrics.states import State, state_changes
+from clustergym.paths import atomic_path
+from clustergym.sim.log import LAUNCHES, Event, EventKind
+from clustergym.workload.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class JobRecords:
+    """One record per row of the trace; every array has shape (n,).
+
+    Attributes
+    ----------
+    outcome : ndarray of int
+        `Outcome`.
+    submit_s, first_start_s, end_s : ndarray of float
+        Submission, first launch, completion or drop; NaN where it did not happen.
+    jct_s : ndarray of float
+        Completion less submission; NaN for a job that did not finish.
+    queue_s, profile_s, run_s : ndarray of float
+        Seconds in the system without any GPU, holding GPUs for profiling only, and holding an
+        allocation (standstill included). They add up to the time in the system: to the JCT of a
+        finished job, to the time so far of an unfinished one.
+    profile_gpu_s, held_gpu_s : ndarray of float
+        GPU-seconds held for profiling, and held for running (standstill included).
+    overhead_gpu_s : ndarray of float
+        The part of `held_gpu_s` in which the job stood still after a launch.
+    iterations_done : ndarray of float
+        Integrated piecewise, each launch at its own speed.
+    launches, restarts, preemptions, migrations : ndarray of int
+        A restart is a resumption, a rescaling or a migration; the first launch is none.
+    reason : tuple of str, length n
+        Why a job was dropped.
+    """
+
+    outcome: Ints
+    submit_s: Floats
+    first_start_s: Floats
+    end_s: Floats
+    jct_s: Floats
+    queue_s: Floats
+    profile_s: Floats
+    run_s: Floats
+    profile_gpu_s: Floats
+    held_gpu_s: Floats
+    overhead_gpu_s: Floats
+    iterations_done: Floats
+    launches: Ints
+    restarts: Ints
+    preemptions: Ints
+    migrations: Ints
+    reason: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+
+def job_records(events: Sequence[Event], trace: Trace, end_s: float) -> JobRecords:
+    """Return the record of each job.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        In order of time.
+    trace : Trace
+    end_s : float
+        End of the run: the horizon, or the last event of a run that came to its end before.
+
+    Raises
+    ------
+    LogError
+        If the log contradicts itself or the trace.
+    """
+    return records_of(read_intervals(events, trace, end_s))
+
+
+def records_of(intervals: Intervals) -> JobRecords:
+    """Return the record of each job from the log's intervals."""
+    runs, profiles, n = intervals.launches, intervals.profiles, len(intervals.trace)
+    stop_s = np.minimum(runs.stop_s, intervals.end_s)
+    ready_s = np.minimum(runs.ready_s, intervals.end_s)
+    profile_stop_s = np.minimum(profiles.stop_s, intervals.end_s)
+    time_in = _time_in_states(intervals)
+    left = np.isfinite(intervals.leave_s)
+    finished = intervals.outcome == Outcome.FINISHED
+    submit_s = intervals.submit_s
+    first_start_s = np.full(n, np.inf)
+    np.minimum.at(first_start_s, runs.job, runs.start_s)
+    done = (stop_s - ready_s) / runs.iteration_time_s
+    return JobRecords(
+        outcome=intervals.outcome,
+        submit_s=submit_s,
+        first_start_s=np.where(np.isfinite(first_start_s), first_start_s, np.nan),
+        end_s=np.where(left, intervals.leave_s, np.nan),
+        jct_s=np.where(finished, intervals.leave_s - submit_s, np.nan),
+        queue_s=time_in[State.QUEUED],
+        profile_s=time_in[State.PROFILING],
+        run_s=time_in[State.RUNNING],
+        profile_gpu_s=_sum(profiles.job, profiles.gpus * (profile_stop_s - profiles.start_s), n),
+        held_gpu_s=_sum(runs.job, runs.gpus * (stop_s - runs.start_s), n),
+        overhead_gpu_s=_sum(runs.job, runs.gpus * (ready_s - runs.start_s), n),
+        iterations_done=_sum(runs.job, done, n),
+        launches=intervals.count(*LAUNCHES),
+        restarts=intervals.count(EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE),
+        preemptions=intervals.count(EventKind.PREEMPT),
+        migrations=intervals.count(EventKind.MIGRATE),
+        reason=intervals.reason,
+    )
+
+
+def _sum(job: Ints, values: Floats, n: int) -> Floats:
+    return np.bincount(job, weights=values, minlength=n).astype(np.float64)
+
+
+def _time_in_states(intervals: Intervals) -> Floats:
+    """Return the seconds each job spends in each state, shape (len(State), n)."""
+    changes, n = state_changes(intervals), len(intervals.trace)
+    time_s = np.minimum(changes.time_s, intervals.end_s)
+    # A job's last change leads OUTSIDE, so what stands between two jobs is never read.
+    lasting_s = np.diff(time_s, append=time_s[-1:])
+    return np.stack([_sum(changes.job, lasting_s * (changes.after == state), n) for state in State])
+
+
+def check_work_conserved(intervals: Intervals, records: JobRecords | None = None) -> None:
+    """Check that finished jobs did all of their iterations, and no job did more.
+
+    The tolerance is 1e-9 of the iterations, plus what a tick of the clock amounts to at the
+    speed of each launch.
+
+    Raises
+    ------
+    LogError
+        Names the first job that does not.
+    """
+    records = records_of(intervals) if records is None else records
+    runs, trace = intervals.launches, intervals.trace
+    tick = _sum(runs.job, CLOCK_S / runs.iteration_time_s, len(trace))
+    tolerance = 1e-9 * trace.iterations + tick
+    excess = records.iterations_done - trace.iterations
+    wrong = excess > tolerance
+    wrong |= (records.outcome == Outcome.FINISHED) & (excess < -tolerance)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        outcome = Outcome(int(records.outcome[row])).name.lower()
+        done = float(records.iterations_done[row])
+        raise LogError(
+            f"job {trace.job_id[row]}: {outcome} with {done!r} of {trace.iterations[row]} iterations"
+        )
+
+
+_COLUMNS = (
+    "submit_s",
+    "first_start_s",
+    "end_s",
+    "jct_s",
+    "queue_s",
+    "profile_s",
+    "run_s",
+    "profile_gpu_s",
+    "held_gpu_s",
+    "overhead_gpu_s",
+    "iterations_done",
+    "launches",
+    "restarts",
+    "preemptions",
+    "migrations",
+    "reason",
+)
+
+
+def write_jobs_csv(
+    records: JobRecords, trace: Trace, path: Path, extra: Mapping[str, Sequence[object]] | None = None
+) -> None:
+    """Write one line per job, a field empty where the value does not exist.
+
+    Columns: job_id, outcome (not_submitted, unfinished, finished or dropped), the fields of
+    `JobRecords` by name and unit, and the columns of `extra`, each of length n.
+    """
+    extra = extra or {}
+    outcomes = [Outcome(value).name.lower() for value in records.outcome.tolist()]
+    own = (_text(getattr(records, name)) for name in _COLUMNS)
+    columns = [trace.job_id, outcomes, *own, *extra.values()]
+    with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("job_id", "outcome", *_COLUMNS, *extra))
+        writer.writerows(zip(*columns, strict=True))
+
+
+def _text(column: Floats | Ints | tuple[str, ...]) -> list[str | int | float]:
+    values = list(column) if isinstance(column, tuple) else column.tolist()
+    return ["" if value != value else value for value in values]

@@ -1,0 +1,239 @@
+"""The metrics of a run, from its event log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.fairness import UNFAIR_ABOVE, finish_time_fairness
+from clustergym.metrics.intervals import Floats, Ints, Outcome, read_intervals
+from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
+from clustergym.metrics.statistics import restricted_mean
+from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
+from clustergym.sim.log import Event
+from clustergym.workload.trace import Trace
+
+MetricValue = float | int | None
+Metrics = dict[str, MetricValue]
+
+
+class Measurement(NamedTuple):
+    """All that is read off an event log, in one pass."""
+
+    metrics: Metrics
+    records: JobRecords
+    timeline: Timeline
+
+
+class _Run(NamedTuple):
+    """What the groups of metrics share. `until_s`: the horizon, or the end where there is none."""
+
+    trace: Trace
+    records: JobRecords
+    timeline: Timeline
+    gpus: int
+    reference_s: Floats
+    requested_gpus: Ints
+    end_s: float
+    until_s: float
+    complete: bool
+
+    @property
+    def submitted(self) -> npt.NDArray[np.bool_]:
+        return np.not_equal(self.records.outcome, Outcome.NOT_SUBMITTED)
+
+    @property
+    def finished(self) -> npt.NDArray[np.bool_]:
+        return np.equal(self.records.outcome, Outcome.FINISHED)
+
+    @property
+    def first_s(self) -> float:
+        """First submission; the end of a run without any."""
+        return float(self.records.submit_s[self.submitted].min(initial=self.end_s))
+
+    @property
+    def span_s(self) -> float:
+        return self.end_s - self.first_s
+
+
+def compute_metrics(
+    events: Sequence[Event],
+    trace: Trace,
+    cluster: ClusterSpec,
+    reference_iteration_time_s: Floats,
+    end_s: float,
+    horizon_s: float | None = None,
+    requested_gpus: Ints | None = None,
+) -> Metrics:
+    """Return every metric of `clustergym.metrics.catalogue.METRICS`, which defines them.
+
+    Parameters and errors are those of `measure`.
+
+    Returns
+    -------
+    dict
+        Plain numbers in order of `METRICS`; None where a metric has no value.
+    """
+    return measure(
+        events, trace, cluster, reference_iteration_time_s, end_s, horizon_s, requested_gpus
+    ).metrics
+
+
+def measure(
+    events: Sequence[Event],
+    trace: Trace,
+    cluster: ClusterSpec,
+    reference_iteration_time_s: Floats,
+    end_s: float,
+    horizon_s: float | None = None,
+    requested_gpus: Ints | None = None,
+) -> Measurement:
+    """Return metrics, job records and timeline of a run.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The event log, in order of time.
+    trace : Trace
+        n jobs.
+    cluster : ClusterSpec
+    reference_iteration_time_s : ndarray of float, shape (n,)
+        Seconds per iteration at each job's request; NaN or inf where that is infeasible.
+    end_s : float
+        When the run ended: the horizon, or the last event of a run that came to its end before.
+    horizon_s : float, optional
+        When the clock would have stopped; None or inf: never.
+    requested_gpus : ndarray of int, shape (n,), optional
+        GPUs of the request that `reference_iteration_time_s` is for; the trace's by default.
+
+    Raises
+    ------
+    LogError
+        If the log contradicts itself or the trace, or a finished job did not do its work.
+    """
+    intervals = read_intervals(events, trace, end_s)
+    records = records_of(intervals)
+    check_work_conserved(intervals, records)
+    record = timeline_of(intervals, cluster.gpu_types, reference_iteration_time_s)
+    run = _Run(
+        trace=trace,
+        records=records,
+        timeline=record,
+        gpus=int(cluster.capacity.sum()),
+        reference_s=reference_iteration_time_s,
+        requested_gpus=trace.gpus if requested_gpus is None else requested_gpus,
+        end_s=end_s,
+        until_s=end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s,
+        complete=horizon_s is None or bool(np.isinf(horizon_s)),
+    )
+    groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run))
+    values = {name: value for group in groups for name, value in group.items()}
+    return Measurement({name: _plain(values[name]) for name in METRICS}, records, record)
+
+
+def _plain(value: float | int | np.generic | None) -> MetricValue:
+    """Return a Python number; None for NaN and infinities, which JSON has no word for."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, int):
+        return number
+    return float(number) if number is not None and np.isfinite(number) else None
+
+
+def _mean(values: Floats | Ints) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    return float(numerator) / float(denominator) if denominator else None
+
+
+def _counts(run: _Run) -> Metrics:
+    outcome = run.records.outcome
+    return {
+        "jobs_total": len(run.trace),
+        "jobs_submitted": int(run.submitted.sum()),
+        "jobs_finished": int(run.finished.sum()),
+        "jobs_unfinished": int((outcome == Outcome.UNFINISHED).sum()),
+        "jobs_dropped": int((outcome == Outcome.DROPPED).sum()),
+        "jobs_without_reference": run.timeline.left_out,
+    }
+
+
+def _time_so_far(run: _Run) -> Floats:
+    """Return the JCT of each job, or how long it has waited for completion; NaN: not submitted."""
+    seen = np.select(
+        [run.finished, run.records.outcome == Outcome.UNFINISHED, run.records.outcome == Outcome.DROPPED],
+        [run.records.end_s, np.full(len(run.trace), run.end_s), np.full(len(run.trace), run.until_s)],
+        default=np.nan,
+    )
+    return np.asarray(seen - run.records.submit_s, dtype=np.float64)
+
+
+def _completion(run: _Run) -> Metrics:
+    records, submitted, finished = run.records, run.submitted, run.finished
+    jct = records.jct_s[finished]
+    waited = _time_so_far(run)[submitted]
+    every_job_left = np.isin(records.outcome, (Outcome.FINISHED, Outcome.DROPPED)).all() and len(jct)
+    return {
+        "jct_mean": _mean(jct),
+        "jct_p50": float(np.percentile(jct, 50)) if len(jct) else None,
+        "jct_p99": float(np.percentile(jct, 99)) if len(jct) else None,
+        "jct_mean_censored": _mean(waited),
+        "jct_restricted_mean": restricted_mean(waited, finished[submitted], run.until_s - run.first_s),
+        "queue_mean": _mean(records.queue_s[submitted]),
+        "profile_mean": _mean(records.profile_s[submitted]),
+        "makespan": float(records.end_s[finished].max()) - run.first_s if every_job_left else None,
+        "deadline_satisfaction": _deadline_satisfaction(run),
+    }
+
+
+def _deadline_satisfaction(run: _Run) -> float | None:
+    deadline = run.trace.deadline_s
+    # Without a horizon every deadline is decided: no job that is not finished ever will be.
+    decided = run.submitted & ((deadline <= run.until_s) | (run.complete & np.isfinite(deadline)))
+    return _ratio(
+        (run.records.end_s[decided & run.finished] <= deadline[decided & run.finished]).sum(), decided.sum()
+    )
+
+
+def _rates(run: _Run) -> Metrics:
+    records, record = run.records, run.timeline
+    samples = float(np.dot(records.iterations_done, run.trace.global_batch))
+    working_gpu_s = float(records.held_gpu_s.sum() - records.overhead_gpu_s.sum())
+    return {
+        "throughput_mean": _ratio(samples, run.span_s),
+        "throughput_peak": record.peak(record.throughput),
+        "normalized_throughput_mean": _ratio(record.integral(record.normalized_throughput), run.span_s),
+        "gpu_utilization": _ratio(working_gpu_s, run.gpus * run.span_s),
+        "overhead_gpu_hours": float(records.overhead_gpu_s.sum()) / 3600,
+        "profiling_gpu_hours": float(records.profile_gpu_s.sum()) / 3600,
+    }
+
+
+def _restarts(run: _Run) -> Metrics:
+    launched = run.records.launches > 0
+    return {
+        "restarts_mean": _mean(run.records.restarts[launched]),
+        "preemptions_mean": _mean(run.records.preemptions[launched]),
+        "migrations": int(run.records.migrations.sum()),
+    }
+
+
+def _fairness(run: _Run) -> Metrics:
+    records, trace = run.records, run.trace
+    known = has_reference(run.reference_s) & (run.requested_gpus > 0)
+    work = np.where(known, trace.iterations * run.reference_s * run.requested_gpus, np.nan)
+    fairness = finish_time_fairness(records.submit_s, records.jct_s, work, run.submitted, run.gpus)
+    rho = fairness.rho[np.isfinite(fairness.rho)]
+    overdue = _time_so_far(run) > fairness.fluid_jct_s * UNFAIR_ABOVE
+    return {
+        "ftf_mean": _mean(rho),
+        "ftf_worst": float(rho.max()) if len(rho) else None,
+        "unfair_fraction": _ratio((rho > UNFAIR_ABOVE).sum(), len(rho)),
+        "unfair_unfinished": int((overdue & (records.outcome == Outcome.UNFINISHED)).sum()),
+    }

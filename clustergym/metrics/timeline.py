@@ -1,0 +1,181 @@
+"""The cluster over time, as piecewise constant functions, from the event log alone."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.metrics.intervals import (
+    Floats,
+    Intervals,
+    Ints,
+    Outcome,
+    read_intervals,
+)
+from clustergym.metrics.states import State, state_changes
+from clustergym.paths import atomic_path
+from clustergym.sim.log import Event
+from clustergym.workload.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """State of the cluster from each breakpoint to the next; B breakpoints, the last is the run's end.
+
+    Attributes
+    ----------
+    gpu_types : tuple of str
+        Axis T.
+    time_s : ndarray of float, shape (B,)
+        Strictly ascending. The state at a time is the one after all events of that time.
+    running_jobs, queued_jobs, profiling_jobs : ndarray of int, shape (B,)
+        Jobs that hold an allocation, none at all, and GPUs for profiling only: together all
+        jobs in the system.
+    held_gpus : ndarray of int, shape (B, T)
+        GPUs held by running jobs, standstill included.
+    profiling_gpus : ndarray of int, shape (B,)
+        GPUs held for profiling.
+    throughput : ndarray of float, shape (B,)
+        Samples/s: the sum of global batch / iteration time of the jobs past their overhead.
+    normalized_throughput : ndarray of float, shape (B,)
+        Sum over the same jobs of speed / speed at the request.
+    left_out : int
+        Submitted jobs without a speed at their request, which `normalized_throughput` leaves out.
+    """
+
+    gpu_types: tuple[str, ...]
+    time_s: Floats
+    running_jobs: Ints
+    queued_jobs: Ints
+    profiling_jobs: Ints
+    held_gpus: Ints
+    profiling_gpus: Ints
+    throughput: Floats
+    normalized_throughput: Floats
+    left_out: int
+
+    def integral(self, values: Floats | Ints) -> float:
+        """Return the time integral of a column, shape (B,), from the first to the last breakpoint."""
+        return float(np.dot(values[:-1], np.diff(self.time_s)))
+
+    def peak(self, values: Floats | Ints) -> float:
+        """Return the greatest value a column takes for more than an instant; 0 if there is none."""
+        return float(np.max(values[:-1], initial=0))
+
+
+def timeline(
+    events: Sequence[Event],
+    trace: Trace,
+    end_s: float,
+    gpu_types: Sequence[str],
+    reference_iteration_time_s: Floats | None = None,
+) -> Timeline:
+    """Return the cluster's state over time.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        In order of time.
+    trace : Trace
+        n jobs.
+    end_s : float
+        End of the run.
+    gpu_types : sequence of str
+        The cluster's, axis T.
+    reference_iteration_time_s : ndarray of float, shape (n,), optional
+        Seconds per iteration at each job's request; NaN or inf where that is infeasible. Without
+        it the normalized throughput leaves out every job.
+
+    Raises
+    ------
+    LogError
+        If the log contradicts itself or the trace.
+    """
+    if reference_iteration_time_s is None:
+        reference_iteration_time_s = np.full(len(trace), np.nan)
+    return timeline_of(read_intervals(events, trace, end_s), gpu_types, reference_iteration_time_s)
+
+
+def timeline_of(
+    intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
+) -> Timeline:
+    """Return the cluster's state over time from the log's intervals."""
+    runs, profiles, changes = intervals.launches, intervals.profiles, state_changes(intervals)
+    known = has_reference(reference_iteration_time_s)
+    edges = (runs.start_s, runs.ready_s, runs.stop_s, profiles.start_s, profiles.stop_s, changes.time_s)
+    times = np.unique(np.concatenate((*edges, [intervals.end_s])))
+    times = times[times <= intervals.end_s]
+    in_state = _jobs_in_states(times, changes.time_s, changes.before, changes.after)
+    held = [runs.gpus * (runs.gpu_type == index) for index in range(len(gpu_types))]
+    batch = intervals.trace.global_batch[runs.job]
+    reference_s = np.where(known, reference_iteration_time_s, 0.0)[runs.job]
+    working = (runs.ready_s, runs.stop_s)
+    return Timeline(
+        gpu_types=tuple(gpu_types),
+        time_s=times,
+        running_jobs=in_state[State.RUNNING],
+        queued_jobs=in_state[State.QUEUED],
+        profiling_jobs=in_state[State.PROFILING],
+        held_gpus=np.stack([_level(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1),
+        profiling_gpus=_level(times, profiles.start_s, profiles.stop_s, profiles.gpus),
+        throughput=_rate(times, *working, batch / runs.iteration_time_s),
+        normalized_throughput=_rate(times, *working, reference_s / runs.iteration_time_s),
+        left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
+    )
+
+
+def has_reference(reference_iteration_time_s: Floats) -> npt.NDArray[np.bool_]:
+    """Return which jobs have a finite positive iteration time at their request, shape (n,)."""
+    return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
+
+
+def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
+    """Sum integer changes per breakpoint; changes after the end are none of the run's."""
+    during = at_s <= times[-1]
+    total = np.zeros(len(times), dtype=np.int64)
+    np.add.at(total, np.searchsorted(times, at_s[during]), amounts[during])
+    return total
+
+
+def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Ints:
+    """Sum the amounts of the intervals that each breakpoint lies in."""
+    return np.cumsum(_deltas(times, start_s, amounts) - _deltas(times, stop_s, amounts))
+
+
+def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
+    """Sum rates as `_level` does, in fixed point: sums return to exactly 0 and know no order."""
+    total = float(rates.sum())
+    if total == 0:
+        return np.zeros(len(times))
+    scale = 2.0 ** (60 - np.ceil(np.log2(total)))
+    fixed = np.rint(rates * scale).astype(np.int64)
+    return np.asarray(_level(times, start_s, stop_s, fixed) / scale, dtype=np.float64)
+
+
+def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> Ints:
+    """Return the jobs in each state from each breakpoint on, shape (len(State), B)."""
+    change = [(after == state).astype(np.int64) - (before == state) for state in State]
+    return np.cumsum(np.stack([_deltas(times, at_s, amounts) for amounts in change]), axis=1)
+
+
+def write_timeline_csv(record: Timeline, path: Path) -> None:
+    """Write one line per breakpoint; each state lasts until the next line's time."""
+    columns = {
+        "time_s": record.time_s,
+        "running_jobs": record.running_jobs,
+        "queued_jobs": record.queued_jobs,
+        "profiling_jobs": record.profiling_jobs,
+        **{f"held_gpus_{name}": record.held_gpus[:, t] for t, name in enumerate(record.gpu_types)},
+        "profiling_gpus": record.profiling_gpus,
+        "throughput": record.throughput,
+        "normalized_throughput": record.normalized_throughput,
+    }
+    with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))

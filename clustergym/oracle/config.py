@@ -1,0 +1,94 @@
+"""Oracles by name, from a plain mapping of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clustergym.errors import InputError, nearest
+from clustergym.oracle.base import Oracle
+from clustergym.oracle.catalog import Catalog, load_catalog
+from clustergym.registry import build
+
+
+@dataclass(frozen=True)
+class RooflineChoice:
+    """Configuration of the roofline oracle.
+
+    Attributes
+    ----------
+    name : str
+    models : str or None
+        A folder of further model files, or one file.
+    """
+
+    name: str
+    models: str | None = None
+
+
+@dataclass(frozen=True)
+class TableChoice:
+    """Configuration of the table oracle.
+
+    Attributes
+    ----------
+    name : str
+    path : str
+        CSV of measured iteration times.
+    missing : str
+        What an unmeasured cell is: `infeasible` or `estimate`.
+    models : str or None
+        A folder of further model files, or one file.
+    """
+
+    name: str
+    path: str
+    missing: str = "infeasible"
+    models: str | None = None
+
+
+def _roofline(choice: RooflineChoice, catalog: Catalog) -> Oracle:
+    from clustergym.oracle.roofline import RooflineOracle
+
+    return RooflineOracle(catalog)
+
+
+def _table(choice: TableChoice, catalog: Catalog) -> Oracle:
+    from clustergym.oracle.table import TableOracle
+
+    return TableOracle(choice.path, choice.missing, catalog)
+
+
+ORACLES: dict[str, tuple[type[Any], Callable[[Any, Catalog], Oracle]]] = {
+    "roofline": (RooflineChoice, _roofline),
+    "table": (TableChoice, _table),
+}
+"""Schema and builder by name."""
+
+
+def oracle_from_config(mapping: Mapping[str, Any], catalog: Catalog | None = None) -> Oracle:
+    """Return the oracle of the `oracle` group of the configuration.
+
+    Parameters
+    ----------
+    mapping : mapping
+        `name`, and the keys of that oracle's choice.
+    catalog : Catalog, optional
+        By default `conf/model`, with the models of the key `models`.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, key or value (names the nearest), and a key that is missing.
+    """
+    if not isinstance(mapping, Mapping):
+        raise InputError("must be a mapping of keys", field="oracle", remedy="give oracle.name")
+    name = mapping.get("name")
+    if not isinstance(name, str) or name not in ORACLES:
+        message = "is missing" if name is None else f"unknown oracle {name!r}"
+        raise InputError(message, field="oracle.name", remedy=nearest(str(name or ""), ORACLES))
+    schema, make = ORACLES[name]
+    given = {key: value for key, value in mapping.items() if value != "???"}
+    choice = build(schema, given, "oracle")
+    return make(choice, load_catalog(extra=choice.models) if catalog is None else catalog)

@@ -1,0 +1,169 @@
+"""GPU types and their links as arrays: what computation and collectives reach of the data sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Shares of the data sheet that a GPU type and its network reach; the default is any other type's.
+
+    Attributes
+    ----------
+    matmul, convolution : float
+        Of the fp16 and of the fp32 peak, by large kernels.
+    network, transfer : float
+        Of the node's line rate: by collectives, and between pipeline stages.
+    """
+
+    matmul: float = 0.72
+    convolution: float = 0.55
+    network: float = 0.3
+    transfer: float = 0.1
+
+
+EFFICIENCY = {
+    "A100": Efficiency(matmul=0.80, convolution=0.63, network=0.48, transfer=0.28),
+    "A40": Efficiency(matmul=0.79, convolution=0.235, network=0.27, transfer=0.04),
+    "A10": Efficiency(matmul=0.64, convolution=0.24, network=0.15, transfer=0.036),
+    "V100": Efficiency(matmul=0.78),
+    "L20": Efficiency(convolution=0.24),
+}
+"""Fitted to the measured rows of Arena's artifact (arena_profile.csv, kind `optimal`): matmul and
+convolution on its single nodes; collectives reach 6, 3.4 and 3.7 GB/s a node on A100, A40 and A10, transfers
+between stages 3.5, 0.5 and 0.9. The L20 shares the A40's design of fp32 lanes."""
+
+UNIFORM = Efficiency()
+"""What an estimate assumes of kernels on every device."""
+
+HALF_FP32 = frozenset({"A40", "A10", "L20"})
+"""GPU types whose fp32 peak counts lanes that integer instructions share (NVIDIA's GA102 and AD102
+whitepapers): half of it is a roofline for convolutions."""
+
+LINK_SHARE = {"pcie": 0.43, "nvlink": 0.7}
+"""Share of a link's data sheet that large all-reduces reach inside a node (arena_comm.csv: 13 to 14 GB/s on
+PCIe 4, 120 of 150 on NVLink 2, 180 to 210 of 300 on NVLink 3 with four GPUs)."""
+
+
+class Devices(NamedTuple):
+    """Per GPU: FLOP/s (the `uniform` ones without regard to the device's kernels), bytes, bytes/s."""
+
+    peak_flops: Floats
+    matmul_flops: Floats
+    convolution_flops: Floats
+    uniform_convolution_flops: Floats
+    memory_bytes: Floats
+    memory_bytes_per_s: Floats
+
+    @staticmethod
+    def of(types: Sequence[GpuType]) -> Devices:
+        """Gather GPU types into arrays of shape (n,)."""
+        return Devices(*np.array([_device(gpu) for gpu in types], dtype=np.float64).reshape(-1, 6).T)
+
+    def reshaped(self, *shape: int) -> Devices:
+        """Return the same arrays in another shape."""
+        return Devices(*(column.reshape(shape) for column in self))
+
+
+def _device(gpu: GpuType) -> tuple[float, ...]:
+    efficiency = EFFICIENCY.get(gpu.name, UNIFORM)
+    half, single = gpu.fp16_tflops * 1e12, gpu.fp32_tflops * 1e12
+    roof = single / 2 if gpu.name in HALF_FP32 else single
+    return (
+        half,
+        half * efficiency.matmul,
+        single * efficiency.convolution,
+        roof * UNIFORM.convolution,
+        gpu.memory_gb * 1e9,
+        gpu.memory_gbs * 1e9,
+    )
+
+
+def link_gbs(gpu: GpuType) -> float:
+    """Return GB/s that collectives reach on the link inside a node."""
+    share = next(
+        (s for kind, s in LINK_SHARE.items() if gpu.link_kind.startswith(kind)), min(LINK_SHARE.values())
+    )
+    return gpu.link_gbs * share
+
+
+class Layout(NamedTuple):
+    """Where the GPUs of a job are. A GPU's share of the network never exceeds its own link.
+
+    Attributes
+    ----------
+    gpus, nodes, per_node : ndarray of float
+        GPUs in all, the nodes they are on, and GPUs on a node.
+    link_gbs, network_gbs, transfer_gbs : ndarray of float
+        GB/s reached: inside a node per GPU, and across nodes per node by collectives and by
+        transfers between pipeline stages.
+    possible : ndarray of bool
+    """
+
+    gpus: Floats
+    nodes: Floats
+    per_node: Floats
+    link_gbs: Floats
+    network_gbs: Floats
+    transfer_gbs: Floats
+    possible: npt.NDArray[np.bool_]
+
+    @staticmethod
+    def of_cluster(cluster: ClusterSpec, counts: Sequence[int]) -> Layout:
+        """Return the layouts of `counts` GPUs of every type at every locality, shape (T, K, 4).
+
+        Inside a node, all GPUs are on one; they must fit. Across nodes they fill as few nodes as
+        they can, but at least two, evenly.
+        """
+        gpus = np.array(counts, dtype=np.float64)[None, :, None]
+        room = cluster.gpus_per_node.astype(np.float64)[:, None, None]
+        inside = np.array([tier == Locality.NODE for tier in Locality])
+        nodes = np.where(inside, 1.0, np.maximum(2.0, np.ceil(gpus / room)))
+        links = np.array([link_gbs(group.gpu_type) for group in cluster.groups])[:, None, None]
+        rates = [[cluster.bandwidth_gbs(t, tier) for tier in Locality] for t in range(len(cluster.groups))]
+        network = np.array(rates)[:, None, :]
+        known = [EFFICIENCY.get(name, UNIFORM) for name in cluster.gpu_types]
+        share = np.array([[e.network, e.transfer] for e in known])[:, :, None, None]
+        possible = np.where(inside, gpus <= room, gpus >= 2)
+        return _capped(gpus, nodes, links, network * share[:, 0], network * share[:, 1], possible)
+
+    @staticmethod
+    def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
+        """Return layouts on full, not oversubscribed nodes of the given types, shape (n,)."""
+        known = [EFFICIENCY.get(gpu.name, UNIFORM) for gpu in types]
+        ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
+        network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])
+        gpus = np.array(nodes, dtype=np.float64) * np.array(per_node, dtype=np.float64)
+        return _capped(
+            gpus,
+            np.array(nodes, dtype=np.float64),
+            np.array([link_gbs(gpu) for gpu in types]),
+            network * np.array([efficiency.network for efficiency in known]),
+            network * np.array([efficiency.transfer for efficiency in known]),
+            np.ones(len(types), dtype=bool),
+        )
+
+
+def _capped(
+    gpus: Floats,
+    nodes: Floats,
+    links: Floats,
+    network: Floats,
+    transfer: Floats,
+    possible: npt.NDArray[np.bool_],
+) -> Layout:
+    per_node = np.ceil(gpus / nodes)
+    most = per_node * links
+    return Layout(
+        gpus, nodes, per_node, links, np.minimum(network, most), np.minimum(transfer, most), possible
+    )

@@ -1,0 +1,104 @@
+"""The roofline oracle: memory limits and the best of simple adaptive plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.errors import InputError
+from clustergym.oracle.base import Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.catalog import Catalog, load_catalog
+from clustergym.oracle.devices import Devices, Layout
+from clustergym.oracle.latency import iteration_times
+from clustergym.oracle.memory import Plan
+from clustergym.oracle.work import Work
+from clustergym.workload.trace import ModelClass
+
+VERSION = 1
+"""Raised whenever the tables of equal input change."""
+
+MOST_TENSOR, MOST_STAGES = 16, 64
+"""GPUs a layer is split over, and pipeline stages, at most."""
+
+
+class RooflineOracle(Oracle):
+    """Iteration times from data sheets, model dimensions and a few measured efficiencies.
+
+    A plan splits every layer over `tensor` GPUs that lie next to each other, cuts the model
+    into `stages` and replicates that `data` times; tensor and stages are powers of two, and
+    data is what is left: count // (tensor x stages). All GPUs compute only where that divides;
+    the others of a count idle. `execution` is the fastest plan that fits, `profiled` the estimate
+    of that plan, `data_parallel` the plan without splitting. Whether a class fits does not depend on
+    locality. See `latency` and `memory` for the model and its sources.
+
+    Parameters
+    ----------
+    catalog : Catalog, optional
+        `conf/model` by default.
+    """
+
+    name = "roofline"
+
+    def __init__(self, catalog: Catalog | None = None) -> None:
+        self.catalog = catalog or load_catalog()
+
+    def tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> OracleTables:
+        """Return the dense tables of the classes.
+
+        Raises
+        ------
+        InputError
+            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
+        """
+        if any(count < 1 for count in counts):
+            raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+        specs = [self.catalog.get(model) for model in classes]
+        work = Work.of(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
+        layout = Layout.of_cluster(cluster, counts)
+        devices = Devices.of([group.gpu_type for group in cluster.groups]).reshaped(1, -1, 1, 1)
+        shape = (len(classes), len(cluster.groups), len(counts), len(Locality))
+        times = [np.broadcast_to(table, shape) for table in best_times(work, devices, layout)]
+        execution, profiled, data_parallel = (six_digits(table) for table in times)
+        return OracleTables(
+            classes=tuple(classes),
+            gpu_types=cluster.gpu_types,
+            counts=np.array(counts, dtype=np.int64),
+            execution=execution,
+            profiled=profiled,
+            data_parallel=data_parallel,
+        )
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return the oracle's version and the digests of the catalogue's files."""
+        return {"name": self.name, "version": VERSION, "catalog": self.catalog.fingerprint()}
+
+
+def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Floats, Floats]:
+    """Return seconds per iteration: the fastest plan's, its estimate, and pure data parallelism's.
+
+    All arguments broadcast against each other; inf where nothing fits.
+    """
+    every = plans(layout.gpus)
+    execution, profiled = iteration_times(work, devices, layout, next(every))
+    data_parallel = execution
+    for plan in every:
+        executed, estimated = iteration_times(work, devices, layout, plan)
+        faster = executed < execution
+        execution = np.where(faster, executed, execution)
+        profiled = np.where(faster, estimated, profiled)
+    return execution, profiled, data_parallel
+
+
+def plans(gpus: Floats) -> Iterator[Plan]:
+    """Yield every plan of the largest count, pure data parallelism first."""
+    most, tensor = (int(gpus.max()) if gpus.size else 1), 1
+    while tensor <= min(MOST_TENSOR, most):
+        stages = 1
+        while stages <= min(MOST_STAGES, most // tensor):
+            yield Plan(tensor, stages, gpus // (tensor * stages))
+            stages *= 2
+        tensor *= 2

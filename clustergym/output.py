@@ -1,0 +1,228 @@
+"""The files of a result: written whole or not at all, and read back for replay."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clustergym import __version__
+from clustergym.errors import InputError
+from clustergym.metrics.jobs import write_jobs_csv
+from clustergym.metrics.metrics import Measurement, measure
+from clustergym.metrics.timeline import write_timeline_csv
+from clustergym.policy import Placer, Policy
+from clustergym.registry import parameters_of
+from clustergym.scenario import Scenario
+from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.run import Run
+
+RESULT_SCHEMA = "clustergym.result/1"
+DECISIONS_SCHEMA = "clustergym.decisions/1"
+FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
+"""Written in this order: a folder with a result.json is complete."""
+
+LARGEST_LOG_BYTES = 2**30
+
+
+def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> str:
+    """Return the hash of all that determines a run's result."""
+    parts = {
+        "version": __version__,
+        "scenario": scenario.sha256,
+        "policy": [policy.name, parameters_of(policy)],
+        "placer": [placer.name, parameters_of(placer)],
+        "seed": seed,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def finished(folder: Path, key: str) -> dict[str, Any] | None:
+    """Return the result that already lies in a folder, if it is of the same run."""
+    try:
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return result if isinstance(result, dict) and result.get("run_key") == key else None
+
+
+def measurement_of(simulation: Simulation) -> Measurement:
+    """Return metrics, job records and timeline of a run, from its event log."""
+    scenario = simulation.scenario
+    return measure(
+        simulation.log.events,
+        scenario.trace,
+        scenario.cluster,
+        scenario.reference_iteration_time_s,
+        simulation.end_s,
+        scenario.horizon_s,
+        scenario.request_gpus,
+    )
+
+
+def result_of(run: Run, measured: Measurement, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
+    """Return the content of result.json."""
+    simulation = run.simulation
+    scenario = simulation.scenario
+    return {
+        "schema": RESULT_SCHEMA,
+        "run_key": run_key(scenario, policy, placer, seed),
+        "policy": {"name": policy.name, "parameters": parameters_of(policy)},
+        "placer": {"name": placer.name, "parameters": parameters_of(placer)},
+        "information_class": policy.information_class.value,
+        "scenario": {"name": scenario.name, "version": scenario.version, "sha256": scenario.sha256},
+        "seed": seed,
+        "horizon_s": scenario.horizon_s,
+        "end_s": simulation.end_s,
+        "requests_changed": int(scenario.request_changed.sum()),
+        "metrics": measured.metrics,
+        "digest": simulation.log.digest,
+        "decisions": {
+            "count": run.decision_times.count,
+            "seconds_p50": run.decision_times.percentile(0.50),
+            "seconds_p99": run.decision_times.percentile(0.99),
+        },
+        "wall_s": run.wall_s,
+        "versions": {
+            "clustergym": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("numpy", "simpy", "hydra-core")},
+        },
+    }
+
+
+def write_result(
+    folder: Path,
+    config: Mapping[str, Any],
+    simulation: Simulation,
+    measured: Measurement,
+    result: Mapping[str, Any],
+) -> list[Path]:
+    """Write all files of a run; a reader never sees a part of them as a result."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
+        made = Path(scratch)
+        (made / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
+        write_jobs_csv(measured.records, simulation.scenario.trace, made / "jobs.csv")
+        write_timeline_csv(measured.timeline, made / "timeline.csv")
+        _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, result))
+        _write_lines(made / "events.jsonl.gz", _event_lines(simulation))
+        text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+        (made / "result.json").write_text(text, encoding="utf-8")
+        (folder / "result.json").unlink(missing_ok=True)
+        for name in FILES:
+            shutil.move(made / name, folder / name)
+    return [folder / name for name in FILES]
+
+
+def _write_lines(path: Path, lines: Iterable[object]) -> None:
+    with gzip.GzipFile(path, "wb", compresslevel=6, mtime=0) as packed:
+        for line in lines:
+            packed.write((json.dumps(line, separators=(",", ":")) + "\n").encode())
+
+
+def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterable[object]:
+    """Yield the decision log: a header, then one object per decision that changed something."""
+    yield {
+        "schema": DECISIONS_SCHEMA,
+        "scenario_sha256": simulation.scenario.sha256,
+        "policy": result["policy"]["name"],
+        "information_class": simulation.information.value,
+        "round_s": simulation.round_s,
+        "placer": {"name": result["placer"]["name"], **result["placer"]["parameters"]},
+        "seed": result["seed"],
+    }
+    names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
+    for change in simulation.changes:
+        line: dict[str, Any] = {"time_s": change.time_s}
+        if change.launch:
+            line["launch"] = [[job_id[row], names[kind], gpus] for row, kind, gpus in change.launch]
+        if change.preempt:
+            line["preempt"] = [job_id[row] for row in change.preempt]
+        if change.drop:
+            line["drop"] = [job_id[row] for row in change.drop]
+        yield line
+
+
+def _event_lines(simulation: Simulation) -> Iterable[object]:
+    names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
+    for event in simulation.log.events:
+        line = {"time_s": event.time_s, "kind": event.kind.value, "job_id": job_id[event.job]}
+        if event.gpus:
+            line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus, "nodes": event.nodes}
+        if event.iteration_time_s:
+            line |= {
+                "locality": event.locality,
+                "overhead_s": event.overhead_s,
+                "iteration_time_s": event.iteration_time_s,
+            }
+        if event.reason:
+            line["reason"] = event.reason
+        yield line
+
+
+def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list[Change]]:
+    """Read a decision log: its header and its changes.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no decision log, or names what the scenario does not have.
+    """
+    try:
+        with gzip.open(path, "rb") as packed:
+            data = packed.read(LARGEST_LOG_BYTES + 1)
+    except (OSError, EOFError) as error:
+        raise InputError(
+            f"cannot be read: {error}", file=path, remedy="give the folder of a finished run"
+        ) from error
+    if len(data) > LARGEST_LOG_BYTES:
+        raise InputError("unpacks to more than 1 GiB", file=path, remedy="it is no decision log of ours")
+    lines = io.BytesIO(data).readlines()
+    header = _parse(path, 1, lines[0] if lines else b"")
+    if header.get("schema") != DECISIONS_SCHEMA:
+        raise InputError(
+            "is no decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
+        )
+    rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
+    kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+    changes = []
+    for number, line in enumerate(lines[1:], start=2):
+        entry = _parse(path, number, line)
+        try:
+            changes.append(
+                Change(
+                    float(entry["time_s"]),
+                    tuple((rows[job], kinds[kind], int(gpus)) for job, kind, gpus in entry.get("launch", ())),
+                    tuple(rows[job] for job in entry.get("preempt", ())),
+                    tuple(rows[job] for job in entry.get("drop", ())),
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"is no decision of this scenario: {error!r}",
+                file=path,
+                line=number,
+                remedy="the log is of another scenario, or was edited",
+            ) from error
+    return header, changes
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError("is no JSON", file=path, line=number, remedy="the file is damaged") from error
+    if not isinstance(entry, dict):
+        raise InputError("is no JSON object", file=path, line=number, remedy="the file is damaged")
+    return entry

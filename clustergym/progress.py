@@ -1,0 +1,63 @@
+"""Progress of a run on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clustergym.scenario import Scenario
+    from clustergym.sim.engine import Simulation
+    from clustergym.sim.run import Progress
+
+EVERY_S = 0.2
+EVERY_LINE_S = 10.0
+
+
+@contextlib.contextmanager
+def progress_of(name: str, scenario: Scenario, wanted: bool) -> Iterator[Progress | None]:
+    """Yield a callback that shows how many jobs have left: a bar on a terminal, else a line now and then."""
+    if not wanted:
+        yield None
+    elif sys.stderr.isatty():
+        yield from _bar(name, len(scenario.trace))
+    else:
+        yield _lines(name, len(scenario.trace))
+
+
+def _bar(name: str, jobs: int) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        task, last = bar.add_task(name, total=jobs), time.perf_counter()
+
+        def show(simulation: Simulation) -> None:
+            nonlocal last
+            if time.perf_counter() - last >= EVERY_S:
+                last = time.perf_counter()
+                bar.update(task, completed=simulation.jobs_left, description=_at(name, simulation))
+
+        yield show
+
+
+def _lines(name: str, jobs: int) -> Progress:
+    last = time.perf_counter()
+
+    def show(simulation: Simulation) -> None:
+        nonlocal last
+        if time.perf_counter() - last >= EVERY_LINE_S:
+            last = time.perf_counter()
+            print(
+                f"{_at(name, simulation)}: {simulation.jobs_left} of {jobs} jobs have left", file=sys.stderr
+            )
+
+    return show
+
+
+def _at(name: str, simulation: Simulation) -> str:
+    return f"{name} at {simulation.now_s / 3600:,.1f} h"

@@ -1,0 +1,116 @@
+"""`python -m clustergym.replay DIR`: rebuild a result from its decision log and compare digests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError, exits_on_bad_input
+
+
+def replay_folder(folder: Path) -> dict[str, Any]:
+    """Replay the run in a folder without its policy.
+
+    Returns
+    -------
+    dict
+        `digest` and `metrics` of the replay, `recorded_digest`, and `equal`: whether digest
+        and all metrics are the recorded ones.
+
+    Raises
+    ------
+    InputError
+        If the folder holds no complete run, or its scenario cannot be built any more.
+    """
+    from clustergym.config import build_scenario
+    from clustergym.output import measurement_of, read_decisions
+    from clustergym.policy import InformationClass
+    from clustergym.registry import make_placer
+    from clustergym.sim.run import replay
+
+    config = _read_config(folder / "config.yaml")
+    result = _read_result(folder / "result.json")
+    scenario = build_scenario(config)
+    header, changes = read_decisions(folder / "decisions.jsonl.gz", scenario)
+    if header.get("scenario_sha256") != scenario.sha256:
+        raise InputError(
+            "the scenario is not the one that was run: its trace, cluster, oracle or rules have changed",
+            file=folder / "decisions.jsonl.gz",
+            line=1,
+            field="scenario_sha256",
+            remedy="restore the files that config.yaml names, and the version that result.json names",
+        )
+    try:
+        information, round_s = InformationClass(header["information_class"]), header["round_s"]
+        placer, seed = make_placer(header["placer"]), int(header["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"its header is damaged: {error}",
+            file=folder / "decisions.jsonl.gz",
+            line=1,
+            remedy="run it again",
+        ) from error
+    simulation = replay(scenario, placer, information, round_s, seed, changes)
+    metrics = measurement_of(simulation).metrics
+    return {
+        "digest": simulation.log.digest,
+        "recorded_digest": result.get("digest"),
+        "equal": simulation.log.digest == result.get("digest") and metrics == result.get("metrics"),
+        "metrics": metrics,
+        "decisions": len(changes),
+    }
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    from clustergym.cluster.yaml_file import read_mapping
+
+    config = read_mapping(path).content
+    needed = {"scenario", "cluster", "trace", "oracle", "costs", "seed"}
+    if not needed <= set(config):
+        raise InputError(
+            "is no configuration of a run", file=path, remedy="give the folder of a finished run"
+        )
+    return config
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"cannot be read: {type(error).__name__}", file=path, remedy="give the folder of a finished run"
+        ) from error
+    if not isinstance(result, dict):
+        raise InputError("is no result", file=path, remedy="give the folder of a finished run")
+    return result
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Replay each folder; 0: all equal, 1: one differs, 2: bad input."""
+    parser = argparse.ArgumentParser(prog="clustergym.replay", description=__doc__)
+    parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    options = parser.parse_args(argv)
+    outcomes = {}
+    for folder in options.folder:
+        outcome = outcomes[str(folder)] = replay_folder(folder)
+        word = "equal" if outcome["equal"] else "DIFFERS"
+        print(
+            f"{folder}: {word}: {outcome['decisions']} decisions replayed, digest {outcome['digest'][:16]}…, "
+            f"recorded {str(outcome['recorded_digest'])[:16]}…"
+        )
+    if options.json is not None:
+        from clustergym.paths import atomic_path
+
+        with atomic_path(options.json) as temporary:
+            temporary.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
+        print(f"wrote {options.json}")
+    return 0 if all(outcome["equal"] for outcome in outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Reading result.json files: found in folders, checked, and stripped of repetitions."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
+
+from clustergym.errors import InputError
+
+FILE_NAME = "result.json"
+SCHEMA_VERSION = 1
+SCHEMA = f"clustergym.result/{SCHEMA_VERSION}"
+"""Value of the key `schema` in the result.json of this version."""
+
+
+def _number(value: object) -> float | int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise ValueError("is neither a finite number nor null")
+
+
+Number = Annotated[float | int | None, PlainValidator(_number)]
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
+
+
+class Part(_Checked):
+    """A policy or a placer: its registered name and its parameters."""
+
+    name: str = Field(min_length=1)
+    parameters: dict[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """Equal for equal parts, whatever the order of their parameters."""
+        return json.dumps([self.name, self.parameters], sort_keys=True)
+
+
+class ScenarioName(_Checked):
+    """Which scenario a result belongs to; the hash is over all that determines a run but policy and seed."""
+
+    name: str
+    version: int
+    sha256: str = Field(min_length=1)
+
+
+class Decisions(_Checked):
+    """How many decisions a policy made, and how long one took."""
+
+    count: int
+    seconds_p50: float | None = None
+    seconds_p99: float | None = None
+
+
+class Result(_Checked):
+    """A result.json, checked. Keys it may carry beyond these are kept.
+
+    Attributes
+    ----------
+    run_key : str
+        Hash of all that determines the run.
+    policy, placer : Part
+    information_class : str
+    scenario : ScenarioName
+    seed : int
+    horizon_s : float or None
+    metrics : dict
+        Name to number, or None where the metric has no value.
+    digest : str
+        Of the event log.
+    decisions : Decisions or None
+    wall_s : float or None
+    versions : dict
+        Of clustergym and the libraries.
+    """
+
+    run_key: str = Field(min_length=1)
+    policy: Part
+    placer: Part
+    information_class: str
+    scenario: ScenarioName
+    seed: int
+    horizon_s: float | None = None
+    metrics: dict[str, Number]
+    digest: str
+    decisions: Decisions | None = None
+    wall_s: float | None = None
+    versions: dict[str, str] = {}
+    _path: Path = PrivateAttr(default=Path())
+
+    @property
+    def path(self) -> Path:
+        """The file it was read from."""
+        return self._path
+
+
+def read_result(path: Path) -> Result:
+    """Read and check one result.json.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is cut short, is no result of clustergym, or is of a newer schema.
+    """
+    data = _read_json(path)
+    schema = data.pop("schema", None) if isinstance(data, dict) else None
+    match = re.fullmatch(r"clustergym\.result/(\d{1,9})", schema) if isinstance(schema, str) else None
+    if match is None:
+        remedy = f"its schema is not {SCHEMA}; leave it out of the folder"
+        raise InputError("not a result of clustergym", file=path, field="schema", remedy=remedy)
+    if int(match[1]) > SCHEMA_VERSION:
+        message = f"schema {schema} is newer than this clustergym reads ({SCHEMA})"
+        raise InputError(message, file=path, field="schema", remedy="update clustergym")
+    if isinstance(data.get("placer"), str):
+        data["placer"] = {"name": data["placer"]}
+    try:
+        result = Result.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(message, file=path, field=field, remedy="run it again") from None
+    result._path = path
+    return result
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_constant)
+    except OSError as error:
+        raise InputError(
+            error.strerror or "cannot be read", file=path, remedy="give a readable file"
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text", file=path, remedy="run it again, or leave it out") from None
+    except json.JSONDecodeError as error:
+        message = f"not JSON, or cut short: {error.msg}"
+        raise InputError(message, file=path, line=error.lineno, remedy="run it again") from None
+    except (ValueError, RecursionError) as error:
+        message = f"not a result of clustergym: {type(error).__name__} while reading: {error}"
+        raise InputError(message, file=path, remedy="run it again, or leave it out") from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def find_results(places: Iterable[Path]) -> list[Path]:
+    """Return every result.json in or under the given folders, or given itself; sorted.
+
+    Raises
+    ------
+    InputError
+        If a place does not exist or cannot be searched, or there is no result at all in it.
+    """
+    found: set[Path] = set()
+    for place in places:
+        here = [place] if place.is_file() else list(_search(place))
+        if not here:
+            raise InputError(f"holds no {FILE_NAME}", file=place, remedy="name a folder of finished runs")
+        found.update(Path(os.path.abspath(path)) for path in here)
+    return sorted(found)
+
+
+def _search(folder: Path) -> Iterator[Path]:
+    if not folder.exists():
+        raise InputError("no such file or folder", file=folder, remedy="name a folder of finished runs")
+
+    def refuse(error: OSError) -> None:
+        raise InputError(
+            error.strerror or "cannot be searched", file=error.filename, remedy="check its rights"
+        )
+
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        folders.sort()
+        if FILE_NAME in files or FILE_NAME in folders:
+            yield Path(root) / FILE_NAME
+
+
+def read_results(places: Iterable[Path]) -> list[Result]:
+    """Return the results in the given folders, one per run key, in order of their paths.
+
+    Raises
+    ------
+    InputError
+        As `read_result` and `find_results`; also if two files of one run key disagree.
+    """
+    by_key: dict[str, Result] = {}
+    for path in find_results(places):
+        result = read_result(path)
+        twin = by_key.setdefault(result.run_key, result)
+        if (twin.digest, twin.metrics) != (result.digest, result.metrics):
+            message = f"disagrees with {twin.path}, which has the same run key {result.run_key}"
+            raise InputError(message, file=path, field="digest", remedy="run both again")
+    return list(by_key.values())

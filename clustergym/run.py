@@ -1,0 +1,98 @@
+"""`python -m clustergym.run policy=… scenario=…`: one policy on one scenario, and what it wrote."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.hydra_edge import run_hydra
+from clustergym.policy import Placer, Policy
+
+
+def run_job(config: Mapping[str, Any], folder: Path) -> None:
+    """Run one composed configuration into a folder."""
+    from clustergym.config import build_scenario
+    from clustergym.registry import make_placer, make_policy
+
+    scenario = build_scenario(config)
+    policies = [make_policy(config["policy"])]
+    compare = config.get("compare")
+    if compare is not None and compare != policies[0].name:
+        policies.append(make_policy({"name": compare}))
+    _print_heading(scenario, policies, config["seed"])
+    results = []
+    for policy in policies:
+        main = policy is policies[0]
+        target = folder if main else folder / "compare" / policy.name
+        own = {
+            **config,
+            "policy": config["policy"] if main else {"name": compare},
+            "compare": compare if main else None,
+        }
+        results.append(_run_policy(scenario, policy, make_placer(config["placer"]), own, target))
+    _print_results(results, scenario, folder)
+
+
+def _run_policy(
+    scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    from clustergym.output import finished, measurement_of, result_of, run_key, write_result
+    from clustergym.progress import progress_of
+    from clustergym.sim.engine import StalledError
+    from clustergym.sim.run import simulate
+
+    seed = int(config["seed"])
+    done = finished(folder, run_key(scenario, policy, placer, seed))
+    if done is not None:
+        print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
+        return done
+    try:
+        with progress_of(policy.name, scenario, bool(config.get("progress", True))) as progress:
+            run = simulate(scenario, policy, placer, seed, progress)
+    except StalledError as error:
+        raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
+    measured = measurement_of(run.simulation)
+    result = result_of(run, measured, policy, placer, seed)
+    write_result(folder, config, run.simulation, measured, result)
+    return result
+
+
+def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
+    gpus = " + ".join(
+        f"{count} {name}"
+        for count, name in zip(scenario.cluster.capacity, scenario.cluster.gpu_types, strict=True)
+    )
+    names = " against ".join(policy.name for policy in policies)
+    until = "to completion" if scenario.horizon_s is None else f"for {scenario.horizon_s:,.0f} s"
+    print(
+        f"{names} on scenario {scenario.name} v{scenario.version}: trace {scenario.trace.name} "
+        f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
+    )
+    changed = int(scenario.request_changed.sum())
+    if changed:
+        print(
+            f"note: {changed} requests were raised or moved to the least allotment that fits (jobs.csv of each)"
+        )
+
+
+def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path) -> None:
+    from clustergym.output import FILES
+    from clustergym.tables import comparison_table, print_table
+
+    print_table(comparison_table(results))
+    where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
+    print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's)."""
+    return run_hydra(run_job, sys.argv[1:] if argv is None else argv, "clustergym.run")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The state of all jobs as arrays, and the View a policy is shown of it."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import InformationClass, InformationError, Setting, View
+from clustergym.scenario import Scenario
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+TICKS_PER_S = 1_000_000
+"""The clock counts whole microseconds, so that what is at one instant is exactly at one instant."""
+
+
+def ticks(seconds: float) -> int:
+    """Return the clock's whole microseconds nearest to a time in seconds."""
+    return round(seconds * TICKS_PER_S)
+
+
+def seconds(tick: int) -> float:
+    """Return a clock time in seconds."""
+    return tick / TICKS_PER_S
+
+
+class Phase(enum.IntEnum):
+    """Where a job is in its life."""
+
+    FUTURE = 0
+    PROFILING = 1
+    """Submitted, but no GPU type is profiled yet."""
+    QUEUED = 2
+    RUNNING = 3
+    COMPLETED = 4
+    DROPPED = 5
+
+
+class JobStates:
+    """Mutable columns, a row per job of the trace; times are ticks.
+
+    Progress is integrated piecewise: `remaining` holds at tick `worked_until`, and a
+    running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        trace = scenario.trace
+        n, shape = len(trace), (len(trace), *scenario.feasible.shape[1:])
+        self.submit = np.array([ticks(t) for t in trace.submit_s.tolist()], dtype=np.int64)
+        self.iterations = trace.iterations.astype(np.float64)
+        self.remaining = self.iterations.copy()
+        self.phase = np.zeros(n, dtype=np.int64)
+        self.gpu_type = np.full(n, -1, dtype=np.int64)
+        self.gpus = np.zeros(n, dtype=np.int64)
+        self.iteration_s = np.ones(n)
+        self.ready = np.zeros(n, dtype=np.int64)
+        self.worked_until = np.zeros(n, dtype=np.int64)
+        self.held_since = np.zeros(n, dtype=np.int64)
+        self.attained_gpu_s = np.zeros(n)
+        self.queued_since = np.zeros(n, dtype=np.int64)
+        self.restarts = np.zeros(n, dtype=np.int64)
+        self.generation = np.zeros(n, dtype=np.int64)
+        self.launched = np.zeros(n, dtype=np.bool_)
+        self.searched = np.zeros(shape, dtype=np.bool_)
+        self.profiled = np.zeros(shape[:2], dtype=np.bool_)
+
+    def remaining_at(self, rows: Ints, now: int) -> Floats:
+        """Return the iterations left at tick `now`, shape of `rows`."""
+        worked = np.maximum(now - np.maximum(self.worked_until[rows], self.ready[rows]), 0)
+        done = worked / (self.iteration_s[rows] * TICKS_PER_S)
+        running = self.phase[rows] == Phase.RUNNING
+        return np.where(running, np.maximum(self.remaining[rows] - done, 0.0), self.remaining[rows])
+
+    def attained_at(self, rows: Ints, now: int) -> Floats:
+        """Return GPU-seconds held up to tick `now`, shape of `rows`."""
+        return self.attained_gpu_s[rows] + self.gpus[rows] * (now - self.held_since[rows]) / TICKS_PER_S
+
+    def settle(self, row: int, now: int) -> None:
+        """Write progress and service up to `now` into the columns, before an allotment changes."""
+        one = np.array([row])
+        self.remaining[row] = self.remaining_at(one, now)[0]
+        self.attained_gpu_s[row] = self.attained_at(one, now)[0]
+        self.worked_until[row] = self.held_since[row] = now
+
+
+class ViewMaker:
+    """Builds Views for one information class; what stays the same in a run is computed once."""
+
+    def __init__(
+        self, scenario: Scenario, jobs: JobStates, information: InformationClass, setting: Setting
+    ) -> None:
+        self.jobs, self.information, self.setting = jobs, information, setting
+        self.class_of = scenario.class_of
+        self.feasible = scenario.feasible
+        self.known = scenario.known_times(information)
+        self.trace = scenario.trace
+        self.request_type, self.request_gpus = scenario.request_type, scenario.request_gpus
+        self.checkpoint_s = scenario.checkpoint_s
+        self.search_s = scenario.costs.search_s(scenario.tables.counts)
+        self.counts = scenario.tables.counts
+
+    def view(self, now: int, rows: Ints, available: Ints, free: Ints) -> View:
+        """Return the View of the jobs `rows` at tick `now`."""
+        jobs, trace = self.jobs, self.trace
+        queued = jobs.phase[rows] == Phase.QUEUED
+        return View(
+            now_s=seconds(now),
+            setting=self.setting,
+            available=available,
+            free=free,
+            job=rows.copy(),
+            state=np.where(queued, 0, 1),
+            gpu_type=jobs.gpu_type[rows],
+            gpus=jobs.gpus[rows],
+            requested_type=self.request_type[rows],
+            requested_gpus=self.request_gpus[rows],
+            submit_s=trace.submit_s[rows],
+            deadline_s=trace.deadline_s[rows],
+            queued_s=np.where(queued, jobs.queued_since[rows] / TICKS_PER_S, np.nan),
+            standstill_s=np.where(queued, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
+            iterations=jobs.iterations[rows],
+            remaining_iterations=jobs.remaining_at(rows, now),
+            global_batch=trace.global_batch[rows],
+            priority=trace.priority[rows],
+            restarts=jobs.restarts[rows],
+            attained_gpu_s=jobs.attained_at(rows, now),
+            feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
+            times=lambda: self._times(rows),
+            costs=lambda: self.costs(rows),
+        )
+
+    def _times(self, rows: Ints) -> Floats:
+        if self.information == InformationClass.NONE:
+            raise InformationError("a policy of information class 'none' has no iteration times")
+        known: Floats = np.where(
+            self.jobs.profiled[rows][:, :, None], self.known[self.class_of[rows]], np.inf
+        )
+        return known
+
+    def costs(self, rows: Ints) -> Floats:
+        """Return seconds of standstill for each allotment, shape (len(rows), T, K)."""
+        jobs = self.jobs
+        checkpoint = np.where(jobs.launched[rows], self.checkpoint_s[self.class_of[rows]], 0.0)
+        search = np.where(jobs.searched[rows], 0.0, self.search_s[None, None, :])
+        cost: Floats = checkpoint[:, None, None] + search
+        held = np.flatnonzero(jobs.gpus[rows] > 0)
+        level = np.searchsorted(self.counts, jobs.gpus[rows][held])
+        cost[held, jobs.gpu_type[rows][held], level] = 0.0
+        return cost

@@ -1,0 +1,106 @@
+"""Checks a policy's Decision against the rules; nothing is clipped in silence."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError
+from clustergym.policy import Decision, View
+from clustergym.scenario import Scenario
+
+Ints = npt.NDArray[np.int64]
+
+
+class DecisionError(InputError):
+    """A Decision breaks a limit; names the job and the limit.
+
+    Attributes
+    ----------
+    job_id : str
+        The offending job; empty when the decision as a whole is at fault.
+    """
+
+    def __init__(self, message: str, *, job_id: str = "", remedy: str) -> None:
+        self.job_id = job_id
+        super().__init__(message, field=f"decision, job {job_id}" if job_id else "decision", remedy=remedy)
+
+
+def check_decision(decision: Decision, view: View, scenario: Scenario) -> None:
+    """Raise a DecisionError if a decision is not legal at this View."""
+    _check_jobs(decision, view, scenario)
+    _check_allotments(decision, view, scenario)
+    used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(view.available))
+    over = np.flatnonzero(used > view.available)
+    if len(over):
+        kind = int(over[0])
+        raise DecisionError(
+            f"uses {int(used[kind])} {view.setting.gpu_types[kind]}, {int(view.available[kind])} are available",
+            job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
+            remedy="leave out or shrink jobs of that GPU type",
+        )
+
+
+def _job_id(scenario: Scenario, row: int) -> str:
+    inside = 0 <= int(row) < len(scenario.trace)
+    return scenario.trace.job_id[int(row)] if inside else f"#{int(row)}"
+
+
+def _members(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each value is among the ascending ones; np.isin sorts both anew."""
+    if not len(ascending):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: npt.NDArray[np.bool_] = ascending[at] == values
+    return found
+
+
+def _check_jobs(decision: Decision, view: View, scenario: Scenario) -> None:
+    lengths = {len(decision.job), len(decision.gpu_type), len(decision.gpus)}
+    if len(lengths) != 1:
+        raise DecisionError("its columns differ in length", remedy="give one type and one count per job")
+    named = np.concatenate([decision.job, decision.drop])
+    unknown = named[~_members(named, view.job)]
+    if len(unknown):
+        raise DecisionError(
+            "is not in the system now", job_id=_job_id(scenario, unknown[0]), remedy="choose among view.job"
+        )
+    ordered = np.sort(named)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(repeated):
+        twice = repeated[0]
+        raise DecisionError(
+            "is named twice",
+            job_id=_job_id(scenario, twice),
+            remedy="give each job one allotment, or drop it",
+        )
+
+
+def _check_allotments(decision: Decision, view: View, scenario: Scenario) -> None:
+    setting = view.setting
+    bad_type = (decision.gpu_type < 0) | (decision.gpu_type >= len(setting.gpu_types))
+    if bad_type.any():
+        first = int(np.argmax(bad_type))
+        raise DecisionError(
+            f"names GPU type {int(decision.gpu_type[first])}",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy=f"choose 0 to {len(setting.gpu_types) - 1}",
+        )
+    bad_count = ~_members(decision.gpus, setting.counts)
+    if bad_count.any():
+        first = int(np.argmax(bad_count))
+        raise DecisionError(
+            f"has {int(decision.gpus[first])} GPUs, which is no count allowed here",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy="choose among setting.counts",
+        )
+    at = np.searchsorted(view.job, decision.job)
+    level = np.searchsorted(setting.counts, decision.gpus)
+    fits = view.feasible[at, decision.gpu_type, level]
+    if not fits.all():
+        first = int(np.argmin(fits))
+        raise DecisionError(
+            f"does not fit on {int(decision.gpus[first])} {setting.gpu_types[int(decision.gpu_type[first])]}",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy="choose where view.feasible is true",
+        )

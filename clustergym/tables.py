@@ -1,0 +1,154 @@
+"""Tables of metrics for people: units one can read, ratios to a reference policy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clustergym.metrics.catalogue import METRICS, Metric
+from clustergym.metrics.statistics import Estimate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+Value = float | int | Estimate | None
+
+
+class Unit(NamedTuple):
+    """A unit for people: figures are multiplied by `factor` and followed by `name`."""
+
+    factor: float
+    name: str
+
+
+_SECONDS = ((120.0, Unit(1.0, "s")), (7200.0, Unit(1 / 60, "min")), (float("inf"), Unit(1 / 3600, "h")))
+_UNITS = {
+    "share": Unit(100.0, "%"),
+    "GPU h": Unit(1.0, "GPU h"),
+    "samples/s": Unit(1.0, "samples/s"),
+}
+
+
+def human_unit(metric: Metric, greatest: float) -> Unit:
+    """Return the unit that suits a metric whose greatest figure is given."""
+    if metric.unit == "s":
+        return next(unit for limit, unit in _SECONDS if abs(greatest) < limit)
+    return _UNITS.get(metric.unit, Unit(1.0, ""))
+
+
+def human_number(value: float | int) -> str:
+    """Return a number with thousands separated and at least three significant digits."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    decimals = next((d for limit, d in ((1000, 0), (100, 1), (10, 2), (1, 3)) if abs(value) >= limit), 4)
+    return f"{value:,.{decimals}f}"
+
+
+def human_value(value: Value, unit: Unit) -> str:
+    """Return a figure in a unit; an estimate with its interval (see `Estimate`); `-` for None."""
+    if value is None:
+        return "-"
+    ends = f" {unit.name}" if unit.name else ""
+    if not isinstance(value, Estimate):
+        scaled = value if unit.factor == 1 else value * unit.factor
+        return human_number(scaled) + ends
+    mean, low, high = (figure * unit.factor for figure in value[:3])
+    if value.seeds == 1 or low == high:
+        return human_number(mean) + ends
+    if value.seeds == 2:
+        return f"{human_number(mean)} [{human_number(low)}, {human_number(high)}]{ends}"
+    return f"{human_number(mean)} ± {human_number(high - mean)}{ends}"
+
+
+def _mean(value: Value) -> float | None:
+    return None if value is None else float(value.mean if isinstance(value, Estimate) else value)
+
+
+def ratio(value: Value, reference: Value) -> float | None:
+    """Return value / reference (of the means); None where one is missing or the reference is 0."""
+    mine, base = _mean(value), _mean(reference)
+    return mine / base if mine is not None and base else None
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    policy = row["policy"]
+    return str(policy["name"] if isinstance(policy, Mapping) else policy)
+
+
+def comparison_table(
+    rows: Sequence[Mapping[str, Any]],
+    metrics: Iterable[str] | None = None,
+    reference: int | None = -1,
+    title: str = "",
+) -> Table:
+    """Return a rich table: a line per metric, a column per policy.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        One per policy, in order of the columns: `policy` (a label, or a mapping with `name`),
+        `metrics` (name to number, `Estimate` or None), and optionally `information_class`,
+        shown under the label. The content of a result.json is such a row.
+    metrics : iterable of str, optional
+        Lines, in order; by default all of `METRICS` that some row has a value of.
+    reference : int or None
+        Position of the row that ratios are to; None: no ratios.
+    title : str
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    base = None if reference is None else rows[reference]
+    caution = finished_jobs_differ(rows)
+    table = Table(title=Text(title) if title else None, caption=Text(caution) if caution else None)
+    table.add_column("metric", overflow="fold")
+    for row in rows:
+        lines = [_label(row), *filter(None, [row.get("information_class")])]
+        table.add_column(Text("\n".join(lines)), justify="right", overflow="fold")
+    shown = metrics or [name for name in METRICS if any(r["metrics"].get(name) is not None for r in rows)]
+    for name in shown:
+        table.add_row(Text(name), *_cells(name, rows, base))
+    return table
+
+
+def _cells(name: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> list[Text]:
+    from rich.text import Text
+
+    metric = METRICS.get(name, Metric(name, "", "", ""))
+    values: list[Value] = [row["metrics"].get(name) for row in rows]
+    unit = human_unit(metric, max((abs(m) for m in map(_mean, values) if m is not None), default=0.0))
+    cells = []
+    for row, value in zip(rows, values, strict=True):
+        text = Text(human_value(value, unit))
+        share = ratio(value, base["metrics"].get(name)) if base is not None and row is not base else None
+        if metric.better and share is not None:
+            text.append(f"  {share:.2f}x", style=_style(metric, share))
+        cells.append(text)
+    return cells
+
+
+def _style(metric: Metric, share: float) -> str:
+    if abs(share - 1) < 0.005:
+        return "dim"
+    return "green" if (share < 1) == (metric.better == "lower") else "red"
+
+
+def finished_jobs_differ(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a caution where policies finished different numbers of jobs; else an empty text."""
+    if len({_mean(row["metrics"].get("jobs_finished")) for row in rows}) < 2:
+        return ""
+    return (
+        "jct_mean, its percentiles and ftf cover finished jobs only, and not the same ones here: "
+        "compare jct_mean_censored"
+    )
+
+
+def print_table(table: Table) -> None:
+    """Print on stdout; where that is no terminal, as wide as the table is, so that nothing is cut."""
+    from rich.console import Console
+
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    Console(width=None if sys.stdout.isatty() else 1000, highlight=False).print(table)

@@ -1,0 +1,370 @@
+"""Models for jobs that were recorded with nothing but time, duration and GPU count.
+
+A seeded rule draws each job's model class among those that fit in memory on the GPUs it asked for.
+Its iterations follow: as many as take the recorded duration, so a job keeps its GPU time to within
+the rounding of one iteration.
+
+* `arena` (Arena, section 5.1): a model family, then its size and batch, are drawn evenly among the
+  evaluation's models; larger models go with more GPUs, in the ranges its published traces show. GPU
+  types are drawn evenly among the reference cluster's.
+* `ares` (Ares, section 5.1): a job's recorded GPU time says its class (S under 1 GPU-hour, M under 10,
+  L under 100, XL above), and its model is drawn evenly among the class's.
+
+The reference iteration time is that of the GPU type a job asks for; of `reference_gpu` when it asks for
+any. A job on whose recorded GPU type no model of the rule fits is drawn as if none were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest
+from clustergym.workload.fields import rounded_up
+from clustergym.workload.options import ReadOptions, ReferenceTime
+from clustergym.workload.trace import ModelClass
+
+if TYPE_CHECKING:
+    from clustergym.cluster.spec import ClusterSpec
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Choices = list[tuple[ModelClass, float]]
+"""Model classes with their weights."""
+
+ARENA_BATCHES: dict[str, tuple[int, ...]] = {
+    "gpt3": (128, 256, 512),
+    "gshard_moe": (256, 512, 1024),
+    "wide_resnet": (256, 512, 1024),
+}
+ARENA_SIZES: dict[str, dict[str, tuple[int, float]]] = {
+    "gpt3": {"760M": (1, 4), "1.3B": (1, 8), "2.6B": (4, np.inf), "6.7B": (8, np.inf)},
+    "gshard_moe": {"690M": (1, 4), "1.3B": (1, 8), "2.4B": (2, np.inf), "10B": (4, np.inf)},
+    "wide_resnet": {"500M": (1, 4), "1B": (2, 8), "2B": (2, np.inf), "4B": (4, np.inf)},
+}
+"""Least and greatest GPU count a size is drawn for, as seen in Arena's published traces (1 to 16 GPUs)."""
+
+ARES_CLASSES: tuple[dict[str, tuple[int, ...]], ...] = (
+    {"resnet18": (2048, 4096), "neumf": (16384, 32768)},
+    {"bert": (192, 384), "deepspeech2": (320, 640)},
+    {"yolov3": (256, 512)},
+    {"resnet50": (6400, 12800)},
+)
+"""Families and batches of the classes S, M, L and XL (Ares, Table 2)."""
+ARES_LIMITS_GPU_H = (1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Jobs without a model, as columns of length n, in the order of the source.
+
+    Attributes
+    ----------
+    path : Path
+    row : ndarray of int
+        Number of the row in the source, counting those that were left out: the key of its draw.
+    line : list of int
+    duration_s : ndarray of float
+        Seconds it ran on `gpus` GPUs, above 0.
+    gpus : ndarray of int
+    gpu_type : list of str
+        Canonical; empty: any.
+    """
+
+    path: Path
+    row: Ints
+    line: Sequence[int]
+    duration_s: Floats
+    gpus: Ints
+    gpu_type: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What `draw` found, as columns of length n, and plain facts for the provenance."""
+
+    model_family: list[str]
+    model_size: list[str]
+    global_batch: Ints
+    iterations: Ints
+    gpu_type: list[str]
+    gpus: Ints
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How models are drawn.
+
+    Attributes
+    ----------
+    stratum : callable
+        GPU-seconds, shape (n,) -> class of each job, shape (n,).
+    tiers : callable
+        (class, GPU count) -> choices; a later tier counts where nothing of the earlier ones fits.
+    draws_gpu_type : bool
+        Whether GPU types are drawn unless the options say.
+    """
+
+    stratum: Callable[[Floats], Ints]
+    tiers: Callable[[int, int], Iterator[Choices]]
+    draws_gpu_type: bool
+
+
+def _even(table: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Choices:
+    """Return choices of even weight by family, within it by size, within that by batch."""
+    return [
+        (ModelClass(family, size, batch), 1.0 / len(table) / len(sizes) / len(batches))
+        for family, sizes in table.items()
+        for size, batches in sizes.items()
+        for batch in batches
+    ]
+
+
+def _arena_tiers(stratum: int, gpus: int) -> Iterator[Choices]:
+    in_range = {
+        family: {size: ARENA_BATCHES[family] for size, (low, high) in sizes.items() if low <= gpus <= high}
+        for family, sizes in ARENA_SIZES.items()
+    }
+    yield _even({family: sizes for family, sizes in in_range.items() if sizes})
+    yield _even(
+        {family: {size: ARENA_BATCHES[family] for size in sizes} for family, sizes in ARENA_SIZES.items()}
+    )
+
+
+def _ares_tiers(stratum: int, gpus: int) -> Iterator[Choices]:
+    below = range(stratum, -1, -1)
+    above = range(stratum + 1, len(ARES_CLASSES))
+    for index in (*below, *above):
+        yield _even({family: {"": batches} for family, batches in ARES_CLASSES[index].items()})
+
+
+def _ares_stratum(gpu_s: Floats) -> Ints:
+    return np.searchsorted(ARES_LIMITS_GPU_H, gpu_s / 3600.0, side="right").astype(np.int64)
+
+
+RULES = {
+    "arena": Rule(lambda gpu_s: np.zeros(len(gpu_s), dtype=np.int64), _arena_tiers, draws_gpu_type=True),
+    "ares": Rule(_ares_stratum, _ares_tiers, draws_gpu_type=False),
+}
+
+
+class ReferenceTimes:
+    """Seconds per iteration on a cluster's GPUs, compactly placed, as the roofline oracle has them.
+
+    A GPU type the cluster lacks is taken in as many nodes of 8 as a job asks for, on the same fabric.
+
+    Parameters
+    ----------
+    cluster : ClusterSpec
+    """
+
+    def __init__(self, cluster: ClusterSpec) -> None:
+        from clustergym.oracle.roofline import RooflineOracle
+
+        self._oracle, self._cluster = RooflineOracle(), cluster
+        self._known: dict[tuple[ModelClass, str, int], float] = {}
+
+    def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> float:
+        """Return seconds per iteration; inf where the model does not fit."""
+        if (model, gpu_type, gpus) not in self._known:
+            self.prepare([model], [gpus], gpu_type)
+        return self._known[model, gpu_type, gpus]
+
+    def prepare(self, models: Sequence[ModelClass], counts: Sequence[int], gpu_type: str = "") -> None:
+        """Compute many times at once, of all GPU types of the cluster and of `gpu_type`."""
+        missing = gpu_type and gpu_type not in self._cluster.gpu_types
+        cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
+        tables = self._oracle.tables(models, cluster, sorted(counts))
+        for t, kind in enumerate(tables.gpu_types):
+            for k, gpus in enumerate(tables.counts.tolist()):
+                tier = int(cluster.compact_locality(t, gpus))
+                for c, model in enumerate(tables.classes):
+                    self._known[model, kind, gpus] = float(tables.execution[c, t, k, tier])
+
+    def _nodes_of(self, gpu_type: str, gpus: int) -> ClusterSpec:
+        from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
+        from clustergym.cluster.spec import ClusterSpec, NodeGroup
+
+        group = NodeGroup(load_gpu_types()[canonical_gpu_type(gpu_type)], -(-gpus // 8), 8)
+        return ClusterSpec(gpu_type, (group,), replace(self._cluster.fabric, minipods=None))
+
+
+@cache
+def reference_times(cluster: str) -> ReferenceTimes:
+    """Return the reference iteration times on a named cluster.
+
+    Raises
+    ------
+    InputError
+        If there is no such cluster.
+    """
+    from clustergym.cluster.config import load_cluster
+
+    return ReferenceTimes(load_cluster(cluster))
+
+
+def reference_of(options: ReadOptions) -> ReferenceTime:
+    """Return the reference iteration times that the options name."""
+    return options.reference_time_s or reference_times(options.reference_cluster)
+
+
+def _types_to_draw(options: ReadOptions, rule: Rule) -> tuple[str, ...]:
+    if options.gpu_types is not None:
+        return options.gpu_types
+    if not rule.draws_gpu_type:
+        return ()
+    from clustergym.cluster.config import load_cluster
+
+    return load_cluster(options.reference_cluster).gpu_types
+
+
+def uniforms(seed: int, row: Ints) -> Floats:
+    """Return one number in [0, 1) per row, which depends on the seed and the row's number only.
+
+    Raises
+    ------
+    InputError
+        If the seed is negative.
+    """
+    if seed < 0:
+        raise InputError(f"{seed} is negative", field="seed", remedy="give 0 or more")
+    stream = np.random.default_rng([seed, 51]).random(int(row.max()) + 1 if len(row) else 0)
+    return np.asarray(stream[row], dtype=np.float64)
+
+
+def draw(records: Records, options: ReadOptions) -> Drawn:
+    """Draw model, batch, iterations and GPU type of jobs, as the module says.
+
+    Parameters
+    ----------
+    records : Records
+    options : ReadOptions
+        Of it `seed`, `rule`, `reference_*`, `gpu_types`, `power_of_two`.
+
+    Raises
+    ------
+    InputError
+        For an unknown rule, and at the first job that no model of the rule fits.
+    """
+    if options.rule not in RULES:
+        raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))
+    rule, reference = RULES[options.rule], reference_of(options)
+    types = _types_to_draw(options, rule)
+    gpus = rounded_up(records.gpus) if options.power_of_two else records.gpus
+    gpu_s = records.duration_s * records.gpus
+    asked = sorted(set(records.gpu_type))
+    kinds = np.array([asked.index(kind) for kind in records.gpu_type], dtype=np.int64)
+    keys, group = np.unique(np.stack([rule.stratum(gpu_s), gpus, kinds], axis=1), axis=0, return_inverse=True)
+    if isinstance(reference, ReferenceTimes):
+        _prepare(reference, rule, keys)
+    picks = _Picks(records, options, rule, reference, types)
+    chance = uniforms(options.seed, records.row)
+    for index, (stratum, count, kind) in enumerate(keys.tolist()):
+        picks.fill(np.flatnonzero(group.ravel() == index), stratum, count, asked[kind], chance)
+    return picks.result(gpu_s, gpus)
+
+
+def _prepare(reference: ReferenceTimes, rule: Rule, keys: Ints) -> None:
+    models = {m for s, count, _ in keys.tolist() for tier in rule.tiers(s, count) for m, _ in tier}
+    reference.prepare(sorted(models), sorted({count for _, count, _ in keys.tolist()}))
+
+
+class _Picks:
+    """Collects the picks of all jobs, a group of equal class, count and type at a time."""
+
+    def __init__(
+        self,
+        records: Records,
+        options: ReadOptions,
+        rule: Rule,
+        reference: ReferenceTime,
+        types: tuple[str, ...],
+    ) -> None:
+        self.records, self.options, self.rule, self.reference, self.types = (
+            records,
+            options,
+            rule,
+            reference,
+            types,
+        )
+        self.models: list[ModelClass] = []
+        self.gpu_types: list[str] = []
+        self.time_s: list[float] = []
+        self.index = np.zeros(len(records.row), dtype=np.int64)
+        self.later_tier = self.retyped = 0
+
+    def fill(self, rows: Ints, stratum: int, gpus: int, asked: str, chance: Floats) -> None:
+        fitting, depth = self._fitting((asked,), stratum, gpus) if asked else ([], 0)
+        if not fitting:
+            self.retyped += len(rows) if asked else 0
+            fitting, depth = self._fitting(self.types or ("",), stratum, gpus)
+        if not fitting:
+            raise self._nothing_fits(int(rows[0]), gpus)
+        self.later_tier += len(rows) if depth else 0
+        share = np.cumsum([weight for _, _, weight, _ in fitting])
+        picked = np.searchsorted(share, chance[rows] * share[-1], side="right")
+        self.index[rows] = len(self.models) + np.minimum(picked, len(fitting) - 1)
+        self.models += [model for model, _, _, _ in fitting]
+        self.gpu_types += [kind for _, kind, _, _ in fitting]
+        self.time_s += [time for _, _, _, time in fitting]
+
+    def _fitting(
+        self, types: tuple[str, ...], stratum: int, gpus: int
+    ) -> tuple[list[tuple[ModelClass, str, float, float]], int]:
+        """Return (model, GPU type, weight, seconds) of the first tier of which any fits, and its number."""
+        for depth, tier in enumerate(self.rule.tiers(stratum, gpus)):
+            fitting = [
+                (model, kind, weight, time)
+                for kind in types
+                for model, weight in tier
+                if np.isfinite(time := self.reference(model, kind or self.options.reference_gpu, gpus))
+            ]
+            if fitting:
+                return fitting, depth
+        return [], 0
+
+    def _nothing_fits(self, row: int, gpus: int) -> InputError:
+        kinds = ", ".join(self.types) or self.options.reference_gpu
+        others = " or ".join(sorted(set(RULES) - {self.options.rule}))
+        return InputError(
+            f"no model of rule {self.options.rule!r} fits on {gpus} GPUs of {kinds}",
+            file=self.records.path,
+            line=int(self.records.line[row]) or None,
+            field="gpus",
+            remedy=f"choose rule {others}",
+        )
+
+    def result(self, gpu_s: Floats, gpus: Ints) -> Drawn:
+        time_s = np.array(self.time_s)[self.index]
+        iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)
+        models = [self.models[index] for index in self.index.tolist()]
+        options = self.options
+        facts = {
+            "rule": options.rule,
+            "seed": options.seed,
+            "gpu_types": list(self.types),
+            "reference_gpu": options.reference_gpu,
+            "reference_cluster": options.reference_cluster if options.reference_time_s is None else "",
+            "power_of_two": options.power_of_two,
+            "gpus_rounded_up": int((gpus != self.records.gpus).sum()),
+            "outside_class": self.later_tier,
+            "gpu_type_not_kept": self.retyped,
+            "gpu_s_recorded": float(gpu_s.sum()),
+            "gpu_s_drawn": float((iterations * time_s * gpus).sum()),
+        }
+        return Drawn(
+            model_family=[model.family for model in models],
+            model_size=[model.size for model in models],
+            global_batch=np.array([model.global_batch for model in models], dtype=np.int64),
+            iterations=iterations,
+            gpu_type=[self.gpu_types[index] for index in self.index.tolist()],
+            gpus=gpus,
+            facts=facts,
+        )

@@ -1,0 +1,98 @@
+"""Every trace format there is, and the one function that reads any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clustergym.errors import InputError, nearest
+from clustergym.workload import native
+from clustergym.workload.files import check_path, decode, first_lines, read_bytes
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.readers import (
+    arena,
+    arena_simulate,
+    elasticflow,
+    gavel,
+    helios,
+    pai,
+    philly,
+    philly_json,
+    sia,
+)
+from clustergym.workload.trace import Trace
+
+__all__ = ["FORMATS", "Format", "ReadOptions", "find_format", "load_trace"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A trace format.
+
+    Attributes
+    ----------
+    name : str
+    sniff : callable
+        (path, first lines) -> whether a file looks like it.
+    read : callable
+        (path, options) -> Trace.
+    """
+
+    name: str
+    sniff: Callable[[Path, Sequence[str]], bool]
+    read: Callable[[Path, ReadOptions], Trace]
+
+
+_MODULES = (native, arena_simulate, arena, philly, philly_json, helios, pai, sia, gavel, elasticflow)
+FORMATS = {module.NAME: Format(module.NAME, module.sniff, module.read) for module in _MODULES}
+"""Formats by name; a file is of the first whose `sniff` says so."""
+
+
+def find_format(path: Path) -> Format:
+    """Return the format of a file or folder by its name and its first 20 lines or 4 KB.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or looks like none of the formats.
+    """
+    check_path(path)
+    lines = first_lines(path)
+    for candidate in FORMATS.values():
+        if candidate.sniff(path, lines):
+            return candidate
+    decode(read_bytes(path), path)
+    names = ", ".join(FORMATS)
+    raise InputError(
+        f"looks like none of the formats {names}",
+        file=path,
+        line=1,
+        remedy="say which with trace.format=NAME",
+    )
+
+
+def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | None = None) -> Trace:
+    """Read a trace of any format.
+
+    Parameters
+    ----------
+    path : str or Path
+        File, or for `pai` also a folder.
+    format : str
+        A name of `FORMATS`; `auto`: found out.
+    options : ReadOptions, optional
+
+    Raises
+    ------
+    InputError
+        For an unknown format, and at the first thing wrong with the file.
+    """
+    path = Path(path)
+    if format != "auto" and format not in FORMATS:
+        raise InputError(
+            f"unknown format {format!r}", field="trace.format", remedy=nearest(format, ["auto", *FORMATS])
+        )
+    check_path(path)
+    chosen = find_format(path) if format == "auto" else FORMATS[format]
+    return chosen.read(path, options or ReadOptions())

@@ -1,0 +1,130 @@
+"""When jobs arrive: a Poisson process whose rate follows the day, the week, and bursts on every time scale.
+
+The rate is a product of independent factors: the source's hour of day and day of week; an hourly
+gamma factor with memory (the ranks of a sum of first-order autoregressions of different correlation
+times); and log-normal factors of ever shorter periods within the hour. Given the number of jobs,
+arrivals of such a process are independent draws from the rate, so any number of jobs fits any span:
+the rate scales with jobs / span, and the relative burstiness (excess variance of counts over their
+squared mean) stays the source's.
+
+The hourly factor is made for at least the source's whole length; a shorter trace is the piece of it in
+which a random job finds itself. Its values are exact quantiles of the gamma distribution, in the random
+order of the process, so that no seed's bursts are far from the source's.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError
+from clustergym.workload.generators.sources import Arrivals, Source
+
+Floats = npt.NDArray[np.float64]
+
+HOUR_S = 3600
+LONGEST_SPAN_S = 2 * 366 * 86_400
+HOURLY, WITHIN_HOUR, JOBS, PIECE = 101, 102, 103, 104
+"""Streams of random numbers."""
+
+
+def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hour: int = 0) -> Floats:
+    """Return submission times, ascending, in seconds rounded to whole milliseconds, shape (jobs,).
+
+    Parameters
+    ----------
+    source : Source
+    jobs : int
+    span_s : float
+        Seconds from the first job to the last: the first comes at 0, the last at `span_s`.
+    seed : int
+    start_hour : int
+        Hour of the week at which the trace starts; 0 is Monday 00:00.
+
+    Raises
+    ------
+    InputError
+        If the span is longer than two years.
+    """
+    if span_s > LONGEST_SPAN_S:
+        remedy = "ask for fewer jobs, a higher load or a shorter span"
+        raise InputError(f"{span_s:.6g} s is longer than two years", field="span_s", remedy=remedy)
+    if jobs == 1 or span_s == 0:
+        return np.zeros(jobs)
+    edges, rate = rate_profile(source, span_s, seed, start_hour)
+    area = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges))])
+    level = np.sort(np.random.default_rng([seed, JOBS]).random(jobs)) * area[-1]
+    level[0], level[-1] = 0.0, area[-1]
+    times = np.interp(level, area, edges)
+    times[0], times[-1] = 0.0, span_s
+    return whole_milliseconds(times)
+
+
+def whole_milliseconds(seconds: Floats) -> Floats:
+    """Round to whole milliseconds, so that last-bit differences between machines do not show."""
+    return np.rint(np.asarray(seconds, dtype=np.float64) * 1000.0) / 1000.0
+
+
+def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) -> tuple[Floats, Floats]:
+    """Return slot edges in seconds, shape (n + 1,), and the relative rate in each slot, shape (n,)."""
+    arrivals = source.arrivals
+    slot_s = min([HOUR_S, *(level.period_s for level in arrivals.within_hour)])
+    slots = math.ceil(span_s / slot_s)
+    hours = math.ceil(span_s / HOUR_S)
+    by_hour = _hour_profile(arrivals, hours, start_hour) * _hourly_factor(source, hours, seed)
+    rate = np.repeat(by_hour, HOUR_S // slot_s)[:slots]
+    for index, level in enumerate(arrivals.within_hour):
+        each = level.period_s // slot_s
+        sigma = math.sqrt(math.log1p(level.cv2))
+        normal = np.random.default_rng([seed, WITHIN_HOUR, index]).standard_normal(-(-slots // each))
+        rate *= np.repeat(np.exp(sigma * normal), each)[:slots]
+    edges = np.minimum(np.arange(slots + 1, dtype=np.float64) * slot_s, span_s)
+    return edges, rate
+
+
+def _hour_profile(arrivals: Arrivals, hours: int, start_hour: int) -> Floats:
+    hour = start_hour + np.arange(hours)
+    by_day = np.array(arrivals.day_of_week)[hour // 24 % 7]
+    return np.array(arrivals.hour_of_day)[hour % 24] * by_day
+
+
+def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
+    """Return a factor per hour, shape (hours,)."""
+    bursts = source.arrivals.hourly
+    length = max(hours, math.ceil(source.span_s / HOUR_S))
+    process = np.zeros(length)
+    for index, part in enumerate(bursts.parts):
+        noise = np.random.default_rng([seed, HOURLY, index]).standard_normal(length)
+        process += math.sqrt(part.share) * _with_memory(noise, part.correlation_h)
+    order = np.argsort(np.argsort(process, kind="stable"), kind="stable")
+    factor = _gamma_quantiles(bursts.cv2, length)[order]
+    area = np.concatenate([[0.0], np.cumsum(factor)])
+    jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
+    chance = float(np.random.default_rng([seed, PIECE]).random()) * jobs_in_piece[-1]
+    start = min(int(np.searchsorted(jobs_in_piece, chance, side="right")), length - hours)
+    return factor[start : start + hours]
+
+
+def _with_memory(noise: Floats, correlation_h: float) -> Floats:
+    """Return a stationary first-order autoregression of unit variance."""
+    keep = math.exp(-1.0 / correlation_h)
+    fresh = math.sqrt(1.0 - keep * keep)
+    values = noise.tolist()
+    for index in range(1, len(values)):
+        values[index] = keep * values[index - 1] + fresh * values[index]
+    return np.array(values)
+
+
+@lru_cache(maxsize=8)
+def _gamma_quantiles(cv2: float, length: int) -> Floats:
+    """Return quantiles of the gamma distribution of mean 1, ascending, shape (length,)."""
+    if cv2 == 0:
+        return np.ones(length)
+    from scipy.special import gammaincinv
+
+    values = np.asarray(gammaincinv(1.0 / cv2, (np.arange(length) + 0.5) / length) * cv2, dtype=np.float64)
+    values.flags.writeable = False
+    return values

@@ -1,0 +1,72 @@
+"""How many GPUs jobs ask for, and in which virtual cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError
+from clustergym.workload.fields import rounded_up
+from clustergym.workload.generators.sources import Source
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+ARENA_SHARES: Mapping[int, float] = {1: 100, 2: 286, 4: 717, 8: 644, 16: 191}
+"""Requests of the 1,938 jobs of Arena's published Philly trace, by GPU count (simulate_trace_philly.csv)."""
+
+SIZES, VIRTUAL_CLUSTERS = 110, 111
+"""Streams of random numbers."""
+
+
+def draw_gpus(
+    shares: Mapping[int, float], jobs: int, seed: int, max_gpus: int | None = None, power_of_two: bool = False
+) -> Ints:
+    """Return the GPU count of each job, shape (jobs,).
+
+    Parameters
+    ----------
+    shares : mapping
+        GPU count -> share of the jobs (relative).
+    jobs, seed : int
+    max_gpus : int, optional
+        Draws from the shares given that a count is at most this.
+    power_of_two : bool
+        Whether the limit holds for the count rounded up to a power of two.
+
+    Raises
+    ------
+    InputError
+        If no count is within the limit.
+    """
+    counts = np.array(sorted(shares), dtype=np.int64)
+    weights = np.array([shares[count] for count in counts.tolist()], dtype=np.float64)
+    if max_gpus is not None:
+        weights = weights * ((rounded_up(counts) if power_of_two else counts) <= max_gpus)
+    if weights.sum() <= 0:
+        message = f"no job of this source asks for {max_gpus} GPUs or fewer"
+        raise InputError(message, field="max_gpus", remedy=f"give at least {counts.min()}")
+    chance = np.random.default_rng([seed, SIZES]).random(jobs)
+    return counts[_pick(weights, chance)]
+
+
+def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
+    """Return a virtual cluster for each job, given its GPU count; empty where the source has none."""
+    names, chance = list(source.virtual_clusters), np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus))
+    drawn = [""] * len(gpus)
+    for count in np.unique(gpus).tolist():
+        groups = source.virtual_clusters.values()
+        weights = np.array([group.jobs * group.gpus.get(count, 0.0) for group in groups])
+        if weights.sum() <= 0:
+            weights = np.array([float(group.jobs) for group in groups])
+        rows = np.flatnonzero(gpus == count)
+        for row, pick in zip(rows.tolist(), _pick(weights, chance[rows]).tolist() if names else [], strict=False):
+            drawn[row] = names[pick]
+    return drawn
+
+
+def _pick(weights: Floats, chance: Floats) -> Ints:
+    area = np.cumsum(weights)
+    return np.minimum(np.searchsorted(area, chance * area[-1], side="right"), np.flatnonzero(weights)[-1])

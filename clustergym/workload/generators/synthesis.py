@@ -1,0 +1,361 @@
+"""A whole synthetic trace: arrivals, requests, durations, models, deadlines, and a chosen load."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.errors import InputError, nearest
+from clustergym.workload.build import build_trace
+from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw
+from clustergym.workload.fields import rounded_up
+from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
+from clustergym.workload.generators.durations import draw_durations
+from clustergym.workload.generators.gpu_types import draw_gpu_types
+from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
+from clustergym.workload.generators.sources import Source, load_source
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.statistics import offer, tables_for
+from clustergym.workload.trace import Trace
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+VERSION = 1
+"""Raised whenever equal arguments give another trace."""
+
+MOST_JOBS = 2_000_000
+SLACKS = 140
+"""Stream of random numbers."""
+REQUESTS: Mapping[str, Mapping[int, float] | None] = {"source": None, "arena": ARENA_SHARES}
+"""Shares of GPU counts to draw from; None: the source's own."""
+
+
+@dataclass(frozen=True)
+class DeadlineOptions:
+    """Deadlines at submission + slack x run time at the request, slack uniform in [low, high].
+
+    The defaults are those of ElasticFlow's published trace (876 jobs): 5th, 50th and 95th percentile
+    0.55, 0.97 and 1.45.
+    """
+
+    slack_low: float = 0.5
+    slack_high: float = 1.5
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Checked arguments of `generate`."""
+
+    source_name: str
+    source: Source
+    jobs: int
+    span_s: float | None
+    seed: int
+    rule: str
+    cluster: ClusterSpec
+    load: float | None
+    gpu_types: tuple[str, ...]
+    max_gpus: int | None
+    deadlines: DeadlineOptions | None
+    requests: str
+    min_duration_s: float | None
+    max_duration_s: float | None
+    start_hour: int
+    power_of_two: bool
+
+
+def generate(
+    source: str,
+    *,
+    jobs: int,
+    span_s: float | None = None,
+    seed: int = 0,
+    rule: str = "arena",
+    cluster: ClusterSpec | str | None = None,
+    load: float | None = None,
+    gpu_types: tuple[str, ...] = (),
+    max_gpus: int | None = None,
+    deadlines: DeadlineOptions | None = None,
+    requests: str = "source",
+    min_duration_s: float | None = None,
+    max_duration_s: float | None = None,
+    start_hour: int = 0,
+    power_of_two: bool = True,
+) -> Trace:
+    """Return a synthetic trace like a published one; equal arguments give equal bytes on any machine.
+
+    Submissions, durations and deadlines are whole milliseconds: finer digits could differ between
+    two machines' mathematics.
+
+    Parameters
+    ----------
+    source : str
+        One of `source_names()`, or a YAML file with the keys of conf/generator/philly.yaml.
+    jobs : int
+    span_s : float, optional
+        Seconds from the first to the last submission. By default what the source's own rate gives,
+        or with `load` what that asks for.
+    seed : int
+    rule : str
+        How models are drawn, `arena` or `ares` (see `clustergym.workload.draw`).
+    cluster : ClusterSpec or str, optional
+        Its GPU types are requested and its iteration times turn durations into iterations; by
+        default the readers' reference cluster, `arena-sim`, without a limit on counts.
+    load : float, optional
+        Offered load on the whole cluster (see `offer`). Alone it scales the span and keeps the
+        durations; with `span_s` it scales the iterations of all jobs by one factor.
+    gpu_types : tuple of str
+        Types of the cluster to request, drawn in proportion to capacity among those a job fits;
+        empty: no request, and durations are those on the cluster's most numerous type.
+    max_gpus : int, optional
+        GPU counts are drawn given that they are at most this: by default what the largest of the
+        cluster's types has. Nothing is clipped.
+    deadlines : DeadlineOptions, optional
+    requests : str
+        `source`: GPU counts by the source's shares; `arena`: by those of Arena's published Philly
+        trace, while durations stay those of the source's counts.
+    min_duration_s, max_duration_s : float, optional
+        Durations are drawn given that they lie within; nothing is clipped.
+    start_hour : int
+        Hour of the week at which the trace starts; 0 is Monday 00:00.
+    power_of_two : bool
+        Round GPU counts up to powers of two, keeping each job's GPU time, as the readers do.
+
+    Raises
+    ------
+    InputError
+        For an argument out of range, a name that is not known, and a job that fits nowhere.
+    """
+    checked = _Request(
+        source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,
+        source=load_source(source),
+        jobs=_whole("jobs", jobs, 1, MOST_JOBS),
+        span_s=_positive("span_s", span_s),
+        seed=_whole("seed", seed, 0, 2**63 - 1),
+        rule=_named("rule", rule, RULES),
+        cluster=_cluster(cluster),
+        load=_load(load, cluster, jobs),
+        gpu_types=gpu_types,
+        max_gpus=None if max_gpus is None else _whole("max_gpus", max_gpus, 1, 1_000_000),
+        deadlines=_slack(deadlines),
+        requests=_named("requests", requests, REQUESTS),
+        min_duration_s=_positive("min_duration_s", min_duration_s),
+        max_duration_s=_positive("max_duration_s", max_duration_s),
+        start_hour=_whole("start_hour", start_hour, 0, 167),
+        power_of_two=power_of_two,
+    )
+    for kind in gpu_types:
+        _named("gpu_types", kind, checked.cluster.gpu_types)
+    if max_gpus is None and cluster is not None:
+        checked = replace(checked, max_gpus=_most_gpus(checked))
+    return _synthesise(checked)
+
+
+def _synthesise(request: _Request) -> Trace:
+    gpus, duration_s = _requests_and_durations(request)
+    reference = _reference_type(request.cluster)
+    times = ReferenceTimes(request.cluster)
+    drawn = _models(request, gpus, duration_s, times, reference)
+    draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
+    span_s, iterations = _fit_load(request, draft)
+    submit_s = arrival_times(request.source, request.jobs, span_s, request.seed, request.start_hour)
+    trace = replace(draft, submit_s=submit_s, iterations=iterations)
+    if request.deadlines is not None:
+        trace = replace(trace, deadline_s=_deadlines(request.deadlines, trace, times, reference, request.seed))
+    return replace(trace, provenance=_provenance(request, drawn, span_s))
+
+
+def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
+    """Return GPU counts and durations; counts by other shares keep the durations of the source's."""
+    own = draw_gpus(request.source.gpus, request.jobs, request.seed, request.max_gpus, request.power_of_two)
+    limits = (request.min_duration_s, request.max_duration_s)
+    duration_s = draw_durations(request.source.durations, own, request.seed, *limits)
+    shares = REQUESTS[request.requests]
+    if shares is None:
+        return own, duration_s
+    return draw_gpus(shares, request.jobs, request.seed + 1, request.max_gpus, request.power_of_two), duration_s
+
+
+def _models(
+    request: _Request, gpus: Ints, duration_s: Floats, times: ReferenceTimes, reference: str
+) -> Drawn:
+    counts = rounded_up(gpus) if request.power_of_two else gpus
+    gpu_type = [""] * request.jobs
+    if request.gpu_types:
+        gpu_type = draw_gpu_types(
+            request.cluster,
+            request.gpu_types,
+            rule=request.rule,
+            gpu_s=duration_s * gpus,
+            gpus=counts,
+            time_s=times,
+            seed=request.seed,
+        )
+    rows = np.arange(request.jobs, dtype=np.int64)
+    records = Records(Path(request.source_name), rows, np.zeros(request.jobs, dtype=int).tolist(), duration_s, gpus, gpu_type)
+    options = ReadOptions(
+        seed=request.seed,
+        rule=request.rule,
+        reference_time_s=times,
+        reference_gpu=reference,
+        reference_cluster=request.cluster.name,
+        gpu_types=(),
+        power_of_two=request.power_of_two,
+    )
+    return draw(records, options)
+
+
+def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Trace:
+    digits = len(str(request.jobs - 1))
+    built = build_trace(
+        path=Path(request.source_name),
+        name=f"{request.source_name}-like-{request.jobs}",
+        line=[0] * request.jobs,
+        job_id=[f"{request.source_name}-{row:0{digits}d}" for row in range(request.jobs)],
+        submit_s=submit_s,
+        model_family=drawn.model_family,
+        model_size=drawn.model_size,
+        global_batch=drawn.global_batch,
+        iterations=drawn.iterations,
+        gpu_type=drawn.gpu_type,
+        gpus=drawn.gpus,
+        virtual_cluster=draw_virtual_clusters(request.source, gpus, request.seed),
+        canonical=lambda name: name,
+    )
+    return replace(built, path="")
+
+
+def _fit_load(request: _Request, draft: Trace) -> tuple[float, Ints]:
+    """Return the span and the iterations that give the asked load, or the source's rate."""
+    if request.load is None:
+        own = request.source.span_s * request.jobs / request.source.jobs
+        span_s = own if request.span_s is None else request.span_s
+        return _span(span_s if request.jobs > 1 else 0.0), draft.iterations
+    cluster, tables = request.cluster, tables_for(draft, request.cluster)
+    room = float(cluster.capacity.sum()) * request.load
+    if request.span_s is None:
+        return _span(_demand(draft, cluster, tables) / room), draft.iterations
+    span_s, trace = _span(request.span_s), draft
+    factor = 1.0
+    for _ in range(20):
+        ratio = room * span_s / _demand(trace, cluster, tables)
+        if abs(ratio - 1.0) < 0.001:
+            return span_s, trace.iterations
+        factor *= ratio
+        scaled = np.maximum(1, np.rint(draft.iterations * factor)).astype(np.int64)
+        trace = replace(draft, iterations=scaled)
+    message = f"load {request.load:g} in {span_s:g} s asks for jobs of less than one iteration"
+    raise InputError(message, field="load", remedy="ask for fewer jobs, a longer span or a higher load")
+
+
+def _demand(trace: Trace, cluster: ClusterSpec, tables: Any) -> float:
+    return float(offer(trace, cluster, tables).demand_gpu_s.sum())
+
+
+def _span(span_s: float) -> float:
+    return float(whole_milliseconds(np.array([span_s]))[0])
+
+
+def _deadlines(
+    options: DeadlineOptions, trace: Trace, times: ReferenceTimes, reference: str, seed: int
+) -> Floats:
+    slack = np.random.default_rng([seed, SLACKS]).uniform(options.slack_low, options.slack_high, len(trace))
+    seconds = np.array(
+        [
+            times(trace.model_class(row), trace.gpu_type[row] or reference, int(trace.gpus[row]))
+            for row in range(len(trace))
+        ]
+    )
+    ahead = np.maximum(whole_milliseconds(slack * trace.iterations * seconds), 0.001)
+    return whole_milliseconds(trace.submit_s + ahead)
+
+
+def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any]:
+    arguments = asdict(replace(request, source=None, cluster=None))  # type: ignore[arg-type]
+    arguments |= {"source": arguments.pop("source_name"), "cluster": request.cluster.name}
+    arguments["gpu_types"] = list(request.gpu_types)
+    return {
+        "source": f"synthetic, like {request.source.description}",
+        "format": "generated",
+        "origin": 0,
+        "start_hour": request.start_hour,
+        "span_s": span_s,
+        "generator": {"version": VERSION, "arguments": arguments},
+        "oracle": oracle_fingerprint(request.cluster),
+        "draw": drawn.facts,
+    }
+
+
+def oracle_fingerprint(cluster: ClusterSpec) -> str:
+    """Return a digest of all that the iteration times behind a generated trace depend on."""
+    from clustergym.oracle.roofline import RooflineOracle
+
+    parts = {"oracle": RooflineOracle().fingerprint(), "cluster": cluster.fingerprint()}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _reference_type(cluster: ClusterSpec) -> str:
+    return cluster.gpu_types[int(np.argmax(cluster.capacity))]
+
+
+def _most_gpus(request: _Request) -> int:
+    kinds = request.gpu_types or request.cluster.gpu_types
+    return max(int(request.cluster.capacity[request.cluster.gpu_types.index(kind)]) for kind in kinds)
+
+
+def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:
+    if isinstance(cluster, ClusterSpec):
+        return cluster
+    from clustergym.cluster.config import load_cluster
+
+    return load_cluster(ReadOptions().reference_cluster if cluster is None else cluster)
+
+
+def _whole(field: str, value: int, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{value!r} is not a whole number", field=field, remedy=f"give {low} to {high}")
+    if not low <= value <= high:
+        raise InputError(f"{value} is not from {low} to {high}", field=field, remedy=f"give {low} to {high}")
+    return int(value)
+
+
+def _positive(field: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    if not math.isfinite(value) or value <= 0:
+        raise InputError(f"{value} is not a number above 0", field=field, remedy="give a number above 0")
+    return float(value)
+
+
+def _named(field: str, name: str, valid: Any) -> str:
+    if name not in valid:
+        raise InputError(f"unknown name {name!r}", field=field, remedy=nearest(str(name), valid))
+    return name
+
+
+def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> float | None:
+    checked = _positive("load", load)
+    if checked is None:
+        return None
+    if cluster is None:
+        raise InputError("load is that of a cluster", field="load", remedy="name the cluster")
+    if jobs < 2:
+        raise InputError("one job alone has no span to offer a load in", field="jobs", remedy="give 2 or more")
+    return checked
+
+
+def _slack(deadlines: DeadlineOptions | None) -> DeadlineOptions | None:
+    if deadlines is not None and not 0 < deadlines.slack_low <= deadlines.slack_high < math.inf:
+        message = f"slack {deadlines.slack_low} to {deadlines.slack_high} is no range above 0"
+        raise InputError(message, field="deadlines", remedy="give 0 < low <= high")
+    return deadlines

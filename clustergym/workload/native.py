@@ -1,0 +1,148 @@
+"""The native format: one CSV of `COLUMNS`, and beside it where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError
+from clustergym.paths import atomic_path
+from clustergym.workload.build import build_trace
+from clustergym.workload.fields import MAX_GPUS, integers, numbers, texts
+from clustergym.workload.files import decode, header, read_bytes, read_csv
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.trace import COLUMNS, Trace
+
+NAME = "native"
+OPTIONAL = ("model_size", "gpu_type", "deadline_s", "priority", "user", "virtual_cluster")
+REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
+
+
+def provenance_path(path: Path) -> Path:
+    """Return where the provenance of a trace file lies."""
+    return path.with_name(f"{path.stem}.provenance.json")
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Say whether the first lines look like the native format."""
+    return bool({"submit_s", "model_family"} & header(lines))
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read a native trace; it needs no options."""
+    return read_trace(path)
+
+
+def read_trace(path: str | Path, name: str | None = None) -> Trace:
+    """Read a trace in the native format, and its provenance if that lies beside it.
+
+    Parameters
+    ----------
+    path : str or Path
+        CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing.
+    name : str, optional
+        Name of the trace; by default that of the file.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the file, and where the sha256 in its provenance is another.
+    """
+    path = Path(path)
+    table = read_csv(path, REQUIRED, known=COLUMNS)
+    stored = _read_provenance(path, table.sha256)
+    return build_trace(
+        path=path,
+        name=name,
+        line=table.line,
+        job_id=texts(table, "job_id"),
+        submit_s=numbers(table, "submit_s", low=0),
+        model_family=texts(table, "model_family"),
+        model_size=texts(table, "model_size"),
+        global_batch=integers(table, "global_batch", low=1),
+        iterations=integers(table, "iterations", low=1),
+        gpu_type=texts(table, "gpu_type"),
+        gpus=integers(table, "gpus", low=1, high=MAX_GPUS),
+        deadline_s=numbers(table, "deadline_s", default=float("nan")),
+        priority=integers(table, "priority", default=0),
+        user=texts(table, "user"),
+        virtual_cluster=texts(table, "virtual_cluster"),
+        provenance=stored or {"source": path.name, "format": NAME, "sha256": table.sha256},
+    )
+
+
+def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
+    beside = provenance_path(path)
+    if not beside.exists():
+        return {}
+    try:
+        stored = json.loads(decode(read_bytes(beside), beside), parse_constant=_no_constant)
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise InputError(
+            f"broken JSON: {error}", file=beside, line=line, remedy="write the trace anew"
+        ) from error
+    if not isinstance(stored, dict) or not isinstance(stored.get("provenance"), dict):
+        raise InputError("is missing", file=beside, field="provenance", remedy="write the trace anew")
+    if stored.get("sha256") != sha256:
+        remedy = f"restore the file, or delete {beside.name} if the change is meant"
+        raise InputError(f"sha256 is not the one in {beside.name}", file=path, field="sha256", remedy=remedy)
+    provenance: dict[str, Any] = stored["provenance"]
+    for field, kind in (("left_out", dict), ("slices", list)):
+        if not isinstance(provenance.get(field, kind()), kind):
+            raise InputError(
+                "is not as it was written", file=beside, field=field, remedy="write the trace anew"
+            )
+    return provenance
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def write_trace(trace: Trace, path: str | Path) -> None:
+    """Write `<path>` and `<stem>.provenance.json` beside it, both or neither.
+
+    Raises
+    ------
+    InputError
+        If they cannot be written.
+    """
+    path = Path(path)
+    content = trace.csv_text().encode()
+    record = {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "rows": len(trace),
+        "columns": list(COLUMNS),
+        "provenance": trace.provenance,
+    }
+    text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    write_files({path: content, provenance_path(path): text.encode()})
+
+
+def write_files(files: dict[Path, bytes]) -> None:
+    """Write all the files or, where one cannot be written, none.
+
+    Raises
+    ------
+    InputError
+        If one cannot be written.
+    """
+    for path in files:
+        if path.is_dir():
+            raise InputError("is a folder", file=path, remedy="name a file")
+    try:
+        with ExitStack() as stack:
+            for path, content in files.items():
+                stack.enter_context(atomic_path(path)).write_bytes(content)
+    except OSError as error:
+        where = error.filename or next(iter(files))
+        raise InputError(
+            f"cannot be written: {error.strerror}", file=where, remedy="choose another place"
+        ) from error

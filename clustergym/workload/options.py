@@ -1,0 +1,47 @@
+"""What a user may choose when a trace of another format is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from clustergym.workload.trace import ModelClass
+
+ReferenceTime = Callable[[ModelClass, str, int], float]
+"""(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of the readers; the native format needs none of them.
+
+    Attributes
+    ----------
+    seed : int
+        Seed of what is drawn.
+    rule : str
+        How a job that was recorded without its model gets one: `arena` or `ares` (see `draw`).
+    reference_time_s : callable, optional
+        Seconds per iteration of (model class, GPU type, GPUs). By default the roofline oracle's
+        on `reference_cluster`, compactly placed.
+    reference_gpu : str
+        GPU type on which a job that asks for none ran as long as recorded.
+    reference_cluster : str
+        Cluster whose GPU types are drawn and whose iteration times are the reference.
+    gpu_types : tuple of str, optional
+        GPU types to draw among; empty: leave requests at any type. By default the rule's: those
+        of the reference cluster for `arena`, any for `ares`.
+    gavel_steps : str
+        Whether a Gavel trace's steps and batch are the whole `job`'s or each `worker`'s.
+    power_of_two : bool
+        Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
+    """
+
+    seed: int = 0
+    rule: str = "arena"
+    reference_time_s: ReferenceTime | None = None
+    reference_gpu: str = "A100"
+    reference_cluster: str = "arena-sim"
+    gpu_types: tuple[str, ...] | None = None
+    gavel_steps: str = "job"
+    power_of_two: bool = True

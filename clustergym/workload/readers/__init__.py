@@ -1,0 +1,1 @@
+"""Readers of published trace formats, one module each: `NAME`, `sniff` and `read`."""

@@ -1,0 +1,30 @@
+"""Arena's `simulate_trace…` files, of which its simulator runs a fifth of the iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.readers import arena
+from clustergym.workload.trace import Trace
+
+NAME = "arena-simulate"
+DIVISOR = 5
+"""By which the artifact's simulator divides `num_iteration` when it submits a job."""
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Say whether the file is named as those are, and looks like one of Arena's traces."""
+    return path.name.startswith("simulate_trace") and arena.sniff(path, lines)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read one of Arena's traces with a fifth of its iterations, rounded down, at least 1.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the file.
+    """
+    return arena.read_divided(path, options, NAME, DIVISOR)

@@ -1,0 +1,66 @@
+"""SenseTime Helios (SC '21): `cluster_log.csv`, one row per job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from clustergym.workload.fields import MAX_GPUS, dates, integers, numbers, texts
+from clustergym.workload.files import header, read_csv
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.records import Log, leave_out, pick, trace_of
+from clustergym.workload.trace import Trace
+
+NAME = "helios"
+REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
+NEVER = ("", "none", "null", "nan")
+"""What stands for a start that never came, in lower case."""
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Say whether the first lines look like `cluster_log.csv`."""
+    found = header(lines)
+    return "gpu_num" in found or {"node_num", "submit_time"} <= found
+
+
+def read_log(path: Path) -> Log:
+    """Read the records as they are: submission (dated), duration in seconds, GPUs, user, virtual cluster.
+
+    Jobs without GPUs, jobs that never started and jobs of 0 s are left out.
+    """
+    table = read_csv(path, REQUIRED)
+    gpus = integers(table, "gpu_num", low=0, high=MAX_GPUS)
+    submit_s = dates(table, "submit_time")
+    duration_s = numbers(table, "duration", low=0, default=0.0)
+    never = np.array([cell.lower() in NEVER for cell in table.columns["start_time"]])
+    reasons = {"CPU job": gpus == 0, "never ran": never, "ran 0 s": duration_s == 0}
+    kept, left_out = leave_out(reasons, len(table))
+    take = pick(kept)
+    return Log(
+        path=path,
+        format=NAME,
+        sha256=table.sha256,
+        row=kept,
+        line=take(table.line),
+        job_id=take(texts(table, "job_id")),
+        submit_s=np.asarray(submit_s[kept]),
+        duration_s=np.asarray(duration_s[kept]),
+        gpus=np.asarray(gpus[kept]),
+        left_out=left_out,
+        user=take(texts(table, "user")),
+        virtual_cluster=take(texts(table, "vc")),
+        source_names={"submit_s": "submit_time", "gpus": "gpu_num", "virtual_cluster": "vc"},
+    )
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read `cluster_log.csv` and draw models for its jobs.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the file.
+    """
+    return trace_of(read_log(path), options)

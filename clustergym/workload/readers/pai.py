@@ -1,0 +1,171 @@
+"""Alibaba PAI 2020 (NSDI '22): `pai_job_table` and `pai_task_table`, CSV without a header."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError
+from clustergym.workload.fields import MAX_GPUS, numbers
+from clustergym.workload.files import Table, read_csv
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.records import Log, trace_of
+from clustergym.workload.trace import Trace
+
+NAME = "pai"
+JOB_TABLE, TASK_TABLE = "pai_job_table", "pai_task_table"
+JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
+TASK_COLUMNS = (
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+)
+GPU_TYPES = {"V100": "V100", "V100M32": "V100", "P100": "P100", "T4": "T4"}
+"""PAI's GPU types in ours; others (MISC) become any."""
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Say whether the path is one of the two tables, or a folder with them."""
+    if path.is_dir():
+        return any((path / f"{table}.csv").is_file() for table in (JOB_TABLE, TASK_TABLE))
+    return path.name.startswith((JOB_TABLE, TASK_TABLE))
+
+
+def both_tables(path: Path) -> tuple[Path, Path]:
+    """Return the job table and the task table of a folder, or of one of them.
+
+    Raises
+    ------
+    InputError
+        If the name does not say which of the two it is.
+    """
+    if path.is_dir():
+        return path / f"{JOB_TABLE}.csv", path / f"{TASK_TABLE}.csv"
+    if not path.name.startswith((JOB_TABLE, TASK_TABLE)):
+        remedy = f"name it {JOB_TABLE}.csv or {TASK_TABLE}.csv, with the other beside it"
+        raise InputError("is neither of PAI's two tables by its name", file=path, remedy=remedy)
+    return (
+        path.with_name(path.name.replace(TASK_TABLE, JOB_TABLE)),
+        path.with_name(path.name.replace(JOB_TABLE, TASK_TABLE)),
+    )
+
+
+class Need(NamedTuple):
+    """What the GPU tasks of a job take together."""
+
+    gpu_percent: float
+    gpu_types: frozenset[str]
+    start_s: float
+    end_s: float
+
+
+def needs(tasks: Table) -> dict[str, Need]:
+    """Return job -> what its GPU tasks take; jobs without one are not in it."""
+    percent = numbers(tasks, "plan_gpu", low=0, default=0.0)
+    gpu_percent = (percent * numbers(tasks, "inst_num", low=0, default=0.0)).tolist()
+    start_s = numbers(tasks, "start_time", low=0, default=math.nan).tolist()
+    end_s = numbers(tasks, "end_time", low=0, default=math.nan).tolist()
+    rows = defaultdict(list)
+    for row in (row for row, taken in enumerate(gpu_percent) if taken > 0):
+        rows[tasks.columns["job_name"][row]].append(row)
+    return {
+        job: Need(
+            sum(gpu_percent[row] for row in mine),
+            frozenset(GPU_TYPES.get(tasks.columns["gpu_type"][row].upper(), "") for row in mine),
+            _extreme(min, start_s, mine),
+            _extreme(max, end_s, mine),
+        )
+        for job, mine in rows.items()
+    }
+
+
+def _extreme(choose: Callable[[Iterable[float]], float], values: list[float], rows: list[int]) -> float:
+    """Return the least or greatest of the values of some rows, but for missing ones."""
+    there = [values[row] for row in rows if not math.isnan(values[row])]
+    return choose(there) if there else math.nan
+
+
+def _kept(
+    jobs: Table, submit_s: npt.NDArray[np.float64], need: dict[str, Need]
+) -> tuple[list[int], Counter[str]]:
+    kept, left_out = [], Counter[str]()
+    for row, job in enumerate(jobs.columns["job_name"]):
+        mine = need.get(job)
+        if mine is None:
+            left_out["CPU job"] += 1
+        elif math.isnan(submit_s[row] + mine.start_s + mine.end_s):
+            left_out["without start or end"] += 1
+        elif mine.end_s <= mine.start_s:
+            left_out["ran 0 s"] += 1
+        else:
+            kept.append(row)
+    return kept, left_out
+
+
+def read_log(path: Path) -> Log:
+    """Read the records as they are.
+
+    A job is submitted at its start in the job table, and ran from its first GPU task's start to its
+    last one's end. `plan_gpu` is percent of a GPU per instance: a job has as many GPUs as hold the sum
+    over its GPU tasks of instances x percent, rounded up. Its GPU type is that of its tasks; any, where
+    they differ or are MISC. Left out: jobs without GPUs, without start or end, and of 0 s.
+    """
+    job_path, task_path = both_tables(path)
+    jobs = read_csv(job_path, (), names=JOB_COLUMNS)
+    tasks = read_csv(task_path, (), names=TASK_COLUMNS)
+    need = needs(tasks)
+    submit_s = numbers(jobs, "start_time", low=0, default=math.nan)
+    kept, left_out = _kept(jobs, submit_s, need)
+    mine = [need[jobs.columns["job_name"][row]] for row in kept]
+    return Log(
+        path=job_path,
+        format=NAME,
+        sha256=hashlib.sha256(f"{jobs.sha256} {tasks.sha256}".encode()).hexdigest(),
+        row=np.array(kept, dtype=np.int64),
+        line=[jobs.line[row] for row in kept],
+        job_id=[jobs.columns["job_name"][row] for row in kept],
+        submit_s=np.asarray(submit_s[kept]),
+        duration_s=np.array([one.end_s - one.start_s for one in mine], dtype=np.float64),
+        gpus=np.array([_gpus(one, jobs, row) for one, row in zip(mine, kept, strict=True)], dtype=np.int64),
+        left_out=left_out,
+        gpu_type=["".join(one.gpu_types) if len(one.gpu_types) == 1 else "" for one in mine],
+        user=[jobs.columns["user"][row] for row in kept],
+        dated=False,
+        source_names={"job_id": "job_name", "submit_s": "start_time", "gpus": "plan_gpu"},
+        facts={"sha256_of": {job_path.name: jobs.sha256, task_path.name: tasks.sha256}},
+    )
+
+
+def _gpus(need: Need, jobs: Table, row: int) -> int:
+    gpus = math.ceil(need.gpu_percent / 100 - 1e-9)
+    if gpus > MAX_GPUS:
+        message = f"the job's tasks take {gpus} GPUs, more than {MAX_GPUS}"
+        raise InputError(
+            message, file=jobs.path, line=jobs.line[row], field="plan_gpu", remedy="mend the task table"
+        )
+    return gpus
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read PAI's two tables, given as their folder or as either of them, and draw models for the jobs.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the files.
+    """
+    return trace_of(read_log(path), options)

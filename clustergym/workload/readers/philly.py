@@ -1,0 +1,61 @@
+"""Microsoft Philly, digested to one row per job as Sia's artifact has it: `philly.csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from clustergym.workload.fields import MAX_GPUS, dates, integers, numbers, texts
+from clustergym.workload.files import header, read_csv
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.records import Log, leave_out, pick, trace_of
+from clustergym.workload.trace import Trace
+
+NAME = "philly"
+REQUIRED = ("timestamp", "duration", "num_gpus")
+
+
+def sniff(path: Path, lines: Sequence[str]) -> bool:
+    """Say whether the first lines look like `philly.csv`."""
+    found = header(lines)
+    return "gpu_time" in found or {"timestamp", "num_gpus"} <= found or {"duration", "num_gpus"} <= found
+
+
+def read_log(path: Path) -> Log:
+    """Read the records as they are: submission (dated), duration in seconds, GPUs, virtual cluster.
+
+    The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
+    """
+    table = read_csv(path, REQUIRED)
+    submit_s = dates(table, "timestamp")
+    duration_s = numbers(table, "duration", low=0)
+    gpus = integers(table, "num_gpus", low=1, high=MAX_GPUS)
+    kept, left_out = leave_out({"ran 0 s": duration_s == 0}, len(table))
+    take = pick(kept)
+    return Log(
+        path=path,
+        format=NAME,
+        sha256=table.sha256,
+        row=kept,
+        line=take(table.line),
+        job_id=[f"philly-{row}" for row in kept.tolist()],
+        submit_s=np.asarray(submit_s[kept]),
+        duration_s=np.asarray(duration_s[kept]),
+        gpus=np.asarray(gpus[kept]),
+        left_out=left_out,
+        virtual_cluster=take(texts(table, "cluster")),
+        source_names={"submit_s": "timestamp", "gpus": "num_gpus", "virtual_cluster": "cluster"},
+    )
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read `philly.csv` and draw models for its jobs.
+
+    Raises
+    ------
+    InputError
+        At the first thing wrong with the file.
+    """
+    return trace_of(read_log(path), options)

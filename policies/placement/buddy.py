@@ -1,0 +1,321 @@
+"""Buddy placement: close together, and leaving large blocks whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.allocation import AllocationError, Allocations
+from clustergym.cluster.spec import ClusterSpec, Ints, Locality, Nodes
+from clustergym.policy import Placer
+
+Bools = npt.NDArray[np.bool_]
+Share = tuple[int, int]
+
+NONE = np.iinfo(np.int64).max
+"""Larger than any count: marks what does not qualify in a search for the least."""
+
+
+@dataclass
+class Buddy(Placer):
+    """Best fit in blocks, as a buddy allocator would, over nodes, leaves and minipods.
+
+    - Up to a node: the partly used node with the fewest free GPUs that suffice (ties: lowest
+      index); if there is none, a wholly free node as below.
+    - More: wholly free nodes in the lowest tier (a leaf, a minipod, across) that has enough, there
+      in the switch with the fewest that suffice; within a leaf the smallest free aligned
+      power-of-two block. GPUs beyond full nodes go to a partly used node of the same switch;
+      switches where one has room are preferred. Over several switches: the fewest, the last
+      one a best fit.
+    - With too few wholly free nodes: the free GPUs of the fewest nodes, in the lowest tier
+      that has enough.
+
+    Parameters
+    ----------
+    defragment_s : float or None
+        Seconds between calls of `defragment`; None: never.
+    """
+
+    name: ClassVar[str] = "buddy"
+    defragment_s: float | None = 3600.0
+    _spec: ClusterSpec | None = field(default=None, init=False, repr=False, compare=False)
+    _hierarchies: tuple[_Hierarchy, ...] = field(default=(), init=False, repr=False, compare=False)
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Prepare for a cluster; nothing is random here."""
+        self._spec = cluster
+        self._hierarchies = tuple(_Hierarchy.of(cluster, row) for row in range(len(cluster.groups)))
+
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
+        """Return nodes for `gpus` GPUs of a type, without allocating them.
+
+        Raises
+        ------
+        AllocationError
+            If fewer GPUs are free, or none is asked for.
+        """
+        gpus, free_gpus = int(gpus), int(allocations.free[gpu_type])
+        if not 0 < gpus <= free_gpus:
+            name = allocations.spec.gpu_types[gpu_type]
+            raise AllocationError(f"cannot place {gpus} GPUs of {name}, {free_gpus} are free")
+        hierarchy = self._of(allocations, gpu_type)
+        return hierarchy.place(hierarchy.free(allocations), gpus)
+
+    def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
+        """Propose better nodes for jobs; profiling holds (negative holders) stay.
+
+        First, jobs by ascending row whose locality, then whose number of nodes would be less if
+        they were placed now with their own GPUs free. Then compaction, for each GPU type of
+        which fewer than half of the nodes that its free GPUs would make are wholly free: jobs,
+        smallest first, that are alone on a partly used node and fit on another at least as
+        full as theirs; no more than nodes can be gained. Each proposal is possible alone;
+        those of compaction are also possible all together.
+        """
+        better = list(self._improvements(allocations))
+        taken = {holder for holder, _ in better}
+        for row in range(len(allocations.spec.groups)):
+            better += self._compactions(allocations, row, taken)
+        return better
+
+    def _of(self, allocations: Allocations, gpu_type: int) -> _Hierarchy:
+        if self._spec is not allocations.spec:
+            self.reset(allocations.spec, np.random.default_rng(0))
+        return self._hierarchies[gpu_type]
+
+    def _improvements(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:
+        spec = allocations.spec
+        for holder in sorted(holder for holder in allocations.holders if holder >= 0):
+            held = allocations.holding(holder)
+            if len(held) == 1:
+                continue
+            gpu_type, gpus = int(spec.node_type[held[0][0]]), sum(count for _, count in held)
+            hierarchy = self._of(allocations, gpu_type)
+            now = spec.locality(held), len(held)
+            if now == hierarchy.ideal(spec, gpu_type, gpus):
+                continue
+            free = hierarchy.free(allocations).copy()
+            for node, count in held:
+                free[node - hierarchy.first] += count
+            proposed = hierarchy.place(free, gpus)
+            if (spec.locality(proposed), len(proposed)) < now:
+                yield holder, proposed
+
+    def _compactions(
+        self, allocations: Allocations, gpu_type: int, taken: set[int]
+    ) -> Iterator[tuple[int, Nodes]]:
+        hierarchy = self._of(allocations, gpu_type)
+        free, per_node = hierarchy.free(allocations).copy(), hierarchy.per_node
+        whole, possible = int((free == per_node).sum()), int(free.sum()) // per_node
+        if 2 * whole >= possible:
+            return
+        wanted = possible - whole
+        for gpus, holder, node in self._alone(allocations, hierarchy):
+            if wanted == 0:
+                return
+            own = int(free[node])
+            if holder in taken or own != per_node - gpus:
+                continue  # promised to a job moved here above
+            free[node] = 0
+            target = _best_fit(free, gpus, own + 1)
+            free[node] = own
+            if target is not None:
+                free[target] -= gpus
+                free[node] = 0  # nobody is moved to a node that is being emptied
+                wanted -= 1
+                yield holder, ((hierarchy.first + target, gpus),)
+
+    @staticmethod
+    def _alone(allocations: Allocations, hierarchy: _Hierarchy) -> list[tuple[int, int, int]]:
+        """Return (GPUs, job, node within the type) of jobs alone on part of one node, smallest first."""
+        free, found = hierarchy.free(allocations), []
+        for holder in allocations.holders:
+            (node, gpus), *more = allocations.holding(holder)
+            local = node - hierarchy.first
+            if holder < 0 or more or not 0 <= local < len(free):
+                continue
+            if free[local] == hierarchy.per_node - gpus > 0:
+                found.append((gpus, holder, local))
+        return sorted(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Hierarchy:
+    """The nodes of one GPU type, counted from `first`, and the switches above them.
+
+    Attributes
+    ----------
+    first, per_node : int
+        First node in the cluster's counting; GPUs on each.
+    starts : tuple of ndarray of int
+        First node of each leaf, of each minipod, and (0,): the lower ends of switches by tier.
+    ends : tuple of ndarray of int
+        Their upper ends, exclusive.
+    """
+
+    first: int
+    per_node: int
+    starts: tuple[Ints, Ints, Ints]
+    ends: tuple[Ints, Ints, Ints]
+
+    @staticmethod
+    def of(spec: ClusterSpec, gpu_type: int) -> _Hierarchy:
+        mine = np.flatnonzero(spec.node_type == gpu_type)
+        switches = (spec.node_leaf[mine], spec.node_minipod[mine], np.zeros_like(mine))
+        leaf, minipod, core = (np.flatnonzero(np.diff(switch, prepend=-1)) for switch in switches)
+        starts = (leaf, minipod, core)
+        ends = tuple(np.append(start[1:], len(mine)) for start in starts)
+        return _Hierarchy(
+            int(mine[0]), int(spec.gpus_per_node[gpu_type]), starts, (ends[0], ends[1], ends[2])
+        )
+
+    @cached_property
+    def nodes(self) -> int:
+        return int(self.ends[-1][-1])
+
+    @cached_property
+    def ideals(self) -> dict[int, tuple[Locality, int]]:
+        return {}
+
+    def ideal(self, spec: ClusterSpec, gpu_type: int, gpus: int) -> tuple[Locality, int]:
+        """Return locality and number of nodes of the best placement on the empty cluster."""
+        if gpus not in self.ideals:
+            self.ideals[gpus] = spec.compact_locality(gpu_type, gpus), -(-gpus // self.per_node)
+        return self.ideals[gpus]
+
+    def free(self, allocations: Allocations) -> Ints:
+        return allocations.free_on_node[self.first : self.first + self.nodes]
+
+    def place(self, free: Ints, gpus: int) -> Nodes:
+        if gpus < self.per_node:
+            node = _best_fit(free, gpus, self.per_node)
+            if node is not None:
+                return ((self.first + node, gpus),)
+        shares = self._in_blocks(free, *divmod(gpus, self.per_node)) or self._gather(free, gpus)
+        return tuple((self.first + node, count) for node, count in sorted(shares))
+
+    def _in_blocks(self, free: Ints, whole: int, rest: int) -> list[Share]:
+        """Return `whole` wholly free nodes and `rest` GPUs on one more; nothing if too few are free."""
+        empty = free == self.per_node
+        spare = (free >= rest) & ~empty if whole and rest else np.zeros_like(empty)
+        for tier, starts in enumerate(self.starts):
+            counts = np.add.reduceat(empty, starts, dtype=np.int64)
+            needed = whole + (rest > 0) - np.logical_or.reduceat(spare, starts)
+            rank = counts + (needed - needed.min()) * self.nodes
+            switch = int(np.where(counts >= needed, rank, NONE).argmin())
+            if counts[switch] >= needed[switch]:
+                return self._fill(free, empty, tier, switch, whole, rest)
+        return []
+
+    def _fill(self, free: Ints, empty: Bools, tier: int, switch: int, whole: int, rest: int) -> list[Share]:
+        low, high = int(self.starts[tier][switch]), int(self.ends[tier][switch])
+        last = _best_fit(free[low:high], rest, self.per_node) if whole and rest else None
+        shares: list[Share] = [] if last is None else [(low + last, rest)]
+        nodes = self._pick(empty, tier, low, high, whole + (rest > 0 and last is None))
+        if rest and last is None:
+            shares.append((nodes.pop(), rest))
+        return shares + [(node, self.per_node) for node in nodes]
+
+    def _pick(self, empty: Bools, tier: int, low: int, high: int, wanted: int) -> list[int]:
+        """Return `wanted` of the wholly free nodes low..high, which one switch of a tier joins."""
+        if not wanted:
+            return []
+        if tier == 0:
+            return _block(empty[low:high], wanted, low)
+        starts, ends = self.starts[tier - 1], self.ends[tier - 1]
+        inside = slice(int(np.searchsorted(starts, low)), int(np.searchsorted(starts, high)))
+        starts, ends = starts[inside], ends[inside]
+        counts = np.add.reduceat(empty[:high], starts, dtype=np.int64)
+        picked: list[int] = []
+        for child, take in _split(counts.tolist(), wanted):
+            below, above = int(starts[child]), int(ends[child])
+            if take == counts[child]:
+                picked += (below + np.flatnonzero(empty[below:above])).tolist()
+            else:
+                picked += self._pick(empty, tier - 1, below, above, take)
+        return picked
+
+    def _gather(self, free: Ints, gpus: int) -> list[Share]:
+        """Return the free GPUs of the fewest nodes under one switch of the lowest tier that has enough."""
+        tier, totals = next(
+            (tier, totals)
+            for tier, starts in enumerate(self.starts)
+            if (totals := np.add.reduceat(free, starts)).max() >= gpus
+        )
+        starts, ends = self.starts[tier], self.ends[tier]
+        order = self._fullest_first(free, np.repeat(np.arange(len(starts)), ends - starts))
+        sizes = free[order]
+        running = np.cumsum(sizes)
+        before = np.repeat(running[starts] - sizes[starts], ends - starts)
+        short = np.add.reduceat(running - before < gpus, starts, dtype=np.int64)
+        rank = np.where(totals >= gpus, short * (int(totals.max()) + 1) + totals, NONE)
+        switch = int(rank.argmin())
+        low, high = int(starts[switch]), int(ends[switch])
+        cut = low + int(short[switch])
+        shares = list(zip(order[low:cut].tolist(), sizes[low:cut].tolist(), strict=True))
+        rest = gpus - int(sizes[low:cut].sum())
+        last = _best_fit(sizes[cut:high], rest, self.per_node + 1)
+        assert last is not None
+        return [*shares, (int(order[cut + last]), rest)]
+
+    def _fullest_first(self, free: Ints, switch: Ints) -> Ints:
+        """Return the nodes by switch, then by descending free GPUs, then by index."""
+        nodes = np.arange(self.nodes)
+        key = (switch * (self.per_node + 1) + self.per_node - free) * self.nodes + nodes
+        key.sort()
+        return key % self.nodes
+
+
+def _best_fit(free: Ints, gpus: int, limit: int) -> int | None:
+    """Return the first node of the fewest free GPUs that suffice and are below `limit`."""
+    if not len(free):
+        return None
+    fitting = np.where((free >= gpus) & (free < limit), free, NONE)
+    node = int(fitting.argmin())
+    return node if fitting[node] != NONE else None
+
+
+def _split(counts: Iterable[int], wanted: int) -> list[Share]:
+    """Share `wanted` out over the fewest children: the fullest, and a best fit for the rest."""
+    left = sorted(enumerate(counts), key=lambda child: (-child[1], child[0]))
+    shares: list[Share] = []
+    for position, (child, count) in enumerate(left):
+        if count >= wanted:
+            best = min(left[position:], key=lambda other: (other[1] < wanted, other[1], other[0]))
+            return [*shares, (best[0], wanted)]
+        shares.append((child, count))
+        wanted -= count
+    return shares
+
+
+def _block(empty: Bools, wanted: int, low: int) -> list[int]:
+    """Return `wanted` nodes of a leaf that starts at `low`: an aligned free block if there is one.
+
+    The smallest free block that is large enough, or else the smallest blocks first, so that
+    large blocks stay whole.
+    """
+    size = _block_sizes(empty)
+    whole_block = 1 << (wanted - 1).bit_length()
+    roomy = np.where(size >= whole_block, size, NONE)
+    start = int(roomy.argmin())
+    if roomy[start] != NONE:
+        return list(range(low + start, low + start + wanted))
+    free = np.flatnonzero(empty)
+    picked: list[int] = free[np.argsort(size[free], kind="stable")[:wanted]].tolist()
+    return [low + node for node in sorted(picked)]
+
+
+def _block_sizes(empty: Bools) -> Ints:
+    """Return for each node the size of the largest aligned free block around it; 0: not free."""
+    width = 1 << (len(empty) - 1).bit_length()
+    blocks: Bools = np.zeros(width, dtype=np.bool_)
+    blocks[: len(empty)] = empty
+    size, step = blocks.astype(np.int64), 1
+    while step < width and blocks.any():
+        blocks, step = np.logical_and.reduce(blocks.reshape(-1, 2), axis=1), 2 * step
+        size[np.repeat(blocks, step)] = step
+    return size[: len(empty)]

@@ -1,0 +1,221 @@
+"""A virtual cluster on which elastic policies try scalings before they decide."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import Decision, View
+from policies.shared.requests import held_level, requested_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Scaling(NamedTuple):
+    """Give the job at a position of the View type `kind` and count index `level`; kind -1: none."""
+
+    at: int
+    kind: int
+    level: int
+
+
+class VirtualCluster:
+    """Allotments as they would be, and the value of changing them.
+
+    Parameters
+    ----------
+    view : View
+    value : ndarray of float, shape (n, T, K)
+        What an allotment is worth, 0 where infeasible.
+    time_s : ndarray of float, shape (n, T, K)
+        Seconds per iteration, inf where infeasible.
+    depth : int
+        Most scalings of other jobs that one launch may take.
+    """
+
+    def __init__(self, view: View, value: Floats, time_s: Floats, depth: int) -> None:
+        self.view, self.value, self.time_s, self.depth = view, value, time_s, depth
+        self.counts = view.setting.counts
+        self.kind = view.gpu_type.copy()
+        self.level = held_level(view)
+        self.free = view.free.copy()
+        self.requested = requested_level(view)
+        self.cost_s = view.restart_cost_s()
+        self._release_cache: dict[int, list[tuple[float, list[Scaling]] | None]] = {}
+
+    def decision(self) -> Decision:
+        """Return the virtual allotments as a Decision."""
+        held = np.flatnonzero(self.kind >= 0)
+        return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])
+
+    def enact(self, steps: list[Scaling]) -> None:
+        """Apply scalings, in order, to the virtual cluster."""
+        for at, kind, level in steps:
+            if self.kind[at] >= 0:
+                self.free[self.kind[at]] += self.counts[self.level[at]]
+            self.kind[at], self.level[at] = kind, level
+            if kind >= 0:
+                self.free[kind] -= self.counts[level]
+        self._release_cache.clear()
+
+    # Launching
+
+    def first_launch(self, waiting: Ints) -> tuple[int, list[Scaling]] | None:
+        """Return the first waiting job whose launch raises the total value, and how.
+
+        Parameters
+        ----------
+        waiting : ndarray of int
+            Positions in the View, in the order they are to be considered.
+
+        Returns
+        -------
+        (int, list of Scaling) or None
+            Index into `waiting`; the scalings of other jobs and the launch itself.
+        """
+        levels = self.requested[waiting][:, None] + np.array([-1, 0, 1])
+        inside = (levels >= 0) & (levels < len(self.counts))
+        levels = np.clip(levels, 0, len(self.counts) - 1)
+        worth = np.take_along_axis(self.value[waiting], levels[:, None, :], axis=2)
+        worth = np.where(inside[:, None, :] & (worth > 0), worth, -np.inf)
+        loss = self._release_losses()
+        gain = worth - np.moveaxis(loss[:, levels], 0, 1)
+        ready = np.flatnonzero((gain > 0).any(axis=(1, 2)))
+        if not len(ready):
+            return None
+        place = int(ready[0])
+        kind, choice = self._best_candidate(gain[place], worth, levels, place)
+        level = int(levels[place, choice])
+        plan = self.release(kind)[level]
+        steps = plan[1] if plan is not None else []
+        return place, [*steps, Scaling(int(waiting[place]), kind, level)]
+
+    def _best_candidate(self, gain: Floats, worth: Floats, levels: Ints, place: int) -> tuple[int, int]:
+        """Return (type, candidate) of highest gain, less the queue's price of its GPUs."""
+        gpus = self.counts[levels]
+        others = np.delete(np.arange(len(levels)), place)
+        price = 0.0
+        if len(others):
+            asked = np.maximum(worth[others][:, :, 1].max(axis=1), 0.0) / gpus[others, 1]
+            demand = int(gpus[others, 1].sum())
+            price = float(asked.mean()) if demand > int(self.free.sum()) else 0.0
+        scored = np.where(gain > 0, gain - price * gpus[place][None, :], -np.inf)
+        best = int(np.argmax(scored))
+        return best // scored.shape[1], best % scored.shape[1]
+
+    def _release_losses(self) -> Floats:
+        """Return the least loss that frees counts[k] GPUs of type t, shape (T, K); inf: impossible."""
+        table = [[np.inf if plan is None else plan[0] for plan in self.release(t)] for t in range(len(self.free))]
+        return np.array(table)
+
+    def release(self, kind: int) -> list[tuple[float, list[Scaling]] | None]:
+        """Return, per count, the least (loss, scalings) that makes so many GPUs of a type free."""
+        if kind not in self._release_cache:
+            self._release_cache[kind] = [self._release(kind, int(count)) for count in self.counts]
+        return self._release_cache[kind]
+
+    def _release(self, kind: int, gpus: int) -> tuple[float, list[Scaling]] | None:
+        missing = gpus - int(self.free[kind])
+        if missing <= 0:
+            return 0.0, []
+        victims = np.flatnonzero(self.kind == kind)
+        victims = victims[self._worth_disturbing(victims)]
+        level, loss, steps = self.level[victims].copy(), 0.0, []
+        for left in range(self.depth, 0, -1):
+            if missing <= 0 or not len(victims):
+                break
+            freed, lost = self._halving(victims, kind, level)
+            share = -(-missing // 2 ** (left - 1))
+            cost = np.where(freed >= share, lost / np.minimum(np.maximum(freed, 1), missing), np.inf)
+            best = int(np.argmin(cost))
+            if not np.isfinite(cost[best]):
+                return None
+            missing -= int(freed[best])
+            loss += float(lost[best])
+            level[best] -= 1
+            steps.append(Scaling(int(victims[best]), kind, int(level[best])))
+        return (loss, steps) if missing <= 0 else None
+
+    def _halving(self, victims: Ints, kind: int, level: Ints) -> tuple[Ints, Floats]:
+        """Return GPUs freed and value lost by halving each victim; nothing below half its request."""
+        lower = np.maximum(level - 1, 0)
+        allowed = (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, kind, lower] > 0)
+        freed = np.where(allowed, self.counts[level] - self.counts[lower], 0)
+        lost = self.value[victims, kind, level] - self.value[victims, kind, lower]
+        return freed, np.where(allowed, lost, np.inf)
+
+    def _worth_disturbing(self, victims: Ints) -> npt.NDArray[np.bool_]:
+        """Whether a job will run longer than a restart takes; one that ends soon is left alone."""
+        kind, level = self.kind[victims], self.level[victims]
+        left_s = self.view.remaining_iterations[victims] * self.time_s[victims, kind, level]
+        longer: npt.NDArray[np.bool_] = left_s > self.cost_s[victims, kind, np.maximum(level - 1, 0)]
+        return longer
+
+    def preemptions(self, kind: int, level: int) -> tuple[float, list[Scaling]] | None:
+        """Return the least (loss, preemptions) that frees counts[level] GPUs, at most `depth` jobs."""
+        missing = int(self.counts[level]) - int(self.free[kind])
+        victims = np.flatnonzero((self.kind == kind) & (self.view.gpus > 0))
+        loss, steps = 0.0, []
+        for left in range(self.depth, 0, -1):
+            if missing <= 0 or not len(victims):
+                break
+            freed = self.counts[self.level[victims]]
+            lost = self.value[victims, kind, self.level[victims]]
+            share = -(-missing // 2 ** (left - 1))
+            cost = np.where(freed >= share, lost / np.minimum(freed, missing), np.inf)
+            best = int(np.argmin(cost))
+            if not np.isfinite(cost[best]):
+                return None
+            missing -= int(freed[best])
+            loss += float(lost[best])
+            steps.append(Scaling(int(victims[best]), -1, -1))
+            victims = np.delete(victims, best)
+        return (loss, steps) if missing <= 0 else None
+
+    # Scaling up
+
+    def grow_all(self) -> None:
+        """Give idle GPUs to running jobs, greatest gain first, while a change repays its restart."""
+        if not (self.free > 0).any():
+            return
+        held = np.flatnonzero(self.kind >= 0)
+        if not len(held):
+            return
+        gain, kind, level = self._growth(held)
+        while True:
+            best = int(np.argmax(gain))
+            if not gain[best] > 1e-9:
+                return
+            self.enact([Scaling(int(held[best]), int(kind[best]), int(level[best]))])
+            stale = np.flatnonzero((gain > 0) & ~self._still_fits(held, kind, level))
+            again = np.union1d(stale, [best])
+            gain[again], kind[again], level[again] = self._growth(held[again])
+
+    def _still_fits(self, held: Ints, kind: Ints, level: Ints) -> npt.NDArray[np.bool_]:
+        own = np.where(kind == self.kind[held], self.counts[self.level[held]], 0)
+        fits: npt.NDArray[np.bool_] = self.free[kind] + own >= self.counts[level]
+        return fits
+
+    def _growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
+        """Return each job's best (gain, type, level): doubled where it is, or elsewhere at half to twice."""
+        now_kind, now_level = self.kind[held], self.level[held]
+        types, steps = np.arange(len(self.free)), np.array([-1, 0, 1])
+        level = np.clip(now_level[:, None, None] + steps, 0, len(self.counts) - 1)
+        level = np.broadcast_to(level, (len(held), len(types), 3))
+        rows = held[:, None, None]
+        kinds = np.broadcast_to(types[None, :, None], level.shape)
+        here = kinds == now_kind[:, None, None]
+        own = np.where(here, self.counts[now_level][:, None, None], 0)
+        room = self.free[kinds] + own >= self.counts[level]
+        current_s = self.time_s[held, now_kind, now_level][:, None, None]
+        saved = self.view.remaining_iterations[held][:, None, None] * (current_s - self.time_s[rows, kinds, level])
+        standing = self.cost_s[held, now_kind, now_level][:, None, None]
+        repays = saved > self.cost_s[rows, kinds, level] - standing
+        gain = self.value[rows, kinds, level] - self.value[held, now_kind, now_level][:, None, None]
+        flat = np.where(room & repays & (gain > 0), gain, 0.0).reshape(len(held), -1)
+        best = np.argmax(flat, axis=1)
+        at = np.arange(len(held))
+        return flat[at, best], kinds.reshape(len(held), -1)[at, best], level.reshape(len(held), -1)[at, best]

@@ -1,0 +1,47 @@
+"""What a job asks for, as indices into the View's axes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import View
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def requested_level(view: View) -> Ints:
+    """Return the index into `setting.counts` of each job's requested count, shape (n,)."""
+    level: Ints = np.searchsorted(view.setting.counts, view.requested_gpus)
+    return level
+
+
+def held_level(view: View) -> Ints:
+    """Return the index into `setting.counts` of each job's held count, shape (n,); -1: none."""
+    level = np.searchsorted(view.setting.counts, view.gpus)
+    return np.where(view.gpus > 0, level, -1)
+
+
+def request_options(view: View) -> Bools:
+    """Return on which types each job's request may run as it stands, shape (n, T)."""
+    fits = np.take_along_axis(view.feasible, requested_level(view)[:, None, None], axis=2)[..., 0]
+    types = np.arange(len(view.setting.gpu_types))
+    asked = (view.requested_type[:, None] < 0) | (view.requested_type[:, None] == types)
+    options: Bools = fits & asked
+    return options
+
+
+def requested_time_s(view: View) -> Floats:
+    """Return seconds per iteration at the request, shape (n,).
+
+    For a request of any type, on the fastest; where that type is not known (yet), at the
+    fastest known allotment of the requested count, else of any.
+    """
+    times = view.iteration_time_s()
+    at_count = np.take_along_axis(times, requested_level(view)[:, None, None], axis=2)[..., 0]
+    wanted = np.where(request_options(view), at_count, np.inf).min(axis=1)
+    wanted = np.where(np.isfinite(wanted), wanted, at_count.min(axis=1))
+    known: Floats = np.where(np.isfinite(wanted), wanted, times.min(axis=(1, 2)))
+    return known

@@ -1,0 +1,147 @@
+"""Fluid fair sharing: Ares Fig. 1's averages, hand-worked arrivals, and a simulation to compare with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustergym.metrics.fairness import (
+    finish_time_fairness,
+    fluid_finish_s,
+    serial_finish_s,
+    virtual_finish,
+)
+
+HOUR = 3600.0
+
+
+def test_ares_figure_1_averages():
+    # Five jobs of linear scaling, submitted together, that take the whole cluster (here 4 GPUs)
+    # 1, 1, 1, 1 and 9 h. Shared fairly the four end together after 5 h (each has had 1 h), and
+    # the last has 8 h left: 13 h. Mean (4 x 5 + 13) / 5 = 6.6 h.
+    # One by one: 1, 2, 3, 4, 13 h. Mean 23 / 5 = 4.6 h, and nobody ends later.
+    submit_s, work = np.zeros(5), np.array([1, 1, 1, 1, 9]) * HOUR * 4
+    fair = fluid_finish_s(submit_s, work, 4)
+    np.testing.assert_allclose(fair / HOUR, [5, 5, 5, 5, 13], rtol=1e-12)
+    assert fair.mean() / HOUR == pytest.approx(6.6, rel=1e-12)
+    order = np.argsort(virtual_finish(submit_s, work, 4), kind="stable")
+    serial = serial_finish_s(order, submit_s, work, 4)
+    np.testing.assert_allclose(serial / HOUR, [1, 2, 3, 4, 13], rtol=1e-12)
+    assert serial.mean() / HOUR == pytest.approx(4.6, rel=1e-12)
+    assert (serial <= fair * (1 + 1e-12)).all()
+
+
+def test_arrivals_worked_by_hand():
+    # 2 GPUs. P of 8 GPU s at 0; Q of 2 GPU s at 2; R of 1 GPU s at 10.
+    # P alone for 2 s: 4 left. Both: 1 GPU each; Q ends at 4, P has 2 left, alone: 5. R: 10.5.
+    submit_s, work = np.array([0.0, 2.0, 10.0]), np.array([8.0, 2.0, 1.0])
+    np.testing.assert_allclose(fluid_finish_s(submit_s, work, 2), [5, 4, 10.5])
+    # V grows by 2 a second until 2, by 1 until 4, by 2 until 5: V(2) = 4, V(10) = 8.
+    np.testing.assert_allclose(virtual_finish(submit_s, work, 2), [8, 6, 9])
+    # In the order Q, P: Q preempts P at 2, runs until 3, and P ends at 5.
+    np.testing.assert_allclose(serial_finish_s([1, 0, 2], submit_s, work, 2), [5, 3, 10.5])
+    # In order of submission P runs until 4 first.
+    np.testing.assert_allclose(serial_finish_s([0, 1, 2], submit_s, work, 2), [4, 5, 10.5])
+
+
+def test_an_arrival_at_the_instant_of_a_completion():
+    # 1 GPU: the first ends at 3 exactly when the second arrives, so each is alone.
+    np.testing.assert_allclose(fluid_finish_s(np.array([0.0, 3.0]), np.array([3.0, 3.0]), 1), [3, 6])
+
+
+def _simulated(submit_s, work, gpus):
+    """Share the GPUs anew after every arrival and every completion, with no virtual time."""
+    left, finish, now = np.array(work, dtype=float), np.full(len(work), np.inf), 0.0
+    while np.isinf(finish).any():
+        active = (submit_s <= now) & np.isinf(finish)
+        coming = submit_s[submit_s > now]
+        next_s = coming.min() if len(coming) else np.inf
+        if active.any():
+            share = gpus / active.sum()
+            next_s = min(next_s, now + left[active].min() / share)
+            left[active] -= share * (next_s - now)
+        done = active & (left <= 1e-9 * work)
+        finish[done] = next_s
+        now = next_s
+    return finish
+
+
+jobs = st.lists(
+    st.tuples(st.integers(0, 20) | st.floats(0, 20), st.integers(1, 30) | st.floats(0.1, 30)),
+    min_size=1,
+    max_size=14,
+)
+
+
+@given(jobs, st.sampled_from([1.0, 3.0, 8.0]))
+@settings(max_examples=200, deadline=None)
+def test_virtual_time_agrees_with_a_simulation(drawn, gpus):
+    submit_s, work = np.array(drawn, dtype=float).T
+    np.testing.assert_allclose(
+        fluid_finish_s(submit_s, work, gpus), _simulated(submit_s, work, gpus), rtol=1e-7, atol=1e-7
+    )
+
+
+@given(jobs, st.sampled_from([1.0, 3.0, 8.0]))
+@settings(max_examples=200, deadline=None)
+def test_one_by_one_in_fair_order_ends_no_job_later(drawn, gpus):
+    submit_s, work = np.array(drawn, dtype=float).T
+    fair = fluid_finish_s(submit_s, work, gpus)
+    by_virtual = np.argsort(virtual_finish(submit_s, work, gpus), kind="stable")
+    assert (np.diff(fair[by_virtual]) >= -1e-9).all()
+    serial = serial_finish_s(by_virtual, submit_s, work, gpus)
+    assert (serial <= fair + 1e-9 * (1 + fair)).all()
+    # Both keep the cluster busy while there is work, so the last ends at the same time.
+    assert serial.max() == pytest.approx(fair.max())
+
+
+@given(jobs, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_the_rows_does_not_matter(drawn, random):
+    submit_s, work = np.array(drawn, dtype=float).T
+    mixed = list(range(len(drawn)))
+    random.shuffle(mixed)
+    np.testing.assert_allclose(
+        fluid_finish_s(submit_s[mixed], work[mixed], 4), fluid_finish_s(submit_s, work, 4)[mixed], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("submit_s", "work", "gpus", "message"),
+    [
+        ([0.0, np.nan], [1.0, 1.0], 1, "submit_s"),
+        ([0.0, 1.0], [1.0, 0.0], 1, "work_gpu_s"),
+        ([0.0, 1.0], [1.0, np.inf], 1, "work_gpu_s"),
+        ([0.0, 1.0], [1.0, 1.0], 0, "gpus"),
+        ([0.0, 1.0], [1.0], 1, "one length"),
+    ],
+)
+def test_senseless_arguments_are_refused(submit_s, work, gpus, message):
+    with pytest.raises(ValueError, match=message):
+        fluid_finish_s(np.array(submit_s), np.array(work), gpus)
+
+
+def test_an_order_that_is_no_permutation_is_refused():
+    with pytest.raises(ValueError, match="every job once"):
+        serial_finish_s([0, 0], np.zeros(2), np.ones(2), 1)
+
+
+def test_no_jobs():
+    assert len(fluid_finish_s(np.empty(0), np.empty(0), 1)) == 0
+    assert len(serial_finish_s([], np.empty(0), np.empty(0), 1)) == 0
+
+
+def test_finish_time_fairness_counts_all_submitted_jobs_as_load():
+    # 1 GPU, four jobs of 10 GPU s at 0: the second is unfinished, the third has no known work,
+    # the fourth was never submitted. The reference shares between two: both end at 20.
+    rho, fluid = finish_time_fairness(
+        np.zeros(4),
+        np.array([15.0, np.nan, 5.0, np.nan]),
+        np.array([10.0, 10.0, np.nan, 10.0]),
+        np.array([True, True, True, False]),
+        1,
+    )
+    np.testing.assert_allclose(rho, [0.75, np.nan, np.nan, np.nan])
+    np.testing.assert_allclose(fluid, [20, 20, np.nan, np.nan])

@@ -1,0 +1,307 @@
+"""A small event log whose job records, timeline and metrics are worked out by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from scenarios import Job, small_cluster, small_trace
+
+from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.intervals import Outcome
+from clustergym.metrics.jobs import job_records, write_jobs_csv
+from clustergym.metrics.metrics import compute_metrics, measure
+from clustergym.metrics.timeline import timeline, write_timeline_csv
+from clustergym.sim.log import Event, EventKind
+
+NAN = float("nan")
+A, B, C, D, E = range(5)
+X, Y = 0, 1
+END = 1000.0
+
+# 12 GPUs: X has two nodes of four, Y one of four. Every iteration processes 32 samples.
+CLUSTER = small_cluster({"X": (2, 4), "Y": (1, 4)})
+TRACE = small_trace(
+    [
+        Job("A", 0.0, 100, gpus=4, gpu_type="X", deadline_s=500.0),
+        Job("B", 100.0, 50, gpus=2, gpu_type="X", deadline_s=2000.0),
+        Job("C", 200.0, 200, gpus=4, gpu_type="X", deadline_s=900.0),
+        Job("D", 300.0, 10, gpus=64, gpu_type="X"),
+        Job("E", 2000.0, 10),
+    ]
+)
+REFERENCE = np.array([2.0, 3.0, 4.0, NAN, 1.0])
+
+
+def launch(time_s, kind, job, gpu_type, gpus, overhead_s, iteration_time_s):
+    return Event(time_s, kind, job, gpu_type, gpus, ((0, gpus),), 0, overhead_s, iteration_time_s)
+
+
+LOG = [
+    Event(0.0, EventKind.SUBMIT, A),
+    Event(0.0, EventKind.PROFILE_START, A, Y, 1),
+    Event(20.0, EventKind.PROFILE_END, A, Y, 1),
+    # A stands still until 50; by 100 it has done 50 / 2 = 25.
+    launch(20.0, EventKind.START, A, X, 4, 30.0, 2.0),
+    Event(100.0, EventKind.SUBMIT, B),
+    # A stands still until 120; by 240 it has done 120 / 4 = 30 more, 45 are left.
+    launch(100.0, EventKind.RESCALE, A, X, 2, 20.0, 4.0),
+    # B stands still until 110; by 200 it has done 90 / 3 = 30, 20 are left.
+    launch(100.0, EventKind.START, B, X, 2, 10.0, 3.0),
+    Event(200.0, EventKind.SUBMIT, C),
+    Event(200.0, EventKind.PREEMPT, B),
+    # C stands still until 250; by 1000 it has done 750 / 5 = 150 of its 200.
+    launch(200.0, EventKind.START, C, X, 4, 50.0, 5.0),
+    # A stands still until 280 and takes 45 x 3 = 135 s more.
+    launch(240.0, EventKind.MIGRATE, A, X, 2, 40.0, 3.0),
+    Event(300.0, EventKind.SUBMIT, D),
+    Event(300.0, EventKind.DROP, D, reason="fits nowhere"),
+    # B stands still until 360 and takes 20 x 4 = 80 s more.
+    launch(320.0, EventKind.RESUME, B, Y, 2, 40.0, 4.0),
+    Event(415.0, EventKind.COMPLETE, A),
+    Event(440.0, EventKind.COMPLETE, B),
+]
+
+
+def test_job_records():
+    records = job_records(LOG, TRACE, END)
+    expected = {
+        "outcome": [
+            Outcome.FINISHED,
+            Outcome.FINISHED,
+            Outcome.UNFINISHED,
+            Outcome.DROPPED,
+            Outcome.NOT_SUBMITTED,
+        ],
+        "submit_s": [0, 100, 200, 300, 2000],
+        "first_start_s": [20, 100, 200, NAN, NAN],
+        "end_s": [415, 440, NAN, 300, NAN],
+        "jct_s": [415, 340, NAN, NAN, NAN],
+        # B waits from 200 to 320. A's 20 s of profiling are no queueing.
+        "queue_s": [0, 120, 0, 0, 0],
+        "profile_s": [20, 0, 0, 0, 0],
+        "run_s": [395, 100 + 120, 800, 0, 0],
+        "profile_gpu_s": [20, 0, 0, 0, 0],
+        # A: 4 x 80 + 2 x 140 + 2 x 175; B: 2 x 100 + 2 x 120; C: 4 x 800.
+        "held_gpu_s": [950, 440, 3200, 0, 0],
+        # A: 4 x 30 + 2 x 20 + 2 x 40; B: 2 x 10 + 2 x 40; C: 4 x 50.
+        "overhead_gpu_s": [240, 100, 200, 0, 0],
+        "iterations_done": [100, 50, 150, 0, 0],
+        "launches": [3, 2, 1, 0, 0],
+        "restarts": [2, 1, 0, 0, 0],
+        "preemptions": [0, 1, 0, 0, 0],
+        "migrations": [1, 0, 0, 0, 0],
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(records, name), values, rtol=1e-12, err_msg=name)
+    assert records.reason == ("", "", "", "fits nowhere", "")
+    assert len(records) == 5
+
+
+def test_a_standstill_cut_short_counts_only_while_it_lasts():
+    # A would stand still until 80 but is preempted at 50, resumes at 60 and the run ends at 70.
+    log = [
+        Event(0.0, EventKind.SUBMIT, A),
+        launch(0.0, EventKind.START, A, X, 4, 80.0, 2.0),
+        Event(50.0, EventKind.PREEMPT, A),
+        launch(60.0, EventKind.RESUME, A, X, 4, 30.0, 2.0),
+    ]
+    records = job_records(log, TRACE, 70.0)
+    assert records.overhead_gpu_s[A] == 4 * 50 + 4 * 10 == records.held_gpu_s[A]
+    assert records.iterations_done[A] == 0
+
+
+def test_profiling_beside_the_run_and_after_it():
+    # Profiled on both types at once; A starts once X is known and completes before Y is.
+    trace = small_trace([Job("A", 0.0, 10)])
+    log = [
+        Event(0.0, EventKind.SUBMIT, 0),
+        Event(0.0, EventKind.PROFILE_START, 0, X, 2),
+        Event(5.0, EventKind.PROFILE_START, 0, Y, 1),
+        Event(10.0, EventKind.PROFILE_END, 0, X, 2),
+        launch(12.0, EventKind.START, 0, X, 1, 0.0, 1.0),
+        Event(22.0, EventKind.COMPLETE, 0),
+        Event(25.0, EventKind.PROFILE_END, 0, Y, 1),
+    ]
+    records = job_records(log, trace, 25.0)
+    # Y is held from 5 to 25, so the job is profiling, not queued, from 10 to 12.
+    assert (records.profile_s[0], records.run_s[0], records.queue_s[0]) == (12, 10, 0)
+    assert records.profile_gpu_s[0] == 2 * 10 + 1 * 20
+    record = timeline(log, trace, 25.0, ("X", "Y"))
+    assert record.integral(record.profiling_gpus) == 40
+    # Cut at 15 the profiling on Y goes on at the end.
+    assert job_records(log[:5], trace, 15.0).profile_gpu_s[0] == 2 * 10 + 1 * 10
+
+
+# From each time on: running, queued and profiling jobs, GPUs held of X and Y, GPUs profiling,
+# throughput, normalized throughput. B runs at 32/3 samples/s on X and 8 on Y, C at 6.4;
+# A at 16, then 8, then 32/3. Speed at the request is 1/2, 1/3 and 1/4 iteration/s.
+TIMELINE = [
+    (0, 0, 0, 1, 0, 0, 1, 0, 0),
+    (20, 1, 0, 0, 4, 0, 0, 0, 0),
+    (50, 1, 0, 0, 4, 0, 0, 16, 1),
+    (100, 2, 0, 0, 4, 0, 0, 0, 0),
+    (110, 2, 0, 0, 4, 0, 0, 32 / 3, 1),
+    (120, 2, 0, 0, 4, 0, 0, 32 / 3 + 8, 1.5),
+    (200, 2, 1, 0, 6, 0, 0, 8, 0.5),
+    (240, 2, 1, 0, 6, 0, 0, 0, 0),
+    (250, 2, 1, 0, 6, 0, 0, 6.4, 0.8),
+    (280, 2, 1, 0, 6, 0, 0, 6.4 + 32 / 3, 0.8 + 2 / 3),
+    (300, 2, 1, 0, 6, 0, 0, 6.4 + 32 / 3, 0.8 + 2 / 3),  # D comes and goes
+    (320, 3, 0, 0, 6, 2, 0, 6.4 + 32 / 3, 0.8 + 2 / 3),
+    (360, 3, 0, 0, 6, 2, 0, 6.4 + 32 / 3 + 8, 0.8 + 2 / 3 + 0.75),
+    (415, 2, 0, 0, 4, 2, 0, 14.4, 0.8 + 0.75),
+    (440, 1, 0, 0, 4, 0, 0, 6.4, 0.8),
+    (1000, 1, 0, 0, 4, 0, 0, 6.4, 0.8),
+]
+
+
+def test_timeline():
+    record = timeline(LOG, TRACE, END, CLUSTER.gpu_types, REFERENCE)
+    columns = (record.time_s, record.running_jobs, record.queued_jobs, record.profiling_jobs)
+    rates = (record.profiling_gpus, record.throughput, record.normalized_throughput)
+    np.testing.assert_allclose(np.column_stack((*columns, record.held_gpus, *rates)), TIMELINE, rtol=1e-12)
+    assert record.left_out == 1  # D; E was never submitted
+    assert record.peak(record.throughput) == pytest.approx(6.4 + 32 / 3 + 8, rel=1e-12)
+    # 32 x (100 + 50 + 150) samples.
+    assert record.integral(record.throughput) == pytest.approx(9600, rel=1e-12)
+
+
+def test_timeline_without_reference_leaves_every_job_out():
+    record = timeline(LOG, TRACE, END, CLUSTER.gpu_types)
+    assert record.left_out == 4
+    assert not record.normalized_throughput.any()
+
+
+EXPECTED = {
+    "jobs_total": 5,
+    "jobs_submitted": 4,
+    "jobs_finished": 2,
+    "jobs_unfinished": 1,
+    "jobs_dropped": 1,
+    "jct_mean": (415 + 340) / 2,
+    "jct_p50": (415 + 340) / 2,
+    "jct_p99": 340 + 0.99 * 75,
+    # C had waited 800 s; D, dropped, counts until the horizon: 700 s.
+    "jct_mean_censored": (415 + 340 + 800 + 700) / 4,
+    # Survival 1 until 340, 3/4 until 415, 1/2 until 1000.
+    "jct_restricted_mean": 340 + 0.75 * 75 + 0.5 * 585,
+    "queue_mean": 120 / 4,
+    "profile_mean": 20 / 4,
+    "makespan": None,  # C is not done
+    "throughput_mean": 9.6,
+    "throughput_peak": 6.4 + 32 / 3 + 8,
+    # The integral of speed / reference speed is iterations x reference time: 200 + 150 + 600.
+    "normalized_throughput_mean": 0.95,
+    "jobs_without_reference": 1,
+    # (4590 - 540) GPU-seconds of work of 12 x 1000.
+    "gpu_utilization": 4050 / 12000,
+    "overhead_gpu_hours": 540 / 3600,
+    "profiling_gpu_hours": 20 / 3600,
+    # Of A, B and C, which were launched.
+    "restarts_mean": (2 + 1) / 3,
+    "preemptions_mean": 1 / 3,
+    "migrations": 1,
+    # A in time, C not; B's deadline lies after the horizon.
+    "deadline_satisfaction": 0.5,
+    # Fluid sharing of 12 GPUs: A has 100 x 2 x 4 = 800 GPU s and the cluster to itself, 66.7 s;
+    # B 300 GPU s, 25 s; C 3200 GPU s, 266.7 s.
+    "ftf_mean": (415 / (800 / 12) + 340 / 25) / 2,
+    "ftf_worst": 340 / 25,
+    "unfair_fraction": 1.0,
+    "unfair_unfinished": 1,
+}
+
+
+def test_metrics():
+    metrics = compute_metrics(LOG, TRACE, CLUSTER, REFERENCE, END, END)
+    assert list(metrics) == list(METRICS)
+    assert set(EXPECTED) == set(METRICS)
+    for name, value in EXPECTED.items():
+        assert metrics[name] == (None if value is None else pytest.approx(value, rel=1e-12)), name
+    assert all(type(value) in (int, float, type(None)) for value in metrics.values())
+    json.dumps(metrics, allow_nan=False)
+
+
+def test_metrics_of_a_run_to_completion():
+    # A and B alone. Without a horizon a deadline after the end is decided as well: both were in time.
+    log = [event for event in LOG if event.job in (A, B)]
+    metrics = compute_metrics(log, TRACE.take([A, B]), CLUSTER, REFERENCE[:2], 440.0)
+    assert metrics["makespan"] == 440
+    assert metrics["jct_mean"] == metrics["jct_mean_censored"] == 377.5
+    assert metrics["jct_restricted_mean"] == pytest.approx(377.5, rel=1e-12)
+    assert metrics["deadline_satisfaction"] == 1.0
+    assert metrics["unfair_unfinished"] == 0
+    # The same run under a horizon: B's deadline of 2000 lies behind it.
+    bounded = compute_metrics(log, TRACE.take([A, B]), CLUSTER, REFERENCE[:2], 440.0, 1500.0)
+    assert bounded["deadline_satisfaction"] == 1.0
+    assert bounded["jct_restricted_mean"] == pytest.approx(377.5, rel=1e-12)
+
+
+def test_a_dropped_job_costs_until_the_horizon_wherever_the_run_ended():
+    # Dropping pays nothing: D counts 700 s though all was over at 440.
+    log = [event for event in LOG if event.job in (A, B, D)]
+    trace = TRACE.take([A, B, D])
+    log = [event._replace(job={A: 0, B: 1, D: 2}[event.job]) for event in log]
+    metrics = compute_metrics(log, trace, CLUSTER, REFERENCE[[A, B, D]], 440.0, 1000.0)
+    assert metrics["jct_mean_censored"] == (415 + 340 + 700) / 3
+    assert metrics["makespan"] == 440
+
+
+def test_an_unstarted_job_is_in_no_mean_of_restarts_but_in_the_queue():
+    trace = TRACE.take([A, B])
+    log = [*LOG[:4], Event(100.0, EventKind.SUBMIT, B)]
+    metrics = compute_metrics(log, trace, CLUSTER, REFERENCE[:2], 150.0, 150.0)
+    assert metrics["restarts_mean"] == 0
+    assert metrics["queue_mean"] == 50 / 2
+    assert metrics["jct_mean"] is None
+    assert metrics["ftf_mean"] is metrics["unfair_fraction"] is None
+    assert metrics["jct_mean_censored"] == (150 + 50) / 2
+
+
+@pytest.mark.parametrize("rows", [[], [E]])
+def test_a_run_without_any_submission_has_no_means(rows):
+    metrics = compute_metrics([], TRACE.take(rows), CLUSTER, REFERENCE[rows], 100.0, 100.0)
+    assert metrics["jobs_submitted"] == 0
+    assert metrics["jct_mean_censored"] is metrics["throughput_mean"] is metrics["gpu_utilization"] is None
+    json.dumps(metrics, allow_nan=False)
+
+
+def test_requested_gpus_stand_in_for_those_of_the_trace():
+    # Twice the GPUs asked for, twice the work in the reference, half the unfairness.
+    log = [event for event in LOG if event.job == A]
+    trace, reference = TRACE.take([A]), REFERENCE[:1]
+    one = compute_metrics(log, trace, CLUSTER, reference, 415.0)
+    two = compute_metrics(log, trace, CLUSTER, reference, 415.0, requested_gpus=np.array([8]))
+    assert two["ftf_mean"] == one["ftf_mean"] / 2
+
+
+def test_jobs_csv(tmp_path):
+    measured = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END)
+    path = tmp_path / "new" / "jobs.csv"
+    write_jobs_csv(measured.records, TRACE, path, {"requested_gpus": [4, 2, 4, 0, 1]})
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [row["outcome"] for row in rows] == [
+        "finished",
+        "finished",
+        "unfinished",
+        "dropped",
+        "not_submitted",
+    ]
+    assert rows[B]["queue_s"] == "120.0"
+    assert rows[C]["jct_s"] == ""
+    assert rows[D]["reason"] == "fits nowhere"
+    assert rows[D]["requested_gpus"] == "0"
+    assert [path.name for path in path.parent.iterdir()] == ["jobs.csv"]
+
+
+def test_timeline_csv(tmp_path):
+    path = tmp_path / "timeline.csv"
+    write_timeline_csv(timeline(LOG, TRACE, END, CLUSTER.gpu_types, REFERENCE), path)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert len(rows) == len(TIMELINE)
+    assert rows[12]["time_s"] == "360.0"
+    assert (rows[12]["held_gpus_X"], rows[12]["held_gpus_Y"]) == ("6", "2")
+    assert float(rows[12]["throughput"]) == pytest.approx(6.4 + 32 / 3 + 8)

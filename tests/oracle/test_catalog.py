@@ -1,0 +1,213 @@
+"""The model catalogue: figures of the shipped models, look-up, and malformed files."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from clustergym.errors import InputError
+from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog, load_catalog
+from clustergym.workload.trace import ModelClass
+
+DENSE = """kind: dense
+dtype: fp32
+batches: [8]
+size: {parameters: 1000000, forward_flops_per_sample: 1.0e+9, activation_bytes_per_sample: 1.0e+6, layers: 3}
+"""
+TRANSFORMER = """kind: transformer
+dtype: fp16
+vocabulary: 1000
+sequence_length: 128
+batches: [8]
+sizes:
+  tiny: {hidden: 64, layers: 2, heads: 4}
+"""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def get(catalog: Catalog, family: str, size: str = "", batch: int = 1):
+    return catalog.get(ModelClass(family, size, batch))
+
+
+def billions(size: str) -> float:
+    return float(size[:-1]) * {"M": 1e-3, "B": 1.0}[size[-1]]
+
+
+@pytest.mark.parametrize("family", ["gpt3", "gshard_moe", "wide_resnet"])
+def test_parameters_are_what_the_names_say(catalog: Catalog, family: str) -> None:
+    assert len(catalog.sizes(family)) == 6
+    for size in catalog.sizes(family):
+        assert get(catalog, family, size).parameters / 1e9 == pytest.approx(billions(size), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters", "flops"),
+    [
+        ("500M", 0.487e9, 0.164e12),
+        ("1B", 0.995e9, 0.333e12),
+        ("2B", 1.95e9, 0.652e12),
+        ("4B", 3.98e9, 1.331e12),
+        ("6.8B", 6.72e9, 2.203e12),
+        ("13B", 12.6e9, 4.52e12),
+    ],
+)
+def test_wide_resnets_have_alpas_shapes(
+    catalog: Catalog, size: str, parameters: float, flops: float
+) -> None:
+    spec = get(catalog, "wide_resnet", size)
+    # The published counts leave out the classifier, 8 x 224 x 4 x 1,024 parameters at 500M.
+    assert spec.parameters == pytest.approx(parameters, rel=0.02)
+    assert spec.forward_flops_per_sample == pytest.approx(flops, rel=0.005)
+
+
+def test_gpt3_by_hand(catalog: Catalog) -> None:
+    spec = get(catalog, "gpt3", "1.3B")
+    # 24 layers of 12 x 2048^2, embeddings of (51,200 + 1,024) x 2048.
+    assert spec.parameters == 24 * 12 * 2048**2 + 52_224 * 2048
+    # 2 FLOP a weight and token, scores and values 4 S^2 h a layer, logits 2 S h V.
+    expected = 1024 * 2 * 24 * 12 * 2048**2 + 24 * 4 * 1024**2 * 2048 + 2 * 1024 * 2048 * 51_200
+    assert spec.forward_flops_per_sample == expected
+
+
+def test_mixture_of_experts_by_hand(catalog: Catalog) -> None:
+    spec = get(catalog, "gshard_moe", "690M")
+    # h = 768: 8 attentions of 4 h^2, 4 dense and 4 x 16 expert feed-forwards of 16 h^2, 4 gates of 16 h,
+    # embedding 32,000 h.
+    assert spec.parameters == (8 * 4 + 4 * 16 + 4 * 16 * 16) * 768**2 + 4 * 16 * 768 + 32_000 * 768
+    assert spec.parameters == pytest.approx(685e6, rel=0.001)
+    # Dispatch and combine cost 16,384 h FLOP a token in each of the four expert layers.
+    assert spec.gate_flops == 4 * 16_384 * 768 * 1024
+
+
+def test_measured_relaunch_seconds(catalog: Catalog) -> None:
+    measured = {"resnet50": 4, "resnet18": 8, "yolov3": 4, "bert": 73, "deepspeech2": 1}
+    assert {name: get(catalog, name).relaunch_s for name in measured} == measured
+    assert get(catalog, "neumf").relaunch_s is None
+    assert get(catalog, "gpt3", "760M").relaunch_s is None
+
+
+def test_every_family_of_the_published_traces_is_there(catalog: Catalog) -> None:
+    small = "resnet50 resnet18 yolov3 bert deepspeech2 neumf vgg16 inception3 gpt2 transformer recommendation lm"
+    for family in [*small.split(), "a3c", "cyclegan"]:
+        spec = get(catalog, family)
+        assert (spec.kind, spec.name, catalog.sizes(family)) == ("dense", family, ("",))
+        assert min(spec.parameters, spec.forward_flops_per_sample, spec.activation_bytes_per_sample) > 0
+    assert set(ARENA_FAMILIES.values()) <= set(catalog.families)
+
+
+def test_sizes_ascend(catalog: Catalog) -> None:
+    assert catalog.sizes("gpt3") == ("760M", "1.3B", "2.6B", "6.7B", "15B", "39B")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (ModelClass("gtp3", "1.3B", 1), "unknown model family 'gtp3' (did you mean gpt3"),
+        (ModelClass("gpt3", "1.4B", 1), "unknown size '1.4B' of model family gpt3 (did you mean 1.3B"),
+        (ModelClass("gpt3", "", 1), "unknown size ''"),
+        (ModelClass("resnet50", "50", 1), "it has one size: leave the size empty"),
+        (ModelClass("gpt3", "1.3B", 0), "global batch 0 of gpt3-1.3B is not positive"),
+    ],
+)
+def test_unknown_models_name_the_nearest(catalog: Catalog, model: ModelClass, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        catalog.get(model, file="trace.csv", line=7, field="model_family")
+    assert str(error.value).startswith("trace.csv:7: model_family: ")
+    assert message in str(error.value)
+
+
+def test_any_positive_batch_is_allowed(catalog: Catalog) -> None:
+    assert get(catalog, "gpt3", "1.3B", 3) is get(catalog, "gpt3", "1.3B", 100_000)
+
+
+def test_extra_models_join_the_catalogue(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(DENSE)
+    (tmp_path / "tiny_gpt.yaml").write_text(TRANSFORMER)
+    catalog = load_catalog(extra=tmp_path)
+    assert get(catalog, "mine").parameters == 1e6
+    assert catalog.sizes("tiny_gpt") == ("tiny",)
+    assert "gpt3" in catalog.families
+    assert load_catalog(extra=tmp_path / "mine.yaml").families == tuple(sorted({*load_catalog().families, "mine"}))
+    assert catalog.fingerprint() != load_catalog().fingerprint()
+
+
+def test_a_family_cannot_be_redefined(tmp_path: Path) -> None:
+    (tmp_path / "gpt3.yaml").write_text(TRANSFORMER)
+    with pytest.raises(InputError, match="gpt3 is in the catalogue already"):
+        load_catalog(extra=tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda folder: folder / "none", lambda folder: folder])
+def test_a_folder_without_models(tmp_path: Path, make) -> None:
+    with pytest.raises(InputError, match="folder of YAML files"):
+        load_catalog(make(tmp_path))
+
+
+MALFORMED = {
+    "unknown kind": (DENSE.replace("kind: dense", "kind: dens"), ["unknown kind 'dens'", "dense"]),
+    "kind missing": (DENSE.replace("kind: dense\n", ""), ["kind", "is missing"]),
+    "kind a list": (DENSE.replace("kind: dense", "kind: [dense]"), ["unknown kind"]),
+    "missing key": (DENSE.replace("dtype: fp32\n", ""), ["dtype", "is missing"]),
+    "missing dimension": (DENSE.replace(", layers: 3", ""), ["size.layers", "is missing"]),
+    "unknown key": (DENSE + "dtpye: fp16\n", ["dtpye", "unknown key", "dtype"]),
+    "unknown dimension": (TRANSFORMER.replace("heads", "haeds"), ["haeds", "heads"]),
+    "negative": (DENSE.replace("1.0e+9", "-1.0e+9"), ["size.forward_flops_per_sample", "greater than 0"]),
+    "zero": (DENSE.replace("1000000", "0"), ["size.parameters", "greater than 0"]),
+    "not a number": (DENSE.replace("1.0e+9", "much"), ["size.forward_flops_per_sample", "number"]),
+    "nan": (DENSE.replace("1.0e+9", ".nan"), ["size.forward_flops_per_sample"]),
+    "infinite": (DENSE.replace("1.0e+9", ".inf"), ["size.forward_flops_per_sample"]),
+    "truth value": (DENSE.replace("1.0e+9", "yes"), ["size.forward_flops_per_sample"]),
+    "unknown dtype": (DENSE.replace("fp32", "fp64"), ["dtype", "fp16"]),
+    "no batches": (DENSE.replace("[8]", "[]"), ["batches"]),
+    "batch of zero": (DENSE.replace("[8]", "[0]"), ["batches[0]"]),
+    "no size": (DENSE[: DENSE.index("size:")], ["size", "give either"]),
+    "null size": (DENSE[: DENSE.index("size:")] + "size:\n", ["size", "mapping"]),
+    "odd layers": (
+        TRANSFORMER.replace("transformer", "moe\nexpert_group_size: 64").replace(
+            "layers: 2, heads: 4", "layers: 3, heads: 4, experts: 2"
+        ),
+        ["layers", "multiple of 2"],
+    ),
+    "cyclic": ("a: &a {b: *a}\n", ["anchor refers to itself"]),
+    "broken": ("kind: [dense\n", ["is not valid YAML"]),
+    "a list": ("- 1\n", ["list"]),
+    "empty": ("", ["empty"]),
+    "tag": ("kind: !!python/object/apply:os.system [ls]\n", ["tag"]),
+    "key twice": (DENSE + "dtype: fp16\n", ["stands twice"]),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_files_end_in_one_line(tmp_path: Path, name: str) -> None:
+    text, wanted = MALFORMED[name]
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(InputError) as error:
+        get(load_catalog(extra=tmp_path), "mine")
+    message = str(error.value)
+    assert message.startswith(str(tmp_path / "mine.yaml"))
+    assert "\n" not in message
+    assert all(part in message for part in wanted), message
+
+
+def test_binary_junk(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00\x80junk")
+    with pytest.raises(InputError, match="UTF-8"):
+        get(load_catalog(extra=tmp_path), "mine")
+
+
+def test_the_whole_catalogue_loads_quickly() -> None:
+    def seconds() -> float:
+        started = time.process_time()
+        catalog = load_catalog()
+        for family in catalog.families:
+            catalog.sizes(family)
+        return time.process_time() - started
+
+    # About 15 ms; the bound allows for a slow machine.
+    assert min(seconds() for _ in range(3)) < 0.1

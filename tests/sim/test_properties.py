@@ -1,0 +1,158 @@
+"""Properties of any run: GPUs conserved, work conserved, replay identical."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenarios import Job, small_scenario
+
+from clustergym.output import measurement_of
+from clustergym.policy import Decision, InformationClass, Policy
+from clustergym.sim.costs import Costs
+from clustergym.sim.log import LAUNCHES, EventKind
+from clustergym.sim.run import replay, simulate
+from policies.placement.buddy import Buddy
+
+GROUPS = {"X": (3, 4), "Y": (2, 2)}
+TIMES = {
+    "m": {"X": {1: 3.0, 2: 1.7, 4: 1.0, 8: 0.7}, "Y": {1: 5.0, 2: 3.1, 4: 2.0}},
+    "big": {"X": {4: 2.3, 8: 1.3}, "Y": {}},
+}
+
+
+class RandomLegal(Policy):
+    """Any legal decision may come out, drops included; jobs are started often enough to end."""
+
+    name = "random"
+    information_class = InformationClass.CLAIRVOYANT
+
+    def reset(self, setting, rng):
+        self.rng = rng
+
+    def schedule(self, view):
+        free, chosen, drop = view.available.copy(), [], []
+        for at in self.rng.permutation(len(view)):
+            if self.rng.random() < 0.02:
+                drop.append(int(view.job[at]))
+                continue
+            if view.gpus[at] and self.rng.random() < 0.6:
+                options = [(int(view.gpu_type[at]), int(view.gpus[at]))]
+            else:
+                options = [(int(t), int(view.setting.counts[k])) for t, k in np.argwhere(view.feasible[at])]
+            options = [(t, c) for t, c in options if c <= free[t]]
+            if options:
+                kind, gpus = options[self.rng.integers(len(options))]
+                free[kind] -= gpus
+                chosen.append((int(view.job[at]), kind, gpus))
+        return Decision.of(chosen, drop)
+
+
+jobs_strategy = st.lists(
+    st.tuples(
+        st.floats(0, 300).map(lambda t: round(t, 3)),
+        st.integers(1, 200),
+        st.sampled_from([1, 2, 4, 8]),
+        st.sampled_from(["m", "m", "big"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def make(rows, rounds, profile_s, horizon_s, search):
+    jobs = [
+        Job(f"j{i}", submit, iterations, gpus=gpus, family=family)
+        for i, (submit, iterations, gpus, family) in enumerate(sorted(rows))
+    ]
+    return small_scenario(
+        jobs,
+        GROUPS,
+        TIMES,
+        checkpoint_s={"m": 11.0, "big": 23.5},
+        costs=Costs(search=search, profile_s={"clairvoyant": profile_s}),
+        rounds=rounds,
+        horizon_s=horizon_s,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    jobs_strategy,
+    st.sampled_from(["event", 60.0, 7.5]),
+    st.sampled_from([0.0, 33.0]),
+    st.sampled_from([None, 250.0]),
+    st.sampled_from(["proxy", "pruned"]),
+    st.integers(0, 5),
+)
+def test_any_run(rows, rounds, profile_s, horizon_s, search, seed):
+    scenario = make(rows, rounds, profile_s, horizon_s, search)
+    run = simulate(scenario, RandomLegal(), Buddy(defragment_s=100.0), seed)
+    events = run.simulation.log.events
+    assert_gpus_conserved(scenario, events)
+    # Raises if a finished job did not do exactly its work, or any job more than it.
+    measured = measurement_of(run.simulation).metrics
+    assert measured["jobs_submitted"] == sum(
+        measured[name] for name in ("jobs_finished", "jobs_unfinished", "jobs_dropped")
+    )
+    again = replay(
+        scenario, Buddy(defragment_s=100.0), InformationClass.CLAIRVOYANT, None, seed, run.simulation.changes
+    )
+    assert again.log.digest == run.simulation.log.digest
+    assert again.log.events == events
+
+
+def assert_gpus_conserved(scenario, events):
+    """Account for every GPU anew, from the event log alone."""
+    free = dict(enumerate(scenario.cluster.node_gpus.tolist()))
+    held = {}
+    clock = 0.0
+
+    def give_back(holder):
+        for node, gpus in held.pop(holder, ()):
+            free[node] += gpus
+
+    by_time = defaultdict(list)
+    for event in events:
+        assert event.time_s >= clock
+        clock = event.time_s
+        by_time[event.time_s].append(event)
+    for batch in by_time.values():
+        # Within an instant GPUs change hands: first all that is given up, then all that is taken.
+        for event in batch:
+            if event.kind in (EventKind.COMPLETE, EventKind.PREEMPT, EventKind.DROP, *LAUNCHES):
+                give_back(event.job)
+            elif event.kind == EventKind.PROFILE_END:
+                give_back(("profile", event.job, event.gpu_type))
+        last = {}
+        for event in batch:
+            if event.kind in LAUNCHES:
+                last[event.job] = event
+            elif event.kind in (EventKind.COMPLETE, EventKind.PREEMPT, EventKind.DROP):
+                last.pop(event.job, None)
+            elif event.kind == EventKind.PROFILE_START:
+                last[("profile", event.job, event.gpu_type)] = event
+        for holder, event in last.items():
+            assert sum(gpus for _, gpus in event.nodes) == event.gpus
+            held[holder] = event.nodes
+            for node, gpus in event.nodes:
+                assert scenario.cluster.node_type[node] == event.gpu_type
+                free[node] -= gpus
+        assert min(free.values()) >= 0
+    running = [holder for holder in held if isinstance(holder, int)]
+    ended = {e.job for e in events if e.kind in (EventKind.COMPLETE, EventKind.DROP)}
+    assert not ended & set(running)
+
+
+def test_the_accounting_above_notices_a_double_booking():
+    scenario = make([(0.0, 5, 1, "m"), (0.0, 5, 1, "m")], "event", 0.0, None, "proxy")
+    run = simulate(scenario, RandomLegal(), Buddy(), 0)
+    events = list(run.simulation.log.events)
+    starts = [at for at, event in enumerate(events) if event.kind == EventKind.START]
+    node = events[starts[0]].nodes[0][0]
+    events[starts[0]] = events[starts[0]]._replace(nodes=((node, 99),), gpus=99)
+    with pytest.raises(AssertionError):
+        assert_gpus_conserved(scenario, events)

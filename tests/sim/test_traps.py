@@ -1,0 +1,234 @@
+"""Faults of published simulators, each shown not to be here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scenarios import Job, Script, small_scenario
+
+from clustergym.output import measurement_of
+from clustergym.policy import Decision, InformationClass, InformationError, Policy
+from clustergym.sim.costs import Costs
+from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.log import EventKind
+from clustergym.sim.run import simulate
+from clustergym.sim.validate import DecisionError
+from policies.fcfs import FirstComeFirstServed
+from policies.placement.buddy import Buddy
+
+X = {"X": (1, 4)}
+LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
+
+
+def times_of(run, kind):
+    return {
+        run.simulation.scenario.trace.job_id[e.job]: e.time_s
+        for e in run.simulation.log.events
+        if e.kind == kind
+    }
+
+
+def test_progress_is_not_revalued_at_the_new_speed():
+    # 100 iterations: 40 s on 1 GPU at 4 s do 10; the other 90 take 90 s on 4 GPUs: ends at 130.
+    # Revaluing the 40 s at the new speed would count 40 iterations and end at 100.
+    scenario = small_scenario([Job("a", 0, 100), Job("tick", 40, 1)], X, LINEAR)
+    script = {0.0: {"a": ("X", 1)}, 40.0: {"a": ("X", 2), "tick": ("X", 1)}, 44.0: {"a": ("X", 4)}}
+    run = simulate(scenario, Script(scenario, script), Buddy(defragment_s=None))
+    # 10 by 40; 4 s at 2 s an iteration do 2; 88 left at 1 s.
+    assert times_of(run, EventKind.COMPLETE) == {"tick": 44.0, "a": 132.0}
+
+
+@pytest.mark.parametrize("information", list(InformationClass))
+def test_a_restart_costs_every_policy_the_same(information):
+    scenario = small_scenario(
+        [Job("a", 0, 100), Job("b", 50, 10)],
+        X,
+        LINEAR,
+        checkpoint_s={"m": 25.0},
+        costs=Costs(search="pruned", profile_s={}),
+    )
+    script = {0.0: {"a": ("X", 1)}, 50.0: {"a": ("X", 2), "b": ("X", 1)}}
+    run = simulate(scenario, Script(scenario, script, information), Buddy(defragment_s=None))
+    overhead = [e.overhead_s for e in run.simulation.log.events if e.iteration_time_s]
+    # start of a: 10 s search; rescale of a: 25 + 20; start of b: 10.
+    assert overhead == [10.0, 45.0, 10.0]
+
+
+class DoesNothing(Policy):
+    """What a policy with a missing solver amounts to."""
+
+    name = "nothing"
+    information_class = InformationClass.NONE
+
+    def __init__(self, round_s):
+        self.round_s = round_s
+
+    def schedule(self, view):
+        return Decision.of([])
+
+
+@pytest.mark.parametrize("round_s", [None, 60.0])
+def test_a_policy_that_starts_nothing_is_an_error(round_s):
+    scenario = small_scenario([Job("first", 0, 10), Job("second", 5, 10)], X, LINEAR, rounds="policy")
+    with pytest.raises(StalledError, match=r"2 jobs wait \(first: first\), nothing runs"):
+        simulate(scenario, DoesNothing(round_s), Buddy())
+
+
+class Eager(Policy):
+    """Tries to start every job of the trace at once."""
+
+    name = "eager"
+    information_class = InformationClass.NONE
+
+    def schedule(self, view):
+        return Decision.of([(0, 0, 1), (1, 0, 1)])
+
+
+def test_a_job_cannot_be_started_before_it_is_submitted():
+    scenario = small_scenario([Job("early", 0, 10), Job("late", 500, 10)], X, LINEAR)
+    with pytest.raises(DecisionError, match=r"job late: is not in the system now") as caught:
+        simulate(scenario, Eager(), Buddy())
+    assert caught.value.job_id == "late"
+
+
+def test_no_view_shows_a_job_that_is_not_submitted_yet():
+    jobs = [Job(f"j{i}", 10.0 * i, 7) for i in range(6)]
+    scenario = small_scenario(jobs, X, LINEAR)
+    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
+    fcfs = FirstComeFirstServed()
+    while (view := simulation.advance()) is not None:
+        assert (view.submit_s <= view.now_s).all()
+        simulation.apply(fcfs.schedule(view))
+
+
+def test_a_job_that_fits_nowhere_is_dropped_by_name_and_blocks_no_one():
+    scenario = small_scenario(
+        [Job("huge", 0, 10, gpus=4, family="huge"), Job("next", 1, 10, gpus=4)], X, {**LINEAR, "huge": {}}
+    )
+    run = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
+    drops = [(e.job, e.reason) for e in run.simulation.log.events if e.kind == EventKind.DROP]
+    assert drops == [(0, "fits nowhere")]
+    assert times_of(run, EventKind.START) == {"next": 1.0}
+    metrics = measurement_of(run.simulation).metrics
+    assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
+
+
+def test_unfinished_jobs_are_reported_and_kept_in_the_censored_mean():
+    # a runs 0-100. b (1 GPU, 4 s x 50) waits behind a's 4 GPUs, runs 100-300, cut at 200.
+    jobs = [Job("a", 0, 100, gpus=4), Job("b", 50, 50)]
+    scenario = small_scenario(jobs, X, LINEAR, horizon_s=200.0)
+    run = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
+    metrics = measurement_of(run.simulation).metrics
+    assert (metrics["jobs_finished"], metrics["jobs_unfinished"]) == (1, 1)
+    assert metrics["jct_mean"] == pytest.approx(100.0)
+    assert metrics["jct_mean_censored"] == pytest.approx((100.0 + 150.0) / 2)
+    assert metrics["makespan"] is None
+
+
+def test_first_launches_are_no_restarts_and_every_job_is_in_the_averages():
+    jobs = [Job("one", 0, 100), Job("four", 0, 100, gpus=4), Job("two", 0, 10, gpus=2)]
+    scenario = small_scenario(jobs, X, LINEAR)
+    run = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
+    metrics = measurement_of(run.simulation).metrics
+    assert metrics["restarts_mean"] == 0.0
+    # one: 400 s. four waits for it: 400 + 100. two comes after: 500 + 20.
+    assert metrics["jct_mean"] == pytest.approx((400 + 500 + 520) / 3)
+
+
+def test_events_at_one_instant_are_one_decision_point():
+    # a ends at exactly 20 s, when b and c are submitted.
+    jobs = [Job("a", 0, 20, gpus=4), Job("b", 20, 5, gpus=2), Job("c", 20, 5, gpus=2)]
+    scenario = small_scenario(jobs, X, LINEAR)
+    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
+    fcfs, seen = FirstComeFirstServed(), []
+    while (view := simulation.advance()) is not None:
+        seen.append((view.now_s, view.job.tolist()))
+        simulation.apply(fcfs.schedule(view))
+    assert seen == [(0.0, [0]), (20.0, [1, 2])]
+
+
+def test_rounds_come_only_while_jobs_are_in_the_system():
+    jobs = [Job("a", 130, 50), Job("b", 100_000, 1)]
+    scenario = small_scenario(jobs, X, LINEAR, rounds=100.0)
+    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
+    fcfs, seen = FirstComeFirstServed(), []
+    while (view := simulation.advance()) is not None:
+        seen.append(view.now_s)
+        simulation.apply(fcfs.schedule(view))
+    # a starts at the round of 200 s and ends at 400; b is submitted on a round.
+    assert seen == [200.0, 300.0, 100_000.0]
+
+
+def test_profiling_holds_gpus_and_time_and_comes_first():
+    # Types X and Y, a GPU of each is held for 30 s; the job may start once one is profiled.
+    scenario = small_scenario(
+        [Job("a", 0, 10, gpus=4, gpu_type="X")],
+        {"X": (1, 4), "Y": (1, 2)},
+        {"m": {"X": {4: 1.0}, "Y": {2: 3.0}}},
+        costs=Costs(search="proxy", profile_s={"profiled": 30.0}),
+    )
+    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
+    view = simulation.advance()
+    assert view is not None
+    assert view.now_s == 30.0
+    assert view.feasible[0].any(axis=1).tolist() == [True, True]
+    kinds = [(e.kind.value, e.time_s, e.gpu_type) for e in simulation.log.events]
+    assert kinds == [
+        ("submit", 0.0, -1),
+        ("profile_start", 0.0, 0),
+        ("profile_start", 0.0, 1),
+        ("profile_end", 30.0, 0),
+        ("profile_end", 30.0, 1),
+    ]
+    simulation.apply(Decision.of([(0, 0, 4)]))
+    while (view := simulation.advance()) is not None:
+        simulation.apply(Decision.keep(view))
+    metrics = measurement_of(simulation).metrics
+    assert metrics["profiling_gpu_hours"] == pytest.approx(60 / 3600)
+    assert metrics["jct_mean"] == pytest.approx(40.0)
+
+
+ILLEGAL = {
+    "uses 6 X, 4 are available": Decision.of([(0, 0, 4), (1, 0, 2)]),
+    "names GPU type 3": Decision.of([(0, 3, 1)]),
+    "names GPU type -1": Decision.of([(0, -1, 1)]),
+    "has 3 GPUs, which is no count allowed here": Decision.of([(0, 0, 3)]),
+    "has 0 GPUs": Decision.of([(0, 0, 0)]),
+    "is named twice": Decision.of([(0, 0, 1), (0, 0, 2)]),
+    "does not fit on 1 X": Decision.of([(1, 0, 1)]),
+    "is not in the system now": Decision.of([(7, 0, 1)]),
+    "its columns differ in length": Decision(np.array([0, 1]), np.array([0]), np.array([1])),
+    "job b: is named twice": Decision.of([(1, 0, 2)], drop=[1]),
+}
+
+
+@pytest.mark.parametrize("message", list(ILLEGAL))
+def test_an_illegal_decision_names_the_job_and_the_limit_and_changes_nothing(message):
+    scenario = small_scenario(
+        [Job("a", 0, 10), Job("b", 0, 10, gpus=2, family="n")], X, {**LINEAR, "n": {"X": {2: 2.0}}}
+    )
+    simulation = Simulation(scenario, Buddy(), InformationClass.NONE)
+    simulation.advance()
+    before = simulation.log.digest
+    with pytest.raises(DecisionError) as caught:
+        simulation.apply(ILLEGAL[message])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert simulation.log.digest == before
+    simulation.apply(Decision.of([(0, 0, 1)]))
+
+
+def test_information_class_none_sees_no_iteration_times():
+    scenario = small_scenario([Job("a", 0, 10)], X, LINEAR)
+    view = Simulation(scenario, Buddy(), InformationClass.NONE).advance()
+    assert view is not None
+    with pytest.raises(InformationError, match="no iteration times"):
+        view.iteration_time_s()
+
+
+def test_bootstrap_scales_the_least_feasible_count_linearly():
+    scenario = small_scenario([Job("a", 0, 10, gpus=2)], X, {"m": {"X": {2: 3.0, 4: 2.9}}})
+    view = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP).advance()
+    assert view is not None
+    # 1 GPU does not fit; 2 take 3 s, so 4 would take 1.5 s, whatever the truth.
+    assert view.iteration_time_s()[0, 0].tolist() == [np.inf, 3.0, 1.5]

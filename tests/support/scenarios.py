@@ -1,0 +1,128 @@
+"""Small scenarios with every number given, for tests worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.oracle.base import OracleTables
+from clustergym.policy import Decision, InformationClass, Policy, View
+from clustergym.scenario import Scenario, allowed_counts, model_classes
+from clustergym.sim.costs import Costs
+from clustergym.workload.trace import Trace
+
+Times = Mapping[str, Mapping[str, Mapping[int, float]]]
+"""model family -> GPU type -> count -> seconds per iteration; what is left out is infeasible."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row of a small trace."""
+
+    job_id: str
+    submit_s: float
+    iterations: int
+    gpus: int = 1
+    gpu_type: str = ""
+    family: str = "m"
+    deadline_s: float = float("nan")
+    priority: int = 0
+
+
+def small_trace(jobs: Sequence[Job]) -> Trace:
+    n = len(jobs)
+    return Trace(
+        name="small",
+        job_id=tuple(job.job_id for job in jobs),
+        submit_s=np.array([job.submit_s for job in jobs], dtype=np.float64),
+        model_family=tuple(job.family for job in jobs),
+        model_size=("",) * n,
+        global_batch=np.full(n, 32, dtype=np.int64),
+        iterations=np.array([job.iterations for job in jobs], dtype=np.int64),
+        gpu_type=tuple(job.gpu_type for job in jobs),
+        gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
+        deadline_s=np.array([job.deadline_s for job in jobs], dtype=np.float64),
+        priority=np.array([job.priority for job in jobs], dtype=np.int64),
+        user=("",) * n,
+        virtual_cluster=("",) * n,
+        line=np.zeros(n, dtype=np.int64),
+    )
+
+
+def small_cluster(groups: Mapping[str, tuple[int, int]]) -> ClusterSpec:
+    """Build a cluster of `{GPU type: (nodes, GPUs a node)}`."""
+    return ClusterSpec(
+        "small",
+        tuple(
+            NodeGroup(GpuType(name, 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0), nodes, per_node)
+            for name, (nodes, per_node) in groups.items()
+        ),
+        Fabric(nodes_per_leaf=4, leaves_per_minipod=2),
+    )
+
+
+def small_scenario(
+    jobs: Sequence[Job],
+    groups: Mapping[str, tuple[int, int]],
+    times: Times,
+    *,
+    checkpoint_s: Mapping[str, float] | None = None,
+    costs: Costs | None = None,
+    rounds: str | float = "event",
+    horizon_s: float | None = None,
+    oversize: str = "error",
+) -> Scenario:
+    """Build a scenario whose times hold at every locality."""
+    trace, cluster = small_trace(jobs), small_cluster(groups)
+    classes = model_classes(trace)
+    counts = allowed_counts(cluster, "power_of_two")
+    table = np.full((len(classes), len(groups), len(counts), 4), np.inf)
+    for row, model in enumerate(classes):
+        for kind, name in enumerate(cluster.gpu_types):
+            for count, seconds in times.get(model.family, {}).get(name, {}).items():
+                if count in counts:
+                    table[row, kind, counts.index(count)] = seconds
+    tables = OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table)
+    free = Costs(search="proxy", profile_s={})
+    per_family = checkpoint_s or {}
+    return Scenario(
+        name="small",
+        version=0,
+        cluster=cluster,
+        trace=trace,
+        tables=tables,
+        checkpoint_s=np.array([per_family.get(model.family, 0.0) for model in classes]),
+        costs=costs or free,
+        rounds=rounds,
+        horizon_s=horizon_s,
+        oversize=oversize,
+    )
+
+
+class Script(Policy):
+    """Decides what a table says: time -> job id -> (GPU type, count); between entries, keeps."""
+
+    name = "script"
+    information_class = InformationClass.NONE
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        entries: Mapping[float, Mapping[str, tuple[str, int]]],
+        information: InformationClass = InformationClass.NONE,
+    ) -> None:
+        self.row = {name: row for row, name in enumerate(scenario.trace.job_id)}
+        self.kind = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+        self.entries = dict(entries)
+        self.information_class = information  # type: ignore[misc]
+        self.views: list[View] = []
+
+    def schedule(self, view: View) -> Decision:
+        self.views.append(view)
+        if view.now_s not in self.entries:
+            return Decision.keep(view)
+        wanted = self.entries.pop(view.now_s)
+        return Decision.of((self.row[job], self.kind[kind], gpus) for job, (kind, gpus) in wanted.items())
