@@ -22,7 +22,6 @@ import simpy
 from clustergym.cluster.config import load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.config import build_scenario
-from clustergym.paths import conf_dir
 from clustergym.registry import make_placer, make_policy
 from clustergym.scenario import Scenario
 from clustergym.sim.run import simulate
@@ -100,19 +99,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(argv)
     bare = bare_simpy_events_per_s()
-    print(f"bare SimPy: {bare:,.0f} events/s; configuration from {conf_dir()}")
-    print(f"{'GPUs':>6} {'jobs':>6} {'policy':<8}{'wall s':>8}{'events/s':>10}{'decisions/s':>12}{'p50 ms':>8}{'p99 ms':>8}")
+    print(f"bare SimPy: {bare:,.0f} events/s")
+    columns = ("GPUs", "jobs", "policy", "wall s", "events/s", "decisions/s", "p50 ms", "p99 ms")
+    print("".join(f"{column:>12}" for column in columns))
     rows = []
     for gpus in options.gpus:
         scenario = benchmark_scenario(gpus)
         for name in options.policies:
             row = measure(scenario, name)
             rows.append({"gpus": gpus, "jobs": len(scenario.trace), "policy": name, **row})
-            print(
-                f"{gpus:>6} {len(scenario.trace):>6} {name:<8}{row['wall_s']:>8.2f}{row['events_per_s']:>10,.0f}"
-                f"{row['decisions_per_s']:>12,.0f}{row['decision_s_p50'] * 1e3:>8.2f}{row['decision_s_p99'] * 1e3:>8.2f}",
-                flush=True,
-            )
+            rates = f"{row['wall_s']:>12.2f}{row['events_per_s']:>12,.0f}{row['decisions_per_s']:>12,.0f}"
+            deciding = f"{row['decision_s_p50'] * 1e3:>12.2f}{row['decision_s_p99'] * 1e3:>12.2f}"
+            print(f"{gpus:>12,}{len(scenario.trace):>12,}{name:>12}{rates}{deciding}", flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps({"bare_simpy_events_per_s": bare, "rows": rows}, indent=2) + "\n")
         print(f"wrote {options.json}")

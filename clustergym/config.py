@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clustergym.cluster.config import cluster_from_config, load_cluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.errors import InputError, nearest
-from clustergym.oracle.catalog import Catalog, load_catalog
+from clustergym.errors import InputError, nearest, require
+from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.config import oracle_from_config
 from clustergym.paths import traces_dir
 from clustergym.registry import build, checked
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
 from clustergym.workload.trace import ModelClass, Trace
+
+if TYPE_CHECKING:
+    from clustergym.workload.options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,15 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     seed = checked(config["seed"], int, "seed")
     if seed < 0:
         raise InputError(f"{seed} is no seed", field="seed", remedy="give a whole number from 0")
+    require(
+        costs.profile_gpus <= int(cluster.capacity.min()),
+        "costs.profile_gpus",
+        costs.profile_gpus,
+        f"cluster {cluster.name} has no more than {int(cluster.capacity.min())} GPUs of one type",
+    )
     trace = _with_cluster_types(make_trace(config["trace"], seed, cluster), cluster, rules)
-    catalog = load_catalog()
     oracle = oracle_from_config(config["oracle"])
+    catalog = oracle.catalog
     classes = model_classes(trace)
     for model in classes:
         _known(model, catalog, trace)
@@ -129,6 +138,9 @@ def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     return cluster_from_config({key: value for key, value in config.items() if key != "path"})
 
 
+RULE_NAMES = ("arena", "ares")
+
+
 @dataclass(frozen=True)
 class TraceChoice:
     """The `trace` group of the configuration.
@@ -146,7 +158,12 @@ class TraceChoice:
         A trace shipped with the project.
     source : str or None
         A generator, with the fields below; `load` is offered load on the run's cluster.
-    jobs, span_s, load, any_type, deadlines
+    any_type : bool
+        Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
+        the generators draw one of the cluster's.
+    gavel_steps : str
+        Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
+    jobs, span_s, load, deadlines
         Parameters of the generator.
     seed : int or None
         Of the draw or the generator; null: the run's seed.
@@ -161,8 +178,12 @@ class TraceChoice:
     span_s: float | None = None
     load: float | None = None
     any_type: bool = False
+    gavel_steps: str = "job"
     deadlines: bool = False
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.rule in RULE_NAMES, "trace.rule", self.rule, nearest(self.rule, RULE_NAMES))
 
 
 def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Trace:
@@ -170,9 +191,9 @@ def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Tr
     choice: TraceChoice = build(TraceChoice, config, "trace")
     seed = seed if choice.seed is None else choice.seed
     if choice.path is not None:
-        from clustergym.workload.formats import ReadOptions, load_trace
+        from clustergym.workload.formats import load_trace
 
-        return load_trace(choice.path, format=choice.format, options=ReadOptions(seed=seed, rule=choice.rule))
+        return load_trace(choice.path, format=choice.format, options=_read_options(choice, seed, cluster))
     if choice.committed is not None:
         return _committed(choice.committed)
     if choice.source is None:
@@ -191,6 +212,19 @@ def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Tr
         load=choice.load,
         gpu_types=() if choice.any_type else cluster.gpu_types,
         deadlines=DeadlineOptions() if choice.deadlines else None,
+    )
+
+
+def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> ReadOptions:
+    """Return how a foreign trace is read for a cluster."""
+    from clustergym.workload.options import ReadOptions
+
+    drawn = cluster.gpu_types if choice.rule == "arena" else None
+    return ReadOptions(
+        seed=seed,
+        rule=choice.rule,
+        gpu_types=() if choice.any_type else drawn,
+        gavel_steps=choice.gavel_steps,
     )
 
 

@@ -49,12 +49,18 @@ class InputError(ValueError):
 
 def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
     """Return a remedy that names the valid names nearest to `name`."""
-    options = sorted(valid)
+    options = sorted(set(valid))
     close = difflib.get_close_matches(name, options, n=limit, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
     return f"valid: {shown}" if shown else "there is none to choose from"
+
+
+def require(holds: bool, field: str, value: object, remedy: str) -> None:
+    """Raise an `InputError` about a parameter's value unless a condition holds."""
+    if not holds:
+        raise InputError(f"{value} is not valid", field=field, remedy=remedy)
 
 
 def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:

@@ -31,6 +31,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     """
     import hydra
     from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -41,9 +42,9 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
 
     def composed(config: Any) -> None:
         folder = Path(HydraConfig.get().runtime.output_dir)
+        overrides = [str(one) for one in HydraConfig.get().overrides.task]
         try:
             plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-            overrides = [str(one) for one in HydraConfig.get().overrides.task]
             job(_named(plain, overrides), folder)
         except InputError as error:
             failures.append((" ".join(overrides), error))
@@ -59,8 +60,12 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         wrapped()
     except SystemExit as stopped:
         return int(stopped.code or 0)
-    except (OmegaConfBaseException, *_hydra_errors()) as error:
+    except (OmegaConfBaseException, HydraException) as error:
         raise _one_line(error, argv) from error
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", file=error.filename, remedy="choose another hydra.run.dir"
+        ) from error
     finally:
         sys.argv = before
     return _report(failures)
@@ -73,12 +78,6 @@ def _report(failures: list[tuple[str, InputError]]) -> int:
     for overrides, error in failures:
         print(f"error: {overrides}: {error}", file=sys.stderr)
     return 2 if failures else 0
-
-
-def _hydra_errors() -> tuple[type[Exception], ...]:
-    from hydra.errors import HydraException
-
-    return (HydraException,)
 
 
 def _offer_plugins() -> None:
@@ -189,8 +188,9 @@ def _keys() -> list[str]:
 
 
 _EXPLAIN: list[tuple[str, Callable[[re.Match[str]], InputError]]] = [
-    (r"Could not find '([^']+/[^']+)'", _missing_option),
+    (r"Could not find '([^']+/[^']*)'", _missing_option),
     (r"Could not override '([^']+)'", _missing_group),
     (r"Could not find '([^'/]+)'", _missing_group),
+    (r"Missing mandatory value: .*full_key: (\S+)", _missing_value),
     (r"Missing mandatory value: (\S+)", _missing_value),
 ]

@@ -113,7 +113,14 @@ def write_result(
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
         made = Path(scratch)
         (made / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
-        write_jobs_csv(measured.records, simulation.scenario.trace, made / "jobs.csv")
+        scenario = simulation.scenario
+        types = [*scenario.cluster.gpu_types, "any"]
+        requests = {
+            "request_gpu_type": [types[kind] for kind in scenario.request_type.tolist()],
+            "request_gpus": scenario.request_gpus.tolist(),
+            "request_changed": scenario.request_changed.astype(int).tolist(),
+        }
+        write_jobs_csv(measured.records, scenario.trace, made / "jobs.csv", extra=requests)
         write_timeline_csv(measured.timeline, made / "timeline.csv")
         _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, result))
         _write_lines(made / "events.jsonl.gz", _event_lines(simulation))
@@ -157,7 +164,7 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
 def _event_lines(simulation: Simulation) -> Iterable[object]:
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:
-        line = {"time_s": event.time_s, "kind": event.kind.value, "job_id": job_id[event.job]}
+        line: dict[str, Any] = {"time_s": event.time_s, "kind": event.kind.value, "job_id": job_id[event.job]}
         if event.gpus:
             line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus, "nodes": event.nodes}
         if event.iteration_time_s:

@@ -214,7 +214,7 @@ class Policy(ABC):
     information_class: ClassVar[InformationClass]
     round_s: float | None = None
 
-    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepare for a new run; `rng` is the policy's own stream of the run's seed."""
 
     @abstractmethod
@@ -234,7 +234,7 @@ class Placer(ABC):
     name: ClassVar[str]
     defragment_s: float | None = None
 
-    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepare for a new run; `rng` is the placer's own stream of the run's seed."""
 
     @abstractmethod

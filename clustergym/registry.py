@@ -12,9 +12,11 @@ from functools import cache
 from importlib import metadata
 from typing import Any, TypeVar
 
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError, nearest, require
 from clustergym.paths import PACKAGE
 from clustergym.policy import Placer, Policy
+
+_PERIOD = "give seconds above 0.001, or null"
 
 T = TypeVar("T", Policy, Placer)
 
@@ -49,12 +51,17 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
     InputError
         For an unknown name or parameter, or a value of the wrong type.
     """
-    return _make("policy", "clustergym.policies", Policy, parameters)  # type: ignore[type-abstract]
+    policy = _make("policy", "clustergym.policies", Policy, parameters)  # type: ignore[type-abstract]
+    require(policy.round_s is None or policy.round_s >= 1e-3, "policy.round_s", policy.round_s, _PERIOD)
+    return policy
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
     """Build a placer from `{name: …, parameter: value, …}`; raises as `make_policy`."""
-    return _make("placer", "clustergym.placers", Placer, parameters)  # type: ignore[type-abstract]
+    placer = _make("placer", "clustergym.placers", Placer, parameters)  # type: ignore[type-abstract]
+    period = placer.defragment_s
+    require(period is None or period >= 1e-3, "placer.defragment_s", period, _PERIOD)
+    return placer
 
 
 def _make(kind: str, group: str, base: type[T], parameters: Mapping[str, Any]) -> T:
@@ -68,7 +75,8 @@ def _make(kind: str, group: str, base: type[T], parameters: Mapping[str, Any]) -
         raise InputError(
             f"{points[name]} is no {base.__name__}", field=f"{kind}.name", remedy="mend the entry point"
         )
-    return build(made_by, given, kind)
+    made: T = build(made_by, given, kind)
+    return made
 
 
 def _load(kind: str, name: str, target: str) -> Any:

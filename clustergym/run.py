@@ -75,7 +75,7 @@ def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
     changed = int(scenario.request_changed.sum())
     if changed:
         print(
-            f"note: {changed} requests were raised or moved to the least allotment that fits (jobs.csv of each)"
+            f"note: {changed} requests were raised or moved to the least allotment that fits (see jobs.csv)"
         )
 
 
@@ -83,7 +83,8 @@ def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path) -
     from clustergym.output import FILES
     from clustergym.tables import comparison_table, print_table
 
-    print_table(comparison_table(results))
+    metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
+    print_table(comparison_table(results, metrics))
     where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
     print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
 

@@ -40,8 +40,8 @@ def human_unit(metric: Metric, greatest: float) -> Unit:
 
 def human_number(value: float | int) -> str:
     """Return a number with thousands separated and at least three significant digits."""
-    if isinstance(value, int):
-        return f"{value:,}"
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
     decimals = next((d for limit, d in ((1000, 0), (100, 1), (10, 2), (1, 3)) if abs(value) >= limit), 4)
     return f"{value:,.{decimals}f}"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
+from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, View
 from policies.shared.elastic import Scaling, VirtualCluster
 from policies.shared.requests import requested_level, requested_time_s
@@ -49,6 +51,15 @@ class Arena(Policy):
     promote_after_s: float = 14_400.0
     privilege_after_s: float = 86_400.0
     round_s: float | None = 300.0
+
+    def __post_init__(self) -> None:
+        bounds = self.queue_bounds_h
+        ascending = all(low < high for low, high in pairwise((0.0, *bounds)))
+        require(self.search_depth >= 0, "policy.search_depth", self.search_depth, "give 0 or more")
+        require(ascending, "policy.queue_bounds_h", list(bounds), "give ascending hours above 0")
+        for name in ("promote_after_s", "privilege_after_s"):
+            value = getattr(self, name)
+            require(value > 0, f"policy.{name}", value, "give seconds above 0")
 
     def schedule(self, view: View) -> Decision:
         """Launch from the queues, then scale up on what stays idle."""

@@ -52,7 +52,9 @@ class FirstComeFirstServed(Policy):
         )
         free, blocked, starts = view.free.tolist(), [False] * len(view.free), []
         for job, gpus, options in asked:
-            kind = next((t for t, may in enumerate(options) if may and not blocked[t] and free[t] >= gpus), None)
+            kind = next(
+                (t for t, may in enumerate(options) if may and not blocked[t] and free[t] >= gpus), None
+            )
             if kind is not None:
                 free[kind] -= gpus
                 starts.append((job, kind, gpus))

@@ -33,8 +33,12 @@ class ShortestRemainingTimeFirst(Policy):
         """Fill the cluster in order of remaining time."""
         level = requested_level(view)[:, None, None]
         options = request_options(view)
-        options = np.where((view.gpus > 0)[:, None], view.gpu_type[:, None] == np.arange(options.shape[1]), options)
-        work = view.remaining_iterations[:, None] * np.take_along_axis(view.iteration_time_s(), level, 2)[..., 0]
+        options = np.where(
+            (view.gpus > 0)[:, None], view.gpu_type[:, None] == np.arange(options.shape[1]), options
+        )
+        work = (
+            view.remaining_iterations[:, None] * np.take_along_axis(view.iteration_time_s(), level, 2)[..., 0]
+        )
         left_s = work + np.take_along_axis(view.restart_cost_s(), level, 2)[..., 0]
         left_s = np.where(options, left_s + view.standstill_s[:, None], np.inf)
         free, chosen = view.available.copy(), []

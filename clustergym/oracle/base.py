@@ -6,12 +6,16 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.workload.trace import ModelClass
+
+if TYPE_CHECKING:
+    from clustergym.oracle.catalog import Catalog
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -57,9 +61,17 @@ class OracleTables:
 
 
 class Oracle(ABC):
-    """Knows how fast a model class trains on an allocation of one cluster."""
+    """Knows how fast a model class trains on an allocation of one cluster.
+
+    Attributes
+    ----------
+    name : str
+    catalog : Catalog
+        The models it knows by their dimensions.
+    """
 
     name: str
+    catalog: Catalog
 
     @abstractmethod
     def tables(

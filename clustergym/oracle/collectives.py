@@ -23,6 +23,8 @@ def groups(size: Floats | float, stride: Floats | float, per_node: Floats) -> tu
 def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:
     """Return the time of a hierarchical ring all-reduce: inside nodes, across them, inside again.
 
+    Its latency is that of a ring through all members.
+
     Parameters
     ----------
     volume_bytes : ndarray of float
@@ -32,10 +34,11 @@ def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: L
     layout : Layout
         Other groups on the same node share its network.
     """
-    link = volume_bytes / inside / (layout.link_gbs * 1e9) + LINK_STEP_S
+    link = volume_bytes / inside / (layout.link_gbs * 1e9)
     shared = layout.network_gbs * 1e9 * inside / layout.per_node
-    network = volume_bytes / across / shared + NETWORK_STEP_S
-    return 2 * (inside - 1) * link + 2 * (across - 1) * network
+    network = volume_bytes / across / shared
+    steps = (inside * across - 1) * LINK_STEP_S + (across - 1) * (NETWORK_STEP_S - LINK_STEP_S)
+    return 2 * ((inside - 1) * link + (across - 1) * network + steps)
 
 
 def all_to_all_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: Layout) -> Floats:

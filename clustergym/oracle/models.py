@@ -249,6 +249,7 @@ def dense(size: Mapping[str, float]) -> Costs:
         "forward_flops_per_sample": size["forward_flops_per_sample"],
         "activation_bytes_per_sample": size["activation_bytes_per_sample"],
         "traffic_bytes": 2 * size["activation_bytes_per_sample"],
+        "layer_bytes": size["activation_bytes_per_sample"],
         "layers": size["layers"],
         "tensor_limit": 1,
     }

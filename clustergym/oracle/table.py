@@ -38,9 +38,9 @@ class TableOracle(Oracle):
     missing : str
         What a cell without a row is: `infeasible`, or `estimate`: the roofline's time corrected by
         measured rows (see `estimate`), infeasible where the roofline's memory model says so, or
-        where a row of `estimated_best` says that no plan fits. That smaller counts than the least
-        measured are absent does not make them infeasible: Arena's artifact has plans of its own
-        for most such cells it looked at, they just were not run.
+        where a row of `estimated_best` says that no plan fits. Counts below the least measured one
+        are treated alike: of 28 such cells of Arena's artifact that have an estimate, 21 have a
+        plan that fits and was not run, so absence alone does not mean infeasible.
     catalog : Catalog, optional
         `conf/model` by default.
 

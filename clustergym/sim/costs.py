@@ -92,4 +92,5 @@ class Costs:
         """Return the seconds of a first search for each GPU count."""
         per_gpu = self.search_s_per_gpu.get(self.search, 0.0)
         longest = self.search_s_max.get(self.search, math.inf)
-        return np.minimum(counts * per_gpu, longest)
+        seconds: Floats = np.minimum(counts * per_gpu, longest)
+        return seconds

@@ -146,7 +146,8 @@ class Simulation:
             if instant == math.inf:
                 raise self._stalled()
             if self._horizon is not None and instant > self._horizon:
-                return self._finish(self._horizon)
+                self._finish(self._horizon)
+                return None
             while self._clock.peek() == instant:
                 self._clock.step()
             self._start_profiling()
@@ -154,7 +155,8 @@ class Simulation:
                 self._decision_due = False
                 if self._in_view:
                     return self._decision_point()
-        return self._finish(self._now)
+        self._finish(self._now)
+        return None
 
     def _finish(self, end: int) -> None:
         self.end_s = seconds(end)

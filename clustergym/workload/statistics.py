@@ -38,6 +38,8 @@ class OfferedLoad:
         Demand over capacity times span; inf where all jobs come at once.
     overall : float
         The same over all types together.
+    job_gpu_s : ndarray of float, shape (n,)
+        Demand of each job, over all types.
     duration_s : ndarray of float, shape (n,)
         Run time of each job at its request, compactly placed; for a job without a requested type
         the mean over the types it fits, weighted by capacity. NaN where it fits nowhere.
@@ -51,6 +53,7 @@ class OfferedLoad:
     demand_gpu_s: Floats
     load: Floats
     overall: float
+    job_gpu_s: Floats
     duration_s: Floats
     infeasible: int
     nowhere: int
@@ -94,7 +97,8 @@ def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLo
     known = {key: at_request(*key) for key in set(keys)}
     iterations = trace.iterations.astype(np.float64)
     gpu_s = np.array([known[key].gpu_s for key in keys]).reshape(len(trace), -1)
-    demand = (iterations[:, None] * gpu_s).sum(axis=0)
+    by_job = iterations[:, None] * gpu_s
+    demand = by_job.sum(axis=0)
     span, capacity = trace.span_s, cluster.capacity.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         load = np.where(demand > 0, demand / (capacity * span), 0.0)
@@ -104,6 +108,7 @@ def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLo
         demand_gpu_s=demand,
         load=load,
         overall=overall,
+        job_gpu_s=by_job.sum(axis=1),
         duration_s=iterations * np.array([known[key].time_s for key in keys]),
         infeasible=sum(known[key].infeasible for key in keys),
         nowhere=sum(bool(np.isnan(known[key].time_s)) for key in keys),
@@ -233,7 +238,9 @@ def count_statistics(submit_s: Floats, width_s: float) -> dict[str, float | int 
         Width of a window; only whole windows count.
     """
     windows = int(submit_s[-1] // width_s)
-    counts = np.bincount((submit_s // width_s).astype(np.int64), minlength=windows)[:windows].astype(np.float64)
+    counts = np.bincount((submit_s // width_s).astype(np.int64), minlength=windows)[:windows].astype(
+        np.float64
+    )
     mean = float(counts.mean()) if windows else None
     off = counts - (mean or 0.0)
     square = float((off * off).sum())
@@ -283,7 +290,11 @@ def _against(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[s
     durations: dict[str, float | None] = {"mean": None, "ln_mean": None, "ln_sigma": None}
     if len(known):
         logs = np.log(known)
-        durations = {"mean": float(known.mean()), "ln_mean": float(logs.mean()), "ln_sigma": float(logs.std())}
+        durations = {
+            "mean": float(known.mean()),
+            "ln_mean": float(logs.mean()),
+            "ln_sigma": float(logs.std()),
+        }
         durations |= percentiles(known)
     return {
         "cluster": cluster.name,

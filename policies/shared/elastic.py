@@ -108,7 +108,9 @@ class VirtualCluster:
 
     def _release_losses(self) -> Floats:
         """Return the least loss that frees counts[k] GPUs of type t, shape (T, K); inf: impossible."""
-        table = [[np.inf if plan is None else plan[0] for plan in self.release(t)] for t in range(len(self.free))]
+        table = [
+            [np.inf if plan is None else plan[0] for plan in self.release(t)] for t in range(len(self.free))
+        ]
         return np.array(table)
 
     def release(self, kind: int) -> list[tuple[float, list[Scaling]] | None]:
@@ -142,7 +144,9 @@ class VirtualCluster:
     def _halving(self, victims: Ints, kind: int, level: Ints) -> tuple[Ints, Floats]:
         """Return GPUs freed and value lost by halving each victim; nothing below half its request."""
         lower = np.maximum(level - 1, 0)
-        allowed = (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, kind, lower] > 0)
+        allowed = (
+            (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, kind, lower] > 0)
+        )
         freed = np.where(allowed, self.counts[level] - self.counts[lower], 0)
         lost = self.value[victims, kind, level] - self.value[victims, kind, lower]
         return freed, np.where(allowed, lost, np.inf)
@@ -211,7 +215,9 @@ class VirtualCluster:
         own = np.where(here, self.counts[now_level][:, None, None], 0)
         room = self.free[kinds] + own >= self.counts[level]
         current_s = self.time_s[held, now_kind, now_level][:, None, None]
-        saved = self.view.remaining_iterations[held][:, None, None] * (current_s - self.time_s[rows, kinds, level])
+        saved = self.view.remaining_iterations[held][:, None, None] * (
+            current_s - self.time_s[rows, kinds, level]
+        )
         standing = self.cost_s[held, now_kind, now_level][:, None, None]
         repays = saved > self.cost_s[rows, kinds, level] - standing
         gain = self.value[rows, kinds, level] - self.value[held, now_kind, now_level][:, None, None]

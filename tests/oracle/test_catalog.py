@@ -57,9 +57,7 @@ def test_parameters_are_what_the_names_say(catalog: Catalog, family: str) -> Non
         ("13B", 12.6e9, 4.52e12),
     ],
 )
-def test_wide_resnets_have_alpas_shapes(
-    catalog: Catalog, size: str, parameters: float, flops: float
-) -> None:
+def test_wide_resnets_have_alpas_shapes(catalog: Catalog, size: str, parameters: float, flops: float) -> None:
     spec = get(catalog, "wide_resnet", size)
     # The published counts leave out the classifier, 8 x 224 x 4 x 1,024 parameters at 500M.
     assert spec.parameters == pytest.approx(parameters, rel=0.02)
@@ -93,7 +91,9 @@ def test_measured_relaunch_seconds(catalog: Catalog) -> None:
 
 
 def test_every_family_of_the_published_traces_is_there(catalog: Catalog) -> None:
-    small = "resnet50 resnet18 yolov3 bert deepspeech2 neumf vgg16 inception3 gpt2 transformer recommendation lm"
+    small = (
+        "resnet50 resnet18 yolov3 bert deepspeech2 neumf vgg16 inception3 gpt2 transformer recommendation lm"
+    )
     for family in [*small.split(), "a3c", "cyclegan"]:
         spec = get(catalog, family)
         assert (spec.kind, spec.name, catalog.sizes(family)) == ("dense", family, ("",))
@@ -133,7 +133,9 @@ def test_extra_models_join_the_catalogue(tmp_path: Path) -> None:
     assert get(catalog, "mine").parameters == 1e6
     assert catalog.sizes("tiny_gpt") == ("tiny",)
     assert "gpt3" in catalog.families
-    assert load_catalog(extra=tmp_path / "mine.yaml").families == tuple(sorted({*load_catalog().families, "mine"}))
+    assert load_catalog(extra=tmp_path / "mine.yaml").families == tuple(
+        sorted({*load_catalog().families, "mine"})
+    )
     assert catalog.fingerprint() != load_catalog().fingerprint()
 
 
@@ -155,8 +157,12 @@ MALFORMED = {
     "kind a list": (DENSE.replace("kind: dense", "kind: [dense]"), ["unknown kind"]),
     "missing key": (DENSE.replace("dtype: fp32\n", ""), ["dtype", "is missing"]),
     "missing dimension": (DENSE.replace(", layers: 3", ""), ["size.layers", "is missing"]),
+    "misspelled dimension": (TRANSFORMER.replace("heads", "haeds"), ["sizes.tiny.heads", "is missing"]),
     "unknown key": (DENSE + "dtpye: fp16\n", ["dtpye", "unknown key", "dtype"]),
-    "unknown dimension": (TRANSFORMER.replace("heads", "haeds"), ["haeds", "heads"]),
+    "unknown dimension": (
+        TRANSFORMER.replace("heads: 4", "heads: 4, head: 4"),
+        ["sizes.tiny.head", "did you mean heads"],
+    ),
     "negative": (DENSE.replace("1.0e+9", "-1.0e+9"), ["size.forward_flops_per_sample", "greater than 0"]),
     "zero": (DENSE.replace("1000000", "0"), ["size.parameters", "greater than 0"]),
     "not a number": (DENSE.replace("1.0e+9", "much"), ["size.forward_flops_per_sample", "number"]),

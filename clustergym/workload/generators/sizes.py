@@ -17,12 +17,17 @@ Ints = npt.NDArray[np.int64]
 ARENA_SHARES: Mapping[int, float] = {1: 100, 2: 286, 4: 717, 8: 644, 16: 191}
 """Requests of the 1,938 jobs of Arena's published Philly trace, by GPU count (simulate_trace_philly.csv)."""
 
-SIZES, VIRTUAL_CLUSTERS = 110, 111
+SIZES, VIRTUAL_CLUSTERS, REQUESTS = 110, 111, 112
 """Streams of random numbers."""
 
 
 def draw_gpus(
-    shares: Mapping[int, float], jobs: int, seed: int, max_gpus: int | None = None, power_of_two: bool = False
+    shares: Mapping[int, float],
+    jobs: int,
+    seed: int,
+    max_gpus: int | None = None,
+    power_of_two: bool = False,
+    stream: int = SIZES,
 ) -> Ints:
     """Return the GPU count of each job, shape (jobs,).
 
@@ -35,6 +40,8 @@ def draw_gpus(
         Draws from the shares given that a count is at most this.
     power_of_two : bool
         Whether the limit holds for the count rounded up to a power of two.
+    stream : int
+        Of the random numbers.
 
     Raises
     ------
@@ -48,13 +55,16 @@ def draw_gpus(
     if weights.sum() <= 0:
         message = f"no job of this source asks for {max_gpus} GPUs or fewer"
         raise InputError(message, field="max_gpus", remedy=f"give at least {counts.min()}")
-    chance = np.random.default_rng([seed, SIZES]).random(jobs)
+    chance = np.random.default_rng([seed, stream]).random(jobs)
     return counts[_pick(weights, chance)]
 
 
 def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
     """Return a virtual cluster for each job, given its GPU count; empty where the source has none."""
-    names, chance = list(source.virtual_clusters), np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus))
+    names, chance = (
+        list(source.virtual_clusters),
+        np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus)),
+    )
     drawn = [""] * len(gpus)
     for count in np.unique(gpus).tolist():
         groups = source.virtual_clusters.values()
@@ -62,7 +72,9 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
         if weights.sum() <= 0:
             weights = np.array([float(group.jobs) for group in groups])
         rows = np.flatnonzero(gpus == count)
-        for row, pick in zip(rows.tolist(), _pick(weights, chance[rows]).tolist() if names else [], strict=False):
+        for row, pick in zip(
+            rows.tolist(), _pick(weights, chance[rows]).tolist() if names else [], strict=False
+        ):
             drawn[row] = names[pick]
     return drawn
 

@@ -179,9 +179,11 @@ def _read_cached(path: Path, stamp: int) -> Source:
     try:
         return Source.model_validate(document.content)
     except ValidationError as error:
-        first: Any = error.errors()[0]
+        found: list[Any] = list(error.errors())
+        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
         keys = tuple(first["loc"])
-        message = str(first["msg"]).removeprefix("Value error, ")
+        message = "unknown key" if first["type"] == "extra_forbidden" else str(first["msg"])
+        message = message.removeprefix("Value error, ")
         raise InputError(
             message[:1].lower() + message[1:],
             file=path,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +20,7 @@ from clustergym.workload.generators.arrivals import arrival_times, whole_millise
 from clustergym.workload.generators.durations import draw_durations
 from clustergym.workload.generators.gpu_types import draw_gpu_types
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
+from clustergym.workload.generators.sizes import REQUESTS as REQUESTS_STREAM
 from clustergym.workload.generators.sources import Source, load_source
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.statistics import offer, tables_for
@@ -34,6 +33,9 @@ VERSION = 1
 """Raised whenever equal arguments give another trace."""
 
 MOST_JOBS = 2_000_000
+LOAD_TOLERANCE = 0.01
+STRATA = 4
+"""Classes of GPU time that a rule of `draw` tells apart at most."""
 SLACKS = 140
 """Stream of random numbers."""
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {"source": None, "arena": ARENA_SHARES}
@@ -171,19 +173,22 @@ def _synthesise(request: _Request) -> Trace:
     submit_s = arrival_times(request.source, request.jobs, span_s, request.seed, request.start_hour)
     trace = replace(draft, submit_s=submit_s, iterations=iterations)
     if request.deadlines is not None:
-        trace = replace(trace, deadline_s=_deadlines(request.deadlines, trace, times, reference, request.seed))
+        trace = replace(
+            trace, deadline_s=_deadlines(request.deadlines, trace, times, reference, request.seed)
+        )
     return replace(trace, provenance=_provenance(request, drawn, span_s))
 
 
 def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
     """Return GPU counts and durations; counts by other shares keep the durations of the source's."""
-    own = draw_gpus(request.source.gpus, request.jobs, request.seed, request.max_gpus, request.power_of_two)
+    rest = (request.jobs, request.seed, request.max_gpus, request.power_of_two)
+    own = draw_gpus(request.source.gpus, *rest)
     limits = (request.min_duration_s, request.max_duration_s)
     duration_s = draw_durations(request.source.durations, own, request.seed, *limits)
     shares = REQUESTS[request.requests]
     if shares is None:
         return own, duration_s
-    return draw_gpus(shares, request.jobs, request.seed + 1, request.max_gpus, request.power_of_two), duration_s
+    return draw_gpus(shares, *rest, stream=REQUESTS_STREAM), duration_s
 
 
 def _models(
@@ -202,7 +207,14 @@ def _models(
             seed=request.seed,
         )
     rows = np.arange(request.jobs, dtype=np.int64)
-    records = Records(Path(request.source_name), rows, np.zeros(request.jobs, dtype=int).tolist(), duration_s, gpus, gpu_type)
+    records = Records(
+        Path(request.source_name),
+        rows,
+        np.zeros(request.jobs, dtype=int).tolist(),
+        duration_s,
+        gpus,
+        gpu_type,
+    )
     options = ReadOptions(
         seed=request.seed,
         rule=request.rule,
@@ -241,25 +253,41 @@ def _fit_load(request: _Request, draft: Trace) -> tuple[float, Ints]:
         own = request.source.span_s * request.jobs / request.source.jobs
         span_s = own if request.span_s is None else request.span_s
         return _span(span_s if request.jobs > 1 else 0.0), draft.iterations
-    cluster, tables = request.cluster, tables_for(draft, request.cluster)
-    room = float(cluster.capacity.sum()) * request.load
+    demand = offer(draft, request.cluster, tables_for(draft, request.cluster)).job_gpu_s
+    room = float(request.cluster.capacity.sum()) * request.load
     if request.span_s is None:
-        return _span(_demand(draft, cluster, tables) / room), draft.iterations
-    span_s, trace = _span(request.span_s), draft
-    factor = 1.0
-    for _ in range(20):
-        ratio = room * span_s / _demand(trace, cluster, tables)
-        if abs(ratio - 1.0) < 0.001:
-            return span_s, trace.iterations
-        factor *= ratio
-        scaled = np.maximum(1, np.rint(draft.iterations * factor)).astype(np.int64)
-        trace = replace(draft, iterations=scaled)
-    message = f"load {request.load:g} in {span_s:g} s asks for jobs of less than one iteration"
-    raise InputError(message, field="load", remedy="ask for fewer jobs, a longer span or a higher load")
+        return _span(float(demand.sum()) / room), draft.iterations
+    span_s = _span(request.span_s)
+    return span_s, _scaled(draft.iterations, demand / draft.iterations, room * span_s, request.load)
 
 
-def _demand(trace: Trace, cluster: ClusterSpec, tables: Any) -> float:
-    return float(offer(trace, cluster, tables).demand_gpu_s.sum())
+def _scaled(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -> Ints:
+    """Return the iterations times the factor that brings the demand nearest to the wanted one.
+
+    Parameters
+    ----------
+    iterations : ndarray of int, shape (n,)
+    gpu_s : ndarray of float, shape (n,)
+        GPU-seconds of one iteration of each job.
+    wanted_gpu_s, load : float
+        Demand to reach; the load it stands for, for errors.
+    """
+
+    def times(factor: float) -> Ints:
+        return np.maximum(1, np.rint(iterations * factor)).astype(np.int64)
+
+    def miss(factor: float) -> float:
+        return float((times(factor) * gpu_s).sum()) / wanted_gpu_s - 1.0
+
+    low, high = 0.0, 1.5 * wanted_gpu_s / float((iterations * gpu_s).sum()) + 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if miss(middle) > 0 else (middle, high)
+    best = min((low, high), key=lambda factor: abs(miss(factor)))
+    if abs(miss(best)) > LOAD_TOLERANCE:
+        message = f"load {load:g} cannot be reached: jobs would need less than an iteration"
+        raise InputError(message, field="load", remedy="ask for fewer jobs, a longer span or a higher load")
+    return times(best)
 
 
 def _span(span_s: float) -> float:
@@ -291,17 +319,24 @@ def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any
         "start_hour": request.start_hour,
         "span_s": span_s,
         "generator": {"version": VERSION, "arguments": arguments},
-        "oracle": oracle_fingerprint(request.cluster),
+        "oracle": oracle_fingerprint(request.cluster, request.rule),
         "draw": drawn.facts,
     }
 
 
-def oracle_fingerprint(cluster: ClusterSpec) -> str:
-    """Return a digest of all that the iteration times behind a generated trace depend on."""
+def oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
+    """Return a digest of the iteration times behind the generated traces of a cluster and a rule.
+
+    It covers every model of the rule at every power of two that the largest GPU type has.
+    """
     from clustergym.oracle.roofline import RooflineOracle
 
-    parts = {"oracle": RooflineOracle().fingerprint(), "cluster": cluster.fingerprint()}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    counts = [1 << power for power in range(int(cluster.capacity.max()).bit_length())]
+    tiers = [
+        tier for stratum in range(STRATA) for count in counts for tier in RULES[rule].tiers(stratum, count)
+    ]
+    classes = sorted({model for tier in tiers for model, _ in tier})
+    return RooflineOracle().tables(classes, cluster, counts).sha256
 
 
 def _reference_type(cluster: ClusterSpec) -> str:
@@ -350,7 +385,9 @@ def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> f
     if cluster is None:
         raise InputError("load is that of a cluster", field="load", remedy="name the cluster")
     if jobs < 2:
-        raise InputError("one job alone has no span to offer a load in", field="jobs", remedy="give 2 or more")
+        raise InputError(
+            "one job alone has no span to offer a load in", field="jobs", remedy="give 2 or more"
+        )
     return checked
 
 

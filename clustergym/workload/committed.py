@@ -1,0 +1,125 @@
+"""The committed traces: `python -m clustergym.workload.committed [--write]` checks or rewrites them.
+
+`traces/manifest.json` holds the arguments each was generated with; all else in it follows from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.cluster.config import load_cluster
+from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.paths import atomic_path, traces_dir
+from clustergym.workload.generators import DeadlineOptions, generate
+from clustergym.workload.generators.synthesis import VERSION, oracle_fingerprint
+from clustergym.workload.statistics import trace_statistics
+from clustergym.workload.trace import Trace
+
+SCHEMA = "clustergym.traces/1"
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the entries of a folder's manifest by file name.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it is of another schema.
+    """
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot be read: {error}", file=path, remedy="restore it from the repository"
+        ) from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        raise InputError("is no manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
+    entries: dict[str, Any] = manifest["traces"]
+    return entries
+
+
+def regenerate(arguments: dict[str, Any]) -> Trace:
+    """Return the trace that the arguments of a manifest's entry give."""
+    given = dict(arguments)
+    given["gpu_types"] = tuple(given.get("gpu_types", ()))
+    if given.get("deadlines") is not None:
+        given["deadlines"] = DeadlineOptions(**given["deadlines"])
+    return generate(given.pop("source"), **given)
+
+
+def fingerprint_now(arguments: dict[str, Any]) -> str:
+    """Return the fingerprint of the oracle that the arguments would use."""
+    return oracle_fingerprint(load_cluster(arguments["cluster"]), arguments["rule"])
+
+
+def entry_of(trace: Trace, arguments: dict[str, Any], use: str) -> dict[str, Any]:
+    """Return a manifest's entry of a trace."""
+    cluster = load_cluster(arguments["cluster"])
+    return {
+        "use": use,
+        "sha256": trace.sha256,
+        "bytes": len(trace.csv_text().encode()),
+        "generator": {"function": "clustergym.workload.generators.generate", "version": VERSION},
+        "arguments": arguments,
+        "seed": arguments["seed"],
+        "oracle": fingerprint_now(arguments),
+        "statistics": trace_statistics(trace, cluster),
+    }
+
+
+def differences(folder: Path) -> list[str]:
+    """Return one line for each trace that is not what its entry says or its arguments give."""
+    found = []
+    for name, entry in read_manifest(folder).items():
+        path = folder / name
+        if not path.is_file():
+            found.append(f"{name}: is missing")
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+            found.append(f"{name}: sha256 is not the manifest's")
+        elif fingerprint_now(entry["arguments"]) != entry["oracle"]:
+            found.append(f"{name}: was made with another oracle or cluster, so it cannot be made again")
+        elif regenerate(entry["arguments"]).sha256 != entry["sha256"]:
+            found.append(f"{name}: its arguments now give another trace")
+    return found
+
+
+def write_all(folder: Path) -> None:
+    """Write every trace of a manifest anew, and what follows from it into the manifest."""
+    entries = read_manifest(folder)
+    for name, entry in entries.items():
+        trace = regenerate(entry["arguments"])
+        _write(folder / name, trace.csv_text())
+        entries[name] = entry_of(trace, entry["arguments"], entry["use"])
+    _write(folder / "manifest.json", json.dumps({"schema": SCHEMA, "traces": entries}, indent=1) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+@exits_on_bad_input
+def main(argv: Sequence[str] | None = None) -> int:
+    """Check the committed traces, or write them anew; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m clustergym.workload.committed", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write them anew from the manifest's arguments")
+    args = parser.parse_args(argv)
+    if args.write:
+        write_all(traces_dir())
+    found = differences(traces_dir())
+    for line in found:
+        print(line)
+    if not found:
+        print(f"{len(read_manifest(traces_dir()))} traces are what their arguments give")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""`python -m clustergym.trace describe FILE`: what is in a trace, and what it asks of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustergym.workload.options import ReadOptions
+from clustergym.workload.statistics import trace_statistics
+from clustergym.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SHOWN_PERCENTILES = ("p5", "p25", "p50", "p75", "p95", "p99")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `describe`."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="a trace of any known format")
+    parser.add_argument(
+        "--cluster",
+        default="arena-a",
+        metavar="NAME",
+        help="cluster to load, by name or YAML file (default arena-a)",
+    )
+    parser.add_argument("--format", default="auto", help="format of the file; auto: found out")
+    parser.add_argument(
+        "--rule", default="arena", help="how models are drawn where there are none: arena or ares"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of that draw")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe a trace; return the exit status."""
+    from clustergym.cluster.config import load_cluster
+    from clustergym.workload.formats import load_trace
+
+    cluster = load_cluster(args.cluster)
+    trace = load_trace(args.file, format=args.format, options=ReadOptions(seed=args.seed, rule=args.rule))
+    check_models(trace)
+    figures = {"name": trace.name, "file": str(args.file), "sha256": trace.sha256}
+    figures |= trace_statistics(trace, cluster)
+    write_json(args.json, figures)
+    print_statistics(figures)
+    return 0
+
+
+def check_models(trace: Trace) -> None:
+    """Name the first job of a model that the catalogue does not have.
+
+    Raises
+    ------
+    InputError
+        With the file and line of the job, and the nearest models.
+    """
+    from clustergym.oracle.catalog import load_catalog
+
+    catalog, known = load_catalog(), set()
+    for row in range(len(trace)):
+        model = trace.model_class(row)
+        if model not in known:
+            field = "model_size" if model.family in catalog.families else "model_family"
+            catalog.get(model, file=trace.path or None, line=int(trace.line[row]) or None, field=field)
+            known.add(model)
+
+
+def write_json(path: Path | None, figures: dict[str, Any]) -> None:
+    """Write figures as JSON, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    if path is not None:
+        from clustergym.workload.native import write_files
+
+        write_files({path: (json.dumps(figures, indent=2, allow_nan=False) + "\n").encode()})
+
+
+def print_statistics(figures: dict[str, Any]) -> None:
+    """Print the figures of `trace_statistics`, with a warning where the offered load is above 1."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    for title, table in (
+        (figures["name"], _overview(figures)),
+        ("Percentiles", _percentile_table(figures)),
+        ("Arrivals", _bursts(figures)),
+        ("Shares of jobs", _shares(figures)),
+        (f"Offered load on {figures['cluster']}", _loads(figures)),
+    ):
+        console.print(title, style="bold", markup=False)
+        console.print(table)
+        console.print()
+    for line in warnings(figures):
+        _warn(console, line)
+
+
+def warnings(figures: dict[str, Any]) -> list[str]:
+    """Return one line for each thing about the load that a user should know."""
+    load, cluster = figures["offered_load"], figures["cluster"]
+    lines = [
+        f"offered load on {kind} of {cluster} is {_load(value)}, above 1: "
+        "its queue grows as long as jobs arrive"
+        for kind, value in load["by_gpu_type"].items()
+        if value is None or value > 1.0
+    ]
+    if load["overall"] is None or load["overall"] > 1.0:
+        lines.append(f"offered load on the whole of {cluster} is {_load(load['overall'])}, above 1")
+    if load["infeasible_requests"]:
+        count = load["infeasible_requests"]
+        lines.append(f"{count:,} jobs do not fit as requested; they count at another GPU count or type")
+    if load["fits_nowhere"]:
+        lines.append(f"{load['fits_nowhere']:,} jobs fit nowhere on {cluster}; they count nothing")
+    return lines
+
+
+def _warn(console: Console, line: str) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble(("warning: ", "bold yellow"), line))
+
+
+def _plain(*headings: str, show_header: bool = True) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, show_header=show_header, show_edge=False, pad_edge=False)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
+    return table
+
+
+def _overview(figures: dict[str, Any]) -> Table:
+    table = _plain("", "", show_header=False)
+    rate, between = figures["rate_per_hour"], figures["interarrival"]
+    rows = {
+        "jobs": f"{figures['jobs']:,}",
+        "span": duration_text(figures["span_s"]),
+        "jobs per hour": "-" if rate is None else f"{rate:,.1f}",
+        "between jobs, median": "-" if between["median_s"] is None else duration_text(between["median_s"]),
+        "between jobs, coefficient of variation": _number(between["cv"]),
+        "burstiness": _number(between["burstiness"]),
+        "GPU-hours demanded": f"{figures['gpu_hours']:,.0f}",
+        "jobs with a deadline": f"{figures['deadlines']:,}",
+        "correlation of GPUs with duration": _number(figures["correlation"]["pearson_log2_gpus_ln_duration"]),
+        "sha256": figures["sha256"][:16] + "…",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _percentile_table(figures: dict[str, Any]) -> Table:
+    table = _plain("", *SHOWN_PERCENTILES, "mean", "max")
+    gpus, duration = figures["gpus"], figures["duration_s"]
+    cells = [f"{gpus[rank]:,.0f}" for rank in SHOWN_PERCENTILES]
+    table.add_row("GPUs requested", *cells, f"{gpus['mean']:,.2f}", f"{gpus['max']:,}")
+    if duration["mean"] is not None:
+        cells = [duration_text(duration[rank]) for rank in SHOWN_PERCENTILES]
+        table.add_row("duration at the request", *cells, duration_text(duration["mean"]), "")
+    return table
+
+
+def _bursts(figures: dict[str, Any]) -> Table:
+    table = _plain("", "mean", "max", "Fano factor", "lag-1 autocorrelation")
+    for name, counts in figures["counts"].items():
+        most = "-" if counts["max"] is None else f"{counts['max']:,}"
+        table.add_row(
+            f"jobs per {name}",
+            _number(counts["mean"]),
+            most,
+            _number(counts["fano"]),
+            _number(counts["lag1_autocorrelation"]),
+        )
+    return table
+
+
+def _shares(figures: dict[str, Any]) -> Table:
+    table = _plain("model", "share", "GPUs", "share", "GPU type", "share")
+    columns = [
+        sorted(figures["model_share"].items(), key=lambda item: (-item[1], item[0])),
+        list(figures["gpus"]["share"].items()),
+        list(figures["gpu_type_share"].items()),
+    ]
+    for row in range(max(len(column) for column in columns)):
+        cells: list[str] = []
+        for column in columns:
+            cells += [column[row][0], f"{column[row][1]:.1%}"] if row < len(column) else ["", ""]
+        table.add_row(*cells)
+    return table
+
+
+def _loads(figures: dict[str, Any]) -> Table:
+    table = _plain("GPU type", "load")
+    load = figures["offered_load"]
+    for kind, value in [*load["by_gpu_type"].items(), ("all", load["overall"])]:
+        table.add_row(kind, _load(value), style="yellow" if value is None or value > 1.0 else None)
+    return table
+
+
+def _load(value: float | None) -> str:
+    return "unbounded" if value is None else f"{value:.2f}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in the unit that suits its size."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.1f} s"

@@ -1,0 +1,100 @@
+"""Oracles from the configuration."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clustergym.errors import InputError
+from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.config import ORACLES, oracle_from_config
+from clustergym.oracle.roofline import RooflineOracle
+from clustergym.oracle.table import TableOracle
+from clustergym.paths import conf_dir
+
+TABLE = (
+    "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
+    "gpt3,1.3B,128,A40,1,2,12.5\n"
+)
+MODEL = (
+    "kind: dense\ndtype: fp32\nbatches: [8]\nsize: {parameters: 1.0e+6, forward_flops_per_sample: 1.0e+9, "
+    "activation_bytes_per_sample: 1.0e+6, layers: 3}\n"
+)
+
+
+def test_the_shipped_files_name_every_oracle_and_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "measured.csv").write_text(TABLE)
+    for name in ORACLES:
+        keys = yaml.safe_load((conf_dir() / "oracle" / f"{name}.yaml").read_text())
+        if keys.get("path") == "???":
+            keys["path"] = str(tmp_path / "measured.csv")
+        assert oracle_from_config(keys).name == name
+
+
+def test_keys_reach_the_oracle(tmp_path: Path) -> None:
+    (tmp_path / "measured.csv").write_text(TABLE)
+    (tmp_path / "mine.yaml").write_text(MODEL)
+    config = {
+        "name": "table",
+        "path": str(tmp_path / "measured.csv"),
+        "missing": "estimate",
+        "models": str(tmp_path),
+    }
+    oracle = oracle_from_config(config)
+    assert isinstance(oracle, TableOracle)
+    assert oracle.missing == "estimate"
+    assert "mine" in oracle.catalog.families
+    catalog = load_catalog()
+    roofline = oracle_from_config({"name": "roofline"}, catalog)
+    assert isinstance(roofline, RooflineOracle)
+    assert roofline.catalog is catalog
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "oracle.name: is missing (valid: roofline, table)"),
+        ({"name": "rofline"}, "oracle.name: unknown oracle 'rofline' (did you mean roofline?)"),
+        ({"name": ["table"]}, "oracle.name: unknown oracle ['table']"),
+        ({"name": "table"}, "oracle.path: is missing"),
+        ({"name": "table", "path": "???"}, "oracle.path: is missing"),
+        ({"name": "table", "path": None}, "oracle.path: None is no str"),
+        (
+            {"name": "table", "path": "x", "mising": "estimate"},
+            "unknown key 'mising' (did you mean missing?)",
+        ),
+        ({"name": "table", "path": 3}, "oracle.path: 3 is no str"),
+        ({"name": "roofline", "path": "x"}, "oracle.path: unknown key 'path'"),
+        (
+            {"name": "roofline", "models": "/nowhere/models"},
+            "/nowhere/models: there is no such folder of models",
+        ),
+        ("table", "oracle: must be a mapping"),
+    ],
+)
+def test_bad_configuration_ends_in_one_line(config: object, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        oracle_from_config(config)  # type: ignore[arg-type]
+    assert message in str(error.value)
+
+
+def test_unknown_missing(tmp_path: Path) -> None:
+    (tmp_path / "measured.csv").write_text(TABLE)
+    config = {"name": "table", "path": str(tmp_path / "measured.csv"), "missing": "ignore"}
+    with pytest.raises(
+        InputError, match=r"oracle\.missing: unknown value 'ignore' \(valid: estimate, infeasible\)"
+    ):
+        oracle_from_config(config)
+
+
+def test_importing_the_oracles_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; import clustergym.oracle.config, clustergym.oracle.roofline, clustergym.oracle.table; "
+        "print([m for m in ('pydantic', 'scipy', 'rich', 'hydra', 'simpy', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
