@@ -163,8 +163,8 @@ class TraceChoice:
         the generators draw one of the cluster's.
     gavel_steps : str
         Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
-    jobs, span_s, load, deadlines
-        Parameters of the generator.
+    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
+        Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
         Of the draw or the generator; null: the run's seed.
     """
@@ -180,6 +180,11 @@ class TraceChoice:
     any_type: bool = False
     gavel_steps: str = "job"
     deadlines: bool = False
+    requests: str = "source"
+    max_gpus: int | None = None
+    min_duration_s: float | None = None
+    max_duration_s: float | None = None
+    start_hour: int = 0
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -212,6 +217,11 @@ def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Tr
         load=choice.load,
         gpu_types=() if choice.any_type else cluster.gpu_types,
         deadlines=DeadlineOptions() if choice.deadlines else None,
+        requests=choice.requests,
+        max_gpus=choice.max_gpus,
+        min_duration_s=choice.min_duration_s,
+        max_duration_s=choice.max_duration_s,
+        start_hour=choice.start_hour,
     )
 
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from clustergym.errors import InputError
+
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -29,7 +31,15 @@ def traces_dir() -> Path:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that replaces it on success and vanishes on failure."""
+    """Yield a temporary path beside `path` that replaces it on success and vanishes on failure.
+
+    Raises
+    ------
+    InputError
+        If `path` is a folder.
+    """
+    if not path.name or path.is_dir():
+        raise InputError("is a folder", file=path, remedy="name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

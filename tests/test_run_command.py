@@ -30,6 +30,12 @@ def small(tmp_path):
     return ["trace=file", f"trace.path={path}", "progress=false"]
 
 
+RESULT_KEYS = (
+    "schema run_key policy placer information_class scenario seed horizon_s end_s requests_changed metrics "
+    "digest decisions wall_s versions"
+).split()
+
+
 def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     out = tmp_path / "out"
     assert run.main(["policy=arena", f"hydra.run.dir={out}", *small]) == 0
@@ -39,10 +45,7 @@ def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     assert {path.name for path in out.iterdir()} == FILES | {"compare"}
     assert {path.name for path in (out / "compare" / "fcfs").iterdir()} == FILES
     result = json.loads((out / "result.json").read_text())
-    assert list(result) == [
-        "schema", "run_key", "policy", "placer", "information_class", "scenario", "seed", "horizon_s", "end_s",
-        "requests_changed", "metrics", "digest", "decisions", "wall_s", "versions",
-    ]  # fmt: skip
+    assert list(result) == RESULT_KEYS
     assert result["policy"]["name"] == "arena"
     assert result["information_class"] == "profiled"
     assert result["metrics"]["jobs_finished"] == 8

@@ -35,7 +35,8 @@ def check_decision(decision: Decision, view: View, scenario: Scenario) -> None:
     if len(over):
         kind = int(over[0])
         raise DecisionError(
-            f"uses {int(used[kind])} {view.setting.gpu_types[kind]}, {int(view.available[kind])} are available",
+            f"uses {int(used[kind])} {view.setting.gpu_types[kind]}, "
+            f"{int(view.available[kind])} are available",
             job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
             remedy="leave out or shrink jobs of that GPU type",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 
 import numpy as np
 import pytest
@@ -105,46 +105,41 @@ def test_any_run(rows, rounds, profile_s, horizon_s, search, seed):
     assert again.log.events == events
 
 
+GIVES_UP = (EventKind.COMPLETE, EventKind.PREEMPT, EventKind.DROP, *LAUNCHES, EventKind.PROFILE_END)
+TAKES = (*LAUNCHES, EventKind.PROFILE_START)
+
+
+def holder_of(event):
+    profiling = event.kind in (EventKind.PROFILE_START, EventKind.PROFILE_END)
+    return ("profile", event.job, event.gpu_type) if profiling else event.job
+
+
 def assert_gpus_conserved(scenario, events):
     """Account for every GPU anew, from the event log alone."""
-    free = dict(enumerate(scenario.cluster.node_gpus.tolist()))
-    held = {}
-    clock = 0.0
-
-    def give_back(holder):
-        for node, gpus in held.pop(holder, ()):
-            free[node] += gpus
-
-    by_time = defaultdict(list)
-    for event in events:
-        assert event.time_s >= clock
-        clock = event.time_s
-        by_time[event.time_s].append(event)
-    for batch in by_time.values():
-        # Within an instant GPUs change hands: first all that is given up, then all that is taken.
+    free, held, clock = scenario.cluster.node_gpus.copy(), {}, 0.0
+    for time_s, group in itertools.groupby(events, key=lambda event: event.time_s):
+        assert time_s >= clock
+        clock, batch = time_s, list(group)
+        # Within an instant GPUs change hands: first all that is given up, then what is held at its end.
         for event in batch:
-            if event.kind in (EventKind.COMPLETE, EventKind.PREEMPT, EventKind.DROP, *LAUNCHES):
-                give_back(event.job)
-            elif event.kind == EventKind.PROFILE_END:
-                give_back(("profile", event.job, event.gpu_type))
-        last = {}
-        for event in batch:
-            if event.kind in LAUNCHES:
-                last[event.job] = event
-            elif event.kind in (EventKind.COMPLETE, EventKind.PREEMPT, EventKind.DROP):
-                last.pop(event.job, None)
-            elif event.kind == EventKind.PROFILE_START:
-                last[("profile", event.job, event.gpu_type)] = event
+            if event.kind in GIVES_UP:
+                for node, gpus in held.pop(holder_of(event), ()):
+                    free[node] += gpus
+        last = {holder_of(event): event for event in batch if event.kind in (*TAKES, *GIVES_UP)}
         for holder, event in last.items():
-            assert sum(gpus for _, gpus in event.nodes) == event.gpus
-            held[holder] = event.nodes
-            for node, gpus in event.nodes:
-                assert scenario.cluster.node_type[node] == event.gpu_type
-                free[node] -= gpus
-        assert min(free.values()) >= 0
-    running = [holder for holder in held if isinstance(holder, int)]
+            if event.kind in TAKES:
+                held[holder] = event.nodes
+                take(scenario, event, free)
+        assert free.min() >= 0
     ended = {e.job for e in events if e.kind in (EventKind.COMPLETE, EventKind.DROP)}
-    assert not ended & set(running)
+    assert not ended & set(held)
+
+
+def take(scenario, event, free):
+    assert sum(gpus for _, gpus in event.nodes) == event.gpus
+    for node, gpus in event.nodes:
+        assert scenario.cluster.node_type[node] == event.gpu_type
+        free[node] -= gpus
 
 
 def test_the_accounting_above_notices_a_double_booking():

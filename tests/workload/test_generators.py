@@ -22,7 +22,14 @@ from clustergym.workload.generators.arrivals import arrival_times
 from clustergym.workload.generators.durations import draw_durations
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
 from clustergym.workload.generators.synthesis import oracle_fingerprint
-from clustergym.workload.statistics import count_statistics, hour_of_day_share, offer, tables_for
+from clustergym.workload.native import read_trace
+from clustergym.workload.statistics import (
+    count_statistics,
+    hour_of_day_share,
+    offer,
+    tables_for,
+    trace_statistics,
+)
 
 SOURCES = ("helios", "newtrace", "pai", "philly")
 SEEDS = (0, 1, 2, 3)
@@ -339,6 +346,8 @@ def test_provenance_regenerates_the_trace():
     again = regenerate(stored["generator"]["arguments"])
     assert again.csv_text() == trace.csv_text()
     assert stored["oracle"] == oracle_fingerprint(load_cluster("ares-64"), "ares")
+    open_ended = generate("philly", jobs=3000, rule="ares")
+    assert regenerate(open_ended.provenance["generator"]["arguments"]).csv_text() == open_ended.csv_text()
 
 
 def test_importing_the_generators_is_light():
@@ -451,6 +460,9 @@ def test_committed_traces_are_what_the_manifest_says(name):
     assert len(content) == entry["bytes"] < 60_000
     assert entry["seed"] == entry["arguments"]["seed"]
     assert entry["statistics"]["jobs"] == entry["arguments"]["jobs"]
+    found = trace_statistics(read_trace(traces_dir() / name))
+    assert found["gpus"] == entry["statistics"]["gpus"]
+    assert found["counts"]["1h"]["fano"] == pytest.approx(entry["statistics"]["counts"]["1h"]["fano"])
     assert entry["statistics"]["offered_load"]["overall"] == pytest.approx(
         entry["arguments"]["load"], rel=0.01
     )

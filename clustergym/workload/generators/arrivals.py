@@ -88,7 +88,8 @@ def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) 
 def _hour_profile(arrivals: Arrivals, hours: int, start_hour: int) -> Floats:
     hour = start_hour + np.arange(hours)
     by_day = np.array(arrivals.day_of_week)[hour // 24 % 7]
-    return np.array(arrivals.hour_of_day)[hour % 24] * by_day
+    by_hour = np.array(arrivals.hour_of_day)[hour % 24]
+    return np.asarray(by_hour * by_day, dtype=np.float64)
 
 
 def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:

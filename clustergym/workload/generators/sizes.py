@@ -81,4 +81,5 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
 
 def _pick(weights: Floats, chance: Floats) -> Ints:
     area = np.cumsum(weights)
-    return np.minimum(np.searchsorted(area, chance * area[-1], side="right"), np.flatnonzero(weights)[-1])
+    index = np.searchsorted(area, chance * area[-1], side="right")
+    return np.asarray(np.minimum(index, np.flatnonzero(weights)[-1]), dtype=np.int64)

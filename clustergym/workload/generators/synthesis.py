@@ -65,6 +65,7 @@ class _Request:
     seed: int
     rule: str
     cluster: ClusterSpec
+    cluster_name: str | None
     load: float | None
     gpu_types: tuple[str, ...]
     max_gpus: int | None
@@ -146,6 +147,7 @@ def generate(
         seed=_whole("seed", seed, 0, 2**63 - 1),
         rule=_named("rule", rule, RULES),
         cluster=_cluster(cluster),
+        cluster_name=cluster.name if isinstance(cluster, ClusterSpec) else cluster,
         load=_load(load, cluster, jobs),
         gpu_types=gpu_types,
         max_gpus=None if max_gpus is None else _whole("max_gpus", max_gpus, 1, 1_000_000),
@@ -274,7 +276,7 @@ def _scaled(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -
     """
 
     def times(factor: float) -> Ints:
-        return np.maximum(1, np.rint(iterations * factor)).astype(np.int64)
+        return np.asarray(np.maximum(1, np.rint(iterations * factor)), dtype=np.int64)
 
     def miss(factor: float) -> float:
         return float((times(factor) * gpu_s).sum()) / wanted_gpu_s - 1.0
@@ -310,7 +312,7 @@ def _deadlines(
 
 def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any]:
     arguments = asdict(replace(request, source=None, cluster=None))  # type: ignore[arg-type]
-    arguments |= {"source": arguments.pop("source_name"), "cluster": request.cluster.name}
+    arguments |= {"source": arguments.pop("source_name"), "cluster": arguments.pop("cluster_name")}
     arguments["gpu_types"] = list(request.gpu_types)
     return {
         "source": f"synthetic, like {request.source.description}",

@@ -1,0 +1,131 @@
+"""Every YAML in conf/ composes, and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clustergym.api import compose
+from clustergym.config import build_scenario, make_cluster
+from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.config import oracle_from_config
+from clustergym.paths import conf_dir
+from clustergym.registry import default_parameters, entry_points, make_placer, make_policy
+from clustergym.sim.run import simulate
+from clustergym.workload.trace import ModelClass
+
+SMALL_CLUSTERS = ("arena-a", "ares-16", "ares-64", "gavel-48", "sia-64")
+HORIZON = "horizon_s=7200"
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+
+
+def run_short(overrides: list[str], policy: str = "fcfs") -> int:
+    """Run the first two hours of a composed configuration; return its events."""
+    config = compose([*overrides, HORIZON])
+    run = simulate(build_scenario(config), make_policy({"name": policy}), make_placer(config["placer"]))
+    return len(run.simulation.log.events)
+
+
+def test_every_folder_of_conf_is_tested_here():
+    groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
+    tested = "cluster costs generator hardware model oracle placer policy scenario trace"
+    assert groups == set(tested.split())
+
+
+@pytest.mark.parametrize("name", names("policy"))
+def test_policy(name):
+    config = compose([f"policy={name}"])
+    assert run_short([], name) > 0
+    # The YAML states every parameter, at the default that the class has.
+    expected = default_parameters("policy", name)
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in config["policy"].items()}
+    assert given == expected
+
+
+@pytest.mark.parametrize("name", names("placer"))
+def test_placer(name):
+    assert compose([f"placer={name}"])["placer"] == default_parameters("placer", name)
+
+
+def test_every_built_in_policy_and_placer_has_a_yaml():
+    built_in = {
+        name for name, target in entry_points("clustergym.policies").items() if target.startswith("policies.")
+    }
+    assert built_in == set(names("policy"))
+    assert set(entry_points("clustergym.placers")) >= set(names("placer"))
+
+
+@pytest.mark.parametrize("name", names("scenario"))
+def test_scenario(name):
+    assert run_short([f"scenario={name}"], "arena") > 0
+
+
+@pytest.mark.parametrize("name", [name for name in names("cluster") if name != "file"])
+def test_cluster(name):
+    cluster = make_cluster(compose([f"cluster={name}"])["cluster"])
+    assert cluster.name == name
+    load = "trace.load=0.5" if name in SMALL_CLUSTERS else "trace.load=0.05"
+    rule = "trace.rule=ares" if name.startswith("ares") else "trace.rule=arena"
+    trace = ["trace=philly-like", "trace.jobs=40", load, rule, "scenario.oversize=drop"]
+    assert run_short([f"cluster={name}", *trace]) > 0
+
+
+def test_cluster_of_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nnodes: [{gpu_type: A40, count: 4, gpus_per_node: 2}]\n")
+    cluster = make_cluster(compose(["cluster=file", f"cluster.path={path}"])["cluster"])
+    assert (cluster.name, cluster.capacity.tolist()) == ("mine", [8])
+
+
+@pytest.mark.parametrize("name", [name for name in names("trace") if name != "file"])
+def test_trace(name):
+    ares = "160" in name or "newtrace" in name
+    assert run_short([f"scenario={'ares' if ares else 'testbed'}", f"trace={name}"]) > 0
+
+
+def test_trace_of_a_file(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus\na,0,gpt3,760M,128,10,2\n"
+    )
+    # submitted, started, completed
+    assert run_short(["trace=file", f"trace.path={path}"]) == 3
+
+
+@pytest.mark.parametrize("name", names("costs"))
+def test_costs(name):
+    assert run_short([f"costs={name}"], "arena") > 0
+
+
+def test_oracles(tmp_path):
+    assert names("oracle") == ["roofline", "table"]
+    assert run_short(["oracle=roofline"]) > 0
+    path = tmp_path / "measured.csv"
+    path.write_text(
+        "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
+        "gpt3,760M,128,A40,1,1,8.0\n"
+    )
+    oracle = oracle_from_config(
+        compose(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"])["oracle"]
+    )
+    assert oracle.name == "table"
+    assert run_short(["oracle=table", f"oracle.path={path}", "oracle.missing=estimate"]) > 0
+
+
+@pytest.mark.parametrize("name", names("model"))
+def test_model(name):
+    catalog = load_catalog()
+    for size in catalog.sizes(name):
+        spec = catalog.get(ModelClass(name, size, 64))
+        assert spec.parameters > 0
+        assert spec.dtype in ("fp16", "fp32")
+
+
+def test_hardware_and_generators_are_read():
+    assert names("hardware") == ["gpus"]
+    assert names("generator") == ["helios", "newtrace", "pai", "philly"]
+    assert Path(conf_dir() / "config.yaml").is_file()

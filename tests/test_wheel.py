@@ -1,0 +1,59 @@
+"""The wheel works in a new environment, from any folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """The interpreter of an environment that holds the built wheel and its dependencies only."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    venv.create(folder / "new", with_pip=True)
+    interpreter = folder / "new" / "bin" / "python"
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([interpreter, "-m", "pip", "install", "-q", str(wheel)], check=True, capture_output=True)
+    return interpreter
+
+
+def call(python, *arguments, cwd):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return subprocess.run(
+        [python, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_main_job_runs_from_another_folder(python, tmp_path):
+    done = call(python, "-m", "clustergym.run", "policy=arena", "hydra.run.dir=here", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "here" / "result.json").read_text())
+    assert result["metrics"]["jobs_finished"] == 244
+    replayed = call(python, "-m", "clustergym.replay", "here", "here/compare/fcfs", cwd=tmp_path)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert replayed.stdout.count(": equal:") == 2
+
+
+def test_the_console_script_lists_the_commands(python, tmp_path):
+    script = python.parent / "clustergym"
+    done = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in ("run", "replay", "collect", "trace", "cluster"))
+    bad = subprocess.run([script, "rnu"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (bad.returncode, bad.stderr) == (2, "error: unknown command 'rnu' (did you mean run?)\n")
+
+
+def test_nothing_heavy_is_a_dependency(python, tmp_path):
+    code = (
+        "import importlib.util as u; print([m for m in ('torch', 'matplotlib', 'wandb') if u.find_spec(m)])"
+    )
+    assert call(python, "-c", code, cwd=tmp_path).stdout.strip() == "[]"
