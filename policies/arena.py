@@ -47,7 +47,7 @@ class Arena(Policy):
     name: ClassVar[str] = "arena"
     information_class: ClassVar[InformationClass] = InformationClass.PROFILED
     search_depth: int = 3
-    queue_bounds_h: tuple[float, ...] = (1.0, 8.0)
+    queue_bounds_h: tuple[float, ...] = (0.25, 1.0, 4.0, 16.0)
     promote_after_s: float = 14_400.0
     privilege_after_s: float = 86_400.0
     round_s: float | None = 300.0

@@ -31,9 +31,22 @@ def small(tmp_path):
 
 
 RESULT_KEYS = (
-    "schema run_key policy placer information_class scenario seed horizon_s end_s requests_changed metrics "
-    "digest decisions wall_s versions"
-).split()
+    "schema",
+    "run_key",
+    "policy",
+    "placer",
+    "information_class",
+    "scenario",
+    "seed",
+    "horizon_s",
+    "end_s",
+    "requests_changed",
+    "metrics",
+    "digest",
+    "decisions",
+    "wall_s",
+    "versions",
+)
 
 
 def test_a_run_writes_what_it_says(small, tmp_path, capsys):
@@ -45,7 +58,7 @@ def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     assert {path.name for path in out.iterdir()} == FILES | {"compare"}
     assert {path.name for path in (out / "compare" / "fcfs").iterdir()} == FILES
     result = json.loads((out / "result.json").read_text())
-    assert list(result) == RESULT_KEYS
+    assert tuple(result) == RESULT_KEYS
     assert result["policy"]["name"] == "arena"
     assert result["information_class"] == "profiled"
     assert result["metrics"]["jobs_finished"] == 8

@@ -1,0 +1,60 @@
+"""What the README tells a user to do, done."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clustergym import __main__ as console
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_ci_runs_the_tests_as_the_readme_says():
+    commands = re.findall(r"^    (python3 -m venv .*)$", README, re.MULTILINE)
+    assert [("clustergym.run" in c, "pytest" in c) for c in commands] == [(True, False), (False, True)]
+    assert "README.md" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_example_runs(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    assert re.findall(r"^(\w+): mean JCT", capsys.readouterr().out, re.MULTILINE) == ["fcfs", "srtf", "arena"]
+
+
+def commands():
+    """Every `clustergym …` command of the README, on small inputs."""
+    found = re.findall(r"`clustergym ([^`]+)`", README.replace("\n", " "))
+    return sorted({" ".join(command.split()) for command in found})
+
+
+def test_the_readme_has_commands():
+    assert len(commands()) >= 9
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_of_the_readme_runs(command, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    trace = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus\na,0,gpt3,760M,128,10,2\n"
+    measured = (
+        "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
+        "gpt3,760M,128,A40,1,1,8.0\n"
+    )
+    nodes = ", ".join(f"{{gpu_type: {name}, count: 16, gpus_per_node: 2}}" for name in ("A40", "A10"))
+    cluster = f"name: mine\nnodes: [{nodes}]\n"
+    content = measured if "oracle" in command else trace
+    (tmp_path / "FILE").write_text(content)
+    (tmp_path / "mine.yaml").write_text(cluster)
+    prepare = {
+        "replay": ["run", "policy=fcfs", "compare=null", "hydra.run.dir=DIR"],
+        "collect": ["run", "-m", "policy=fcfs,srtf", "compare=null"],
+    }
+    arguments = [word.replace("NAME", "arena-a") for word in shlex.split(command)]
+    if arguments[0] in prepare:
+        assert console.main(prepare[arguments[0]]) == 0
+    assert console.main(arguments) == 0
+    assert capfd.readouterr().out
