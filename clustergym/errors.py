@@ -73,6 +73,9 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 130
         except BrokenPipeError:
             sys.stderr.close()
             return 0

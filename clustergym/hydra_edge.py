@@ -105,10 +105,9 @@ def folder_name(text: str) -> str:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder that holds nothing, and its parents as far as they hold nothing else."""
-    for path in (folder, *folder.parents):
-        if path == Path.cwd():
-            return
+    """Remove a folder that holds nothing, and such parents of it below the working directory."""
+    below = [path for path in folder.parents if path.is_relative_to(Path.cwd()) and path != Path.cwd()]
+    for path in (folder, *below):
         try:
             path.rmdir()
         except OSError:

@@ -69,18 +69,10 @@ class Buddy(Placer):
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Propose better nodes for jobs; profiling holds (negative holders) stay.
 
-        First, jobs by ascending row whose locality, then whose number of nodes would be less if
-        they were placed now with their own GPUs free. Then compaction, for each GPU type of
-        which fewer than half of the nodes that its free GPUs would make are wholly free: jobs,
-        smallest first, that are alone on a partly used node and fit on another at least as
-        full as theirs; no more than nodes can be gained. Each proposal is possible alone;
-        those of compaction are also possible all together.
+        By ascending row, jobs whose locality, then whose number of nodes would be less if they
+        were placed now with their own GPUs free.
         """
-        better = list(self._improvements(allocations))
-        taken = {holder for holder, _ in better}
-        for row in range(len(allocations.spec.groups)):
-            better += self._compactions(allocations, row, taken)
-        return better
+        return list(self._improvements(allocations))
 
     def _of(self, allocations: Allocations, gpu_type: int) -> _Hierarchy:
         if self._spec is not allocations.spec:
@@ -104,43 +96,6 @@ class Buddy(Placer):
             proposed = hierarchy.place(free, gpus)
             if (spec.locality(proposed), len(proposed)) < now:
                 yield holder, proposed
-
-    def _compactions(
-        self, allocations: Allocations, gpu_type: int, taken: set[int]
-    ) -> Iterator[tuple[int, Nodes]]:
-        hierarchy = self._of(allocations, gpu_type)
-        free, per_node = hierarchy.free(allocations).copy(), hierarchy.per_node
-        whole, possible = int((free == per_node).sum()), int(free.sum()) // per_node
-        if 2 * whole >= possible:
-            return
-        wanted = possible - whole
-        for gpus, holder, node in self._alone(allocations, hierarchy):
-            if wanted == 0:
-                return
-            own = int(free[node])
-            if holder in taken or own != per_node - gpus:
-                continue  # promised to a job moved here above
-            free[node] = 0
-            target = _best_fit(free, gpus, own + 1)
-            free[node] = own
-            if target is not None:
-                free[target] -= gpus
-                free[node] = 0  # nobody is moved to a node that is being emptied
-                wanted -= 1
-                yield holder, ((hierarchy.first + target, gpus),)
-
-    @staticmethod
-    def _alone(allocations: Allocations, hierarchy: _Hierarchy) -> list[tuple[int, int, int]]:
-        """Return (GPUs, job, node within the type) of jobs alone on part of one node, smallest first."""
-        free, found = hierarchy.free(allocations), []
-        for holder in allocations.holders:
-            (node, gpus), *more = allocations.holding(holder)
-            local = node - hierarchy.first
-            if holder < 0 or more or not 0 <= local < len(free):
-                continue
-            if free[local] == hierarchy.per_node - gpus > 0:
-                found.append((gpus, holder, local))
-        return sorted(found)
 
 
 @dataclass(frozen=True, eq=False)

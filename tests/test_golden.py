@@ -1,0 +1,37 @@
+"""Digests of whole runs: the same on any machine, in any process.
+
+A change of a digest is a change of results: it needs a new minor version and a line in the
+changelog. `python tests/test_golden.py` prints the present ones.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import clustergym
+
+GOLDEN = Path(__file__).parent / "golden.json"
+CASES = [
+    (scenario, policy)
+    for scenario, policies in {
+        "testbed": ("fcfs", "srtf", "arena"),
+        "ares": ("fcfs", "srtf", "arena"),
+    }.items()
+    for policy in policies
+]
+
+
+def digest(scenario: str, policy: str) -> str:
+    return clustergym.simulate(clustergym.load_scenario(scenario), policy).digest
+
+
+@pytest.mark.parametrize(("scenario", "policy"), CASES)
+def test_digest(scenario, policy):
+    assert digest(scenario, policy) == json.loads(GOLDEN.read_text())[f"{scenario} {policy}"]
+
+
+if __name__ == "__main__":
+    print(json.dumps({f"{s} {p}": digest(s, p) for s, p in CASES}, indent=2))
