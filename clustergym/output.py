@@ -77,7 +77,11 @@ def result_of(run: Run, measured: Measurement, policy: Policy, placer: Placer, s
     return {
         "schema": RESULT_SCHEMA,
         "run_key": run_key(scenario, policy, placer, seed),
-        "policy": {"name": policy.name, "parameters": parameters_of(policy)},
+        "policy": {
+            "name": policy.name,
+            "parameters": parameters_of(policy),
+            "counters": dict(policy.counters()),
+        },
         "placer": {"name": placer.name, "parameters": parameters_of(placer)},
         "information_class": policy.information_class.value,
         "scenario": {"name": scenario.name, "version": scenario.version, "sha256": scenario.sha256},

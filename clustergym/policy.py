@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from clustergym.cluster.allocation import Allocations
     from clustergym.cluster.spec import ClusterSpec, Nodes
+    from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -214,8 +215,15 @@ class Policy(ABC):
     information_class: ClassVar[InformationClass]
     round_s: float | None = None
 
+    def check(self, trace: Trace, setting: Setting) -> None:  # noqa: B027
+        """Raise an `InputError` if the trace or the cluster lacks what the policy needs."""
+
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepare for a new run; `rng` is the policy's own stream of the run's seed."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Return what the policy counted in the run, as solver fallbacks; stands in result.json."""
+        return {}
 
     @abstractmethod
     def schedule(self, view: View) -> Decision:

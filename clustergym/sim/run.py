@@ -63,6 +63,7 @@ def simulate(
     """
     started = time.perf_counter()
     simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
+    policy.check(scenario.trace, simulation.setting)
     policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
     times = DecisionTimes()
     while (view := simulation.advance()) is not None:
