@@ -45,7 +45,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         overrides = [str(one) for one in HydraConfig.get().overrides.task]
         try:
             plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-            job(_named(plain, overrides), folder)
+            job(_named(_absolute(plain), overrides), folder)
         except InputError as error:
             failures.append((" ".join(overrides), error))
         except OmegaConfBaseException as error:
@@ -114,9 +114,18 @@ def remove_empty(folder: Path) -> None:
             return
 
 
-def _named(plain: Any, overrides: list[str]) -> dict[str, Any]:
-    """Name the scenario after what was overridden in it, so that a name never means two things."""
+def _absolute(plain: Any) -> dict[str, Any]:
+    """Make the files that a configuration names absolute, so that it can be replayed from any folder."""
     config: dict[str, Any] = dict(plain)
+    for group, key in (("trace", "path"), ("cluster", "path"), ("oracle", "path"), ("oracle", "models")):
+        if config[group].get(key) is not None:
+            config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
+    return config
+
+
+def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
+    """Name the scenario after what was overridden in it, so that a name never means two things."""
+    config = dict(plain)
     keys = {one.lstrip("+~").partition("=")[0] for one in overrides}
     changed = [
         f"{group}={_short(config[group])}"

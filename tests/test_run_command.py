@@ -126,6 +126,16 @@ def test_replay_is_equal_in_another_process_and_hash_seed(policy, small, tmp_pat
     assert digests == {json.loads((out / "result.json").read_text())["digest"]}
 
 
+def test_a_run_on_a_relative_path_replays_from_another_folder(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    args = ["policy=fcfs", "compare=null", "hydra.run.dir=out", "trace=file", "trace.path=eight.csv"]
+    assert run.main(args) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert replay.main(["../out"]) == 0
+    assert "equal" in capsys.readouterr().out
+
+
 def test_replay_notices_an_edited_decision_and_an_edited_metric(small, tmp_path, capsys):
     out = tmp_path / "out"
     assert run.main(["policy=fcfs", f"hydra.run.dir={out}", "compare=null", *small]) == 0
