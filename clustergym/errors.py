@@ -46,6 +46,10 @@ class InputError(ValueError):
         text = ": ".join(parts) + (f" ({remedy})" if remedy else "")
         super().__init__(" ".join(text.split()))
 
+    def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
+        """Cross a process boundary, as from a worker of a sweep, as the line alone."""
+        return InputError, (str(self),)
+
 
 def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
     """Return a remedy that names the valid names nearest to `name`."""

@@ -39,6 +39,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     _offer_plugins()
     failures: list[tuple[str, InputError]] = []
+    this_process = os.getpid()
 
     def composed(config: Any) -> None:
         folder = Path(HydraConfig.get().runtime.output_dir)
@@ -46,16 +47,17 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         try:
             plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             job(_named(_absolute(plain), overrides), folder)
-        except InputError as error:
-            failures.append((" ".join(overrides), error))
-        except OmegaConfBaseException as error:
-            failures.append((" ".join(overrides), _one_line(error, overrides)))
+        except (InputError, OmegaConfBaseException) as error:
+            failure = error if isinstance(error, InputError) else _one_line(error, overrides)
+            if os.getpid() != this_process:
+                raise failure from None
+            failures.append((" ".join(overrides), failure))
         finally:
             remove_empty(folder)
 
     wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(composed)
     before = sys.argv
-    sys.argv = [program, *argv]
+    sys.argv = [program, *_flags_first(argv)]
     try:
         wrapped()
     except SystemExit as stopped:
@@ -78,6 +80,22 @@ def _report(failures: list[tuple[str, InputError]]) -> int:
     for overrides, error in failures:
         print(f"error: {overrides}: {error}", file=sys.stderr)
     return 2 if failures else 0
+
+
+FLAGS = (
+    *("-m", "--multirun", "-c", "--cfg", "-p", "--package", "--resolve", "-h", "--help", "--hydra-help"),
+    *("-i", "--info", "-r", "--run", "--version", "-cd", "--config-dir", "-sc", "--shell-completion"),
+)
+
+
+def _flags_first(argv: list[str]) -> list[str]:
+    """Let `-m` stand anywhere among the overrides, and refuse unknown flags in one line."""
+    for word in argv:
+        flag = word.partition("=")[0]
+        if flag.startswith("-") and flag not in FLAGS:
+            raise InputError(f"unknown option {flag!r}", remedy=nearest(flag, FLAGS))
+    multirun = [word for word in argv if word in ("-m", "--multirun")]
+    return [*multirun, *(word for word in argv if word not in multirun)]
 
 
 def _offer_plugins() -> None:

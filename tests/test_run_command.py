@@ -106,6 +106,22 @@ def test_one_failing_cell_does_not_stop_the_others(small, tmp_path, capsys, monk
     assert "error: seed: -1 is no seed" in capsys.readouterr().err
 
 
+def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
+    small, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    sweep = ["-m", "policy=fcfs", "seed=-1,0,1", "compare=null", *small]
+    assert run.main(["hydra.sweep.dir=serial", *sweep]) == 2
+    assert run.main(["hydra.sweep.dir=parallel", "hydra/launcher=joblib", *sweep]) == 2
+    assert "error: seed: -1 is no seed" in capfd.readouterr().err
+    digests = [
+        {json.loads(path.read_text())["seed"]: json.loads(path.read_text())["digest"] for path in found}
+        for found in (Path("serial").rglob("result.json"), Path("parallel").rglob("result.json"))
+    ]
+    assert set(digests[0]) == {0, 1}
+    assert digests[0] == digests[1]
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "srtf", "arena"])
 def test_replay_is_equal_in_another_process_and_hash_seed(policy, small, tmp_path):
     out = tmp_path / "out"
@@ -248,6 +264,8 @@ BAD_CONFIGURATIONS = [
     (["trace.path=none.csv"], "none.csv: no such file"),
     (["trace.format=excel"], "excel"),
     (["trace.rule=dice"], "dice"),
+    (["--multi-run"], "unknown option '--multi-run' (did you mean --multirun"),
+    (["-x"], "unknown option '-x'"),
     (["a", "b"], "Error parsing override 'a'"),
     (["policy=[a"], "configuration"),
     (["hydra.run.dir=/proc/nowhere"], "/proc/nowhere: cannot be written"),
