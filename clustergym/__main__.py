@@ -13,6 +13,7 @@ COMMANDS = {
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
     "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
+    "oracle": ("clustergym.oracle.__main__", "explain, calibrate and validate the performance oracle"),
 }
 
 

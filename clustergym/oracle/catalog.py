@@ -141,6 +141,7 @@ def _load_family(family: str, path: Path) -> dict[str, ModelSpec]:
             dtype=keys.dtype,
             batches=tuple(keys.batches),
             relaunch_s=keys.relaunch_s,
+            dimensions=keys.dimensions(size),
             **keys.costs(size),
         )
         for name, size in keys.every_size().items()

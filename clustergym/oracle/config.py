@@ -48,6 +48,30 @@ class TableChoice:
     models: str | None = None
 
 
+@dataclass(frozen=True)
+class GridChoice:
+    """Configuration of the grid oracle.
+
+    Attributes
+    ----------
+    name : str
+    strategy : str
+        How a grid is estimated: `frontier` or `assembly`.
+    micro_batches : str or int
+        Of the estimate: `fixed`, `stages`, `four_stages`, or a number.
+    calibration : str or None
+        YAML of fitted constants, `conf/oracle/calibration.yaml` by default.
+    models : str or None
+        A folder of further model files, or one file.
+    """
+
+    name: str
+    strategy: str = "frontier"
+    micro_batches: str | int = "fixed"
+    calibration: str | None = None
+    models: str | None = None
+
+
 def _roofline(choice: RooflineChoice, catalog: Catalog) -> Oracle:
     from clustergym.oracle.roofline import RooflineOracle
 
@@ -60,9 +84,16 @@ def _table(choice: TableChoice, catalog: Catalog) -> Oracle:
     return TableOracle(choice.path, choice.missing, catalog)
 
 
+def _grid(choice: GridChoice, catalog: Catalog) -> Oracle:
+    from clustergym.oracle.grid import GridOracle
+
+    return GridOracle(catalog, choice.calibration, choice.strategy, choice.micro_batches)
+
+
 ORACLES: dict[str, tuple[type[Any], Callable[[Any, Catalog], Oracle]]] = {
     "roofline": (RooflineChoice, _roofline),
     "table": (TableChoice, _table),
+    "grid": (GridChoice, _grid),
 }
 """Schema and builder by name."""
 

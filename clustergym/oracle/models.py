@@ -60,6 +60,8 @@ class ModelSpec:
     exchange_bytes : float
         Bytes per layer that a GPU puts into collectives when layers are split, summed over
         the forward, recomputing and backward passes.
+    dimensions : tuple of (str, int)
+        What the YAML file says of the size and of its family, by key; empty for kind `dense`.
     """
 
     family: str
@@ -82,6 +84,7 @@ class ModelSpec:
     layer_bytes: float = 0.0
     head_bytes: float = 0.0
     exchange_bytes: float = 0.0
+    dimensions: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -188,7 +191,7 @@ class Convolution:
         return 2.0 * self.parameters * self.side**2
 
 
-def _blocks(depth: int, channels: int, width_factor: int, image: int) -> list[list[Convolution]]:
+def bottleneck_blocks(depth: int, channels: int, width_factor: int, image: int) -> list[list[Convolution]]:
     """Return the convolutions of each bottleneck block."""
     blocks, inputs = [], channels
     for stage, count in enumerate(BLOCKS[depth]):
@@ -216,7 +219,7 @@ def wide_resnet(size: Mapping[str, int], image: int, classes: int, element: int)
     normalised value and its rectified value are kept, and as much again for their gradients and
     copies (measured: 1.04 GB an image at 500M). Of those, five are written or read in a forward pass.
     """
-    blocks = _blocks(size["depth"], size["channels"], size["width_factor"], image)
+    blocks = bottleneck_blocks(size["depth"], size["channels"], size["width_factor"], image)
     stem = Convolution(image // 2, 7, 3, size["channels"])
     every = [stem] + [conv for block in blocks for conv in block]
     head = 4.0 * size["channels"] * 2 ** (len(BLOCKS[size["depth"]]) - 1) * classes

@@ -78,6 +78,12 @@ class Family(Checked):
         """Return the costs of one size."""
         raise NotImplementedError
 
+    def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """Return all whole numbers that describe one size: its own and the family's."""
+        own = set(Family.model_fields)
+        shared = {key: getattr(self, key) for key in type(self).model_fields if key not in own}
+        return tuple(sorted((shared | dict(size)).items()))
+
 
 class TransformerFamily(Family):
     """A transformer given by its dimensions."""
@@ -130,6 +136,10 @@ class DenseFamily(Family):
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
         """Return the costs of one size."""
         return models.dense(size)
+
+    def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """Return nothing: totals are costs, not dimensions."""
+        return ()
 
 
 KINDS: dict[str, type[Family]] = {

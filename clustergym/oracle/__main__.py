@@ -1,0 +1,37 @@
+"""`python -m clustergym.oracle COMMAND …`: explain, calibrate and validate the oracle."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+from clustergym.errors import exits_on_bad_input
+from clustergym.oracle.commands.common import Parser
+
+COMMANDS = ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache")
+"""Modules of `clustergym.oracle.commands`."""
+
+
+def _parser(modules: dict[str, ModuleType]) -> Parser:
+    parser = Parser(prog="python -m clustergym.oracle", description="Ask the performance oracle.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in modules.items():
+        text = module.SUMMARY
+        module.add_arguments(
+            commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        )
+    return parser
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run a sub-command; return the exit status."""
+    modules = {name: importlib.import_module(f"clustergym.oracle.commands.{name}") for name in COMMANDS}
+    options = _parser(modules).parse_args(argv)
+    status: int = modules[options.command].run(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""The page of docs that shows measured figures beside the papers' and beside what they are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Figures = Mapping[str, Any]
+
+PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
+"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
+
+HEAD = """\
+# How accurate the performance oracle is
+
+Written by `python -m clustergym.oracle report`, which measures every figure anew. Errors are absolute
+percentage errors; a share of the optimum is the best plan's iteration time over the other plan's.
+"""
+
+ACCURACY_NOTE = """\
+Measured iteration times of Arena's artifact (`arena_profile.csv`, rows of kind `optimal`). Figures are of
+models that the constants were not fitted to: each model predicted by a fit to all others, and half of the
+models of each family predicted by a fit to the other half. `fitted` is with the committed constants, fitted
+to the same rows; `roofline` is the quick baseline, whose constants were chosen on the same rows.
+"""
+
+ANOMALIES_NOTE = """\
+Rows that no simple physics explains were declared before fitting (`clustergym/oracle/validation.py`); errors
+are given with and without them.
+"""
+
+PLANNING_NOTE = """\
+All 54 model classes of Arena's evaluation on every GPU type and power-of-two count of Arena's three clusters,
+compactly placed, where the class fits. The optimum is what the full search executes. The papers' figures are
+the authors' own, measured on their hardware, on 1 to 16 GPUs.
+"""
+
+
+SIA_NOTE = """\
+## Data-parallel view
+
+Two constants per model and GPU type, fitted on `placements.csv` of Sia's profiles, against step times of
+`scalability.csv`; held to a median of 10 %. `not in the fit`: rows that are not in `placements.csv` too.
+"""
+
+SOURCES_NOTE = """\
+## Sources
+
+Published data, not part of this project, and the start of its sha256 (of a folder: of the names and contents
+of its CSV files).
+"""
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Return a share in percent; a dash where there is none."""
+    return "-" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def factor(value: float | None) -> str:
+    """Return a factor; a dash where there is none."""
+    return "-" if value is None else f"{value:.1f}x"
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, the first column left-aligned, the others right-aligned."""
+    align = ["---", *["---:"] * (len(columns) - 1)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in (columns, align, *rows)) + "\n"
+
+
+Path = tuple[str, ...]
+
+ACCURACY: tuple[tuple[str, Path, str], ...] = (
+    ("Mean error", ("mape",), "11 %"),
+    ("Median error", ("median_ape",), "7.2 %"),
+    ("90th percentile", ("p90",), "24 %"),
+    ("Mean error, without anomalous rows", ("without_anomalies", "mape"), ""),
+    ("Median error, without anomalous rows", ("without_anomalies", "median_ape"), ""),
+    ("GPT-3/BERT, mean", ("by_family", "gpt3", "mape"), "7 %"),
+    ("GPT-3/BERT, median", ("by_family", "gpt3", "median_ape"), "5 %"),
+    ("GShard-MoE, mean", ("by_family", "gshard_moe", "mape"), "9.5 %"),
+    ("GShard-MoE, median", ("by_family", "gshard_moe", "median_ape"), "7.5 %"),
+    ("Wide-ResNet, mean", ("by_family", "wide_resnet", "mape"), "18 %"),
+    ("Wide-ResNet, median", ("by_family", "wide_resnet", "median_ape"), "11.5 %"),
+    ("Single node, mean", ("by_nodes", "single", "mape"), "8 %"),
+    ("Single node, median", ("by_nodes", "single", "median_ape"), "5.7 %"),
+    ("Throughput lost by the placement chosen, all GPU types", ("regret",), "0.5 %"),
+    ("Throughput lost by the placement chosen, within a type", ("regret_within_type",), "2 %"),
+    ("Failures recalled", ("failure_recall",), ""),
+)
+"""Shares: what, where it stands in a validation, and what it is held to at most."""
+
+COLUMNS = ("leave_one_model_out", "half", "fitted", "roofline")
+
+
+def at(figures: Figures, path: Path) -> Any:
+    """Return what stands at a path of keys; None where there is nothing."""
+    found: Any = figures
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def accuracy_section(accuracy: Figures) -> str:
+    """Return the section on measured iteration times."""
+    columns = [accuracy[name] for name in COLUMNS]
+    rows = [
+        (what, *(percent(at(column, path)) for column in columns), target) for what, path, target in ACCURACY
+    ]
+    rows.append(("Spearman, mean per class", *(_plain(c.get("spearman")) for c in columns), "at least 0.930"))
+    infeasible = (_plain(column.get("infeasible_measured")) for column in columns)
+    rows.append(("Measured rows called infeasible", *infeasible, "0"))
+    rows.append(("Rows", *(_plain(column["rows"]) for column in columns), ""))
+    names = [name.replace("_", " ") for name in COLUMNS]
+    by_group = []
+    for group, title in (("by_gpu_type", ""), ("by_gpus", " GPUs")):
+        for name, row in accuracy["leave_one_model_out"][group].items():
+            errors = (percent(row["mape"]), percent(row["median_ape"]), percent(row["p90"]))
+            unit = title.rstrip("s") if name == "1" else title
+            by_group.append((name + unit, f"{row['rows']:,}", *errors))
+    return (
+        "## Measured iteration times\n\n"
+        + ACCURACY_NOTE
+        + "\n"
+        + markdown(("", *names, "held to"), rows)
+        + ANOMALIES_NOTE
+        + "\nBy GPU type and count, each model left out in turn:\n\n"
+        + markdown(("", "rows", "mean", "median", "90th percentile"), by_group)
+    )
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+PLANNING = (
+    (
+        "Estimate of a plan against that plan executed, mean error",
+        "estimate_error_mean",
+        percent,
+        "3.1-8.3 %",
+    ),
+    ("Estimate against the optimum (what a policy sees, what runs)", "profiled_error_mean", percent, "-"),
+    ("Best proxy plan: share of the optimum, mean", "proxy_share_of_optimum_mean", percent, "93.4 %"),
+    ("Best proxy plan: share of the optimum, worst", "proxy_share_of_optimum_worst", percent, "-"),
+    ("Pruned search (Arena): share of the optimum, mean", "pruned_share_of_optimum_mean", percent, "96.2 %"),
+    ("Pruned search (Arena): GPU time saved, mean", "pruned_times_cheaper_mean", factor, "5.48x"),
+    ("Pruned search (Arena): GPU time saved, most", "pruned_times_cheaper_most", factor, "10.88x"),
+    ("Pruned search (Crius): share of the optimum, mean", "half_space_share_of_optimum_mean", percent, "-"),
+    ("Pruned search (Crius): GPU time saved, mean", "half_space_times_cheaper_mean", factor, "-"),
+    ("Allocations with a proxy plan", "with_proxy_plan_fraction", percent, "-"),
+)
+
+
+def planning_section(planning: Figures) -> str:
+    """Return the section on estimates, proxy plans and pruned search."""
+    measured, every = planning["as_measured"], planning["all"]
+    rows = [(what, show(measured[name]), show(every[name]), papers) for what, name, show, papers in PLANNING]
+    rows.append(("Allocations", f"{measured['allocations']:,}", f"{every['allocations']:,}", "-"))
+    by_count = [
+        (
+            gpus,
+            f"{row['allocations']:,}",
+            percent(row["estimate_error_mean"]),
+            percent(PAPER_ERRORS.get(gpus)),
+            *_row(row),
+        )
+        for gpus, row in planning["by_gpus"].items()
+    ]
+    by_cluster = [
+        (name, f"{row['allocations']:,}", percent(row["estimate_error_mean"]), *_row(row))
+        for name, row in planning["by_cluster"].items()
+    ]
+    shared = ("best proxy plan", "pruned search", "GPU time saved")
+    return (
+        "## Estimates, proxy plans and pruned search\n\n"
+        + PLANNING_NOTE
+        + "\n"
+        + markdown(("", "ours, 1-16 GPUs", "ours, 1-64 GPUs", "papers"), rows)
+        + markdown(("GPUs", "allocations", "estimate error", "Arena's", *shared), by_count)
+        + markdown(("cluster", "allocations", "estimate error", *shared), by_cluster)
+    )
+
+
+def _row(row: Figures) -> tuple[str, ...]:
+    shares = (row["proxy_share_of_optimum_mean"], row["pruned_share_of_optimum_mean"])
+    return (*map(percent, shares), factor(row["pruned_times_cheaper_mean"]))
+
+
+def parts_section(figures: Figures) -> str:
+    """Return the section on collectives, memory and the data-parallel view."""
+    collectives, memory, sia = figures["collectives"], figures["memory"], figures["sia"]
+    names = ("interpolated_median_ape", "alpha_beta_median_ape")
+    hardware = [
+        (name, f"{row['rows']:,}", *(percent(row[key]) for key in names))
+        for name, row in {"all": collectives, **collectives["by_hardware"]}.items()
+    ]
+    return (
+        "## Collectives\n\nAll-reduce and all-gather over 1 MB against `arena_comm.csv`: median error of "
+        "interpolation (with the volume itself left out of the table), and of the fitted constants alone.\n\n"
+        + markdown(("", "rows", "interpolated", "alpha-beta"), hardware)
+        + "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
+        + _errors({"all": memory, **memory["by_family"]})
+        + SIA_NOTE
+        + "\n"
+        + _errors({"all": sia, "not in the fit": sia["unseen"], **sia["by_model"]})
+    )
+
+
+def _errors(groups: Figures) -> str:
+    rows = [
+        (name, f"{row['rows']:,}", percent(row["median_ape"]), percent(row["mape"]))
+        for name, row in groups.items()
+    ]
+    return markdown(("", "rows", "median error", "mean error"), rows)
+
+
+def page(figures: Figures) -> str:
+    """Return the page of measured figures, see `report.measured`."""
+    sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
+    return (
+        HEAD
+        + "\n"
+        + accuracy_section(figures["accuracy"])
+        + planning_section(figures["planning"])
+        + parts_section(figures)
+        + SOURCES_NOTE
+        + "\n"
+        + markdown(("file", "sha256"), sources).rstrip()
+        + "\n"
+    )

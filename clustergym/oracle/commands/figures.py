@@ -1,0 +1,84 @@
+"""Any validation's figures as tables: single figures first, then a table per grouping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clustergym.oracle.commands.common import percent, text_table
+from clustergym.tables import print_table
+
+Figures = Mapping[str, Any]
+
+SHARES = ("mape", "ape", "error", "p90", "regret", "agreement", "recall", "precision", "share", "fraction")
+"""Figures whose names have such a word are shares and shown in percent."""
+
+
+PERCENTAGES = {
+    "median": "median_ape",
+    "mean": "mape",
+    "interpolated": "interpolated_median_ape",
+    "alpha_beta": "alpha_beta_median_ape",
+}
+"""Errors in percent of the parts of the oracle, and what they are called as shares."""
+
+
+def as_shares(row: Figures) -> dict[str, Any]:
+    """Return figures with percentages renamed and divided by 100, in nested mappings too."""
+    return {
+        PERCENTAGES.get(name, name): as_shares(value)
+        if isinstance(value, Mapping)
+        else value / 100
+        if name in PERCENTAGES
+        else value
+        for name, value in row.items()
+    }
+
+
+def all_first(groups: Figures, name: str, by: str) -> dict[str, Any]:
+    """Return the group of a name as single figures, the other groups together under `by`."""
+    others = {key: value for key, value in groups.items() if key != name}
+    return {**groups.get(name, {}), by: others}
+
+
+def human(name: str, value: Any) -> str:
+    """Return a figure for people: shares in percent, times in seconds, others with four digits."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    words = name.split("_")
+    if any(word in SHARES for word in words):
+        return percent(value, 2)
+    if words[-1] == "s":
+        return f"{value:.4g} s"
+    return f"{value:.4g}"
+
+
+def print_figures(title: str, figures: Figures) -> None:
+    """Print single figures as one table and every mapping of mappings as another.
+
+    A mapping of plain figures (as of a group of its own) is a table of one row.
+    """
+    print(title)
+    single = {name: value for name, value in figures.items() if not isinstance(value, Mapping)}
+    if single:
+        print_table(text_table("", ("figure", "value"), [(n, human(n, v)) for n, v in single.items()]))
+    for name, group in figures.items():
+        if isinstance(group, Mapping) and group:
+            _print_group(name.replace("_", " "), group)
+
+
+def _print_group(title: str, group: Figures) -> None:
+    deep = {name: row for name, row in group.items() if isinstance(row, Mapping)}
+    rows = deep or {"": group}
+    if any(isinstance(value, Mapping) for row in rows.values() for value in row.values()):
+        for name, inner in rows.items():
+            print_figures(f"{title}: {name}", inner)
+        return
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    cells = [[name, *(human(c, row.get(c)) for c in columns)] for name, row in rows.items()]
+    print()
+    print_table(text_table(title, ("", *columns), cells))

@@ -1,0 +1,31 @@
+"""`memory`: predicted against recorded memory of pure data parallelism."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from clustergym.oracle.commands import common
+from clustergym.oracle.commands.figures import all_first, as_shares, print_figures
+
+NAME, SUMMARY = "memory", "hold data-parallel memory against recorded values"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "csv", metavar="CSV", type=Path, help="with the columns of Arena's arena_dp_memory.csv"
+    )
+    common.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the error; return the exit status."""
+    from clustergym.oracle.data_parallel import validate_memory
+
+    common.check_target(options.json, "--json")
+    shown = all_first(as_shares(validate_memory(options.csv)), "all", "by_family")
+    common.write_json(shown, options.json)
+    print_figures(f"memory of pure data parallelism, {options.csv}", shown)
+    common.print_written(options.json)
+    return 0

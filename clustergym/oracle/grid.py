@@ -1,0 +1,243 @@
+"""The grid oracle: adaptive parallelism planned, estimated and searched as Arena does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
+from clustergym.errors import InputError
+from clustergym.oracle.base import Floats, Ints, Oracle, OracleTables, six_digits
+from clustergym.oracle.catalog import Catalog, load_catalog
+from clustergym.oracle.constants import Constants, default_path, load_constants
+from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.models import ModelSpec
+from clustergym.oracle.operators import OperatorGraph, operator_graph
+from clustergym.oracle.pipelines import Layouts, price
+from clustergym.oracle.plans import Explanation
+from clustergym.oracle.profiler import STRATEGIES, check, check_rule, estimate
+from clustergym.oracle.search import CHUNK, Found, data_parallel_search, full_search
+from clustergym.workload.trace import ModelClass
+
+VERSION = 1
+"""Raised whenever the tables of equal input change."""
+
+MOST_GPUS = 1024
+"""GPUs of a plan, at most; a larger allocation runs the same plan."""
+
+
+class Cell(NamedTuple):
+    """A row of the search: a class on an allocation.
+
+    Attributes
+    ----------
+    model, gpu_type : int
+        Positions in the classes and in the cluster's types.
+    gpus, nodes : int
+        A power of two of GPUs, and the nodes they are on.
+    network_gbs : float
+        Line rate of a node.
+    """
+
+    model: int
+    gpu_type: int
+    gpus: int
+    nodes: int
+    network_gbs: float
+
+
+class GridOracle(Oracle):
+    """Iteration times of searched, estimated and data-parallel plans.
+
+    `execution` is the best plan that the full search finds (pipelines of unequal stages, each with
+    its own split), with kernel efficiency by device and shape; `profiled` is the profiler's
+    estimate of the best grid's proxy plan, from operators and collectives taken one by one;
+    `data_parallel` is pure data parallelism, as executed. Plans use powers of two of GPUs: of any other
+    count, the largest power of two below it, and the rest idle. Across nodes the GPUs fill as few nodes as
+    they can, but at least two, evenly. An allocation of more than 1,024 GPUs is treated as one of 1,024.
+
+    Parameters
+    ----------
+    catalog : Catalog, optional
+        `conf/model` by default.
+    calibration : str, Path or Constants, optional
+        YAML of fitted constants, `conf/oracle/calibration.yaml` by default.
+    strategy : str
+        How a grid is estimated: `frontier` (Arena's proxy plan) or `assembly` (Crius's 2^stages).
+    micro_batches : str or int
+        Of the estimate: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`, `four_stages`,
+        or a number, which must divide the batch.
+
+    Raises
+    ------
+    InputError
+        For an unknown strategy or rule, or a malformed calibration.
+    """
+
+    name = "grid"
+
+    def __init__(
+        self,
+        catalog: Catalog | None = None,
+        calibration: str | Path | Constants | None = None,
+        strategy: str = "frontier",
+        micro_batches: str | int = "fixed",
+    ) -> None:
+        check(strategy, STRATEGIES, "oracle.strategy")
+        check_rule(micro_batches)
+        self.catalog = catalog or load_catalog()
+        self.strategy, self.micro_batches = strategy, micro_batches
+        given = isinstance(calibration, Constants)
+        self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
+        self._source = None if given else Path(calibration or default_path())  # type: ignore[arg-type]
+
+    def tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> OracleTables:
+        """Return the dense tables of the classes.
+
+        Raises
+        ------
+        InputError
+            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
+        """
+        if any(count < 1 for count in counts):
+            raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+        graphs = [graph_of(self.catalog.get(model)) for model in classes]
+        check_rule(self.micro_batches, [model.global_batch for model in classes])
+        types = [group.gpu_type for group in cluster.groups]
+        places = cells(len(classes), cluster, counts)
+        shape = (3, len(classes), len(types), len(counts), len(Locality))
+        values = np.full(shape, np.inf)
+        for some in _batches(list(places), graphs):
+            rows = Allocations.of(
+                [graphs[cell.model] for cell in some],
+                [classes[cell.model].global_batch for cell in some],
+                [types[cell.gpu_type] for cell in some],
+                [cell.gpus for cell in some],
+                [cell.nodes for cell in some],
+                [cell.network_gbs for cell in some],
+            )
+            for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
+                for count, tier in places[cell]:
+                    values[:, cell.model, cell.gpu_type, count, tier] = column
+        execution, profiled, data_parallel = (six_digits(table) for table in values)
+        return OracleTables(
+            classes=tuple(classes),
+            gpu_types=cluster.gpu_types,
+            counts=np.array(counts, dtype=np.int64),
+            execution=execution,
+            profiled=profiled,
+            data_parallel=data_parallel,
+        )
+
+    def times(self, rows: Allocations) -> tuple[Floats, Floats, Floats]:
+        """Return seconds as executed, as estimated, and of data parallelism; all rows of one GPU count."""
+        machine = Machine.of(rows, self.constants)
+        parallel = data_parallel_search(rows, machine)
+        if not machine.planned.any():
+            return parallel.iteration_s, _estimate_of(parallel, rows, machine), parallel.iteration_s
+        found = full_search(rows, machine)
+        estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
+        executed = np.minimum(found.iteration_s, parallel.iteration_s)
+        estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
+        return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return version, parameters, constants and the digests of the catalogue's files."""
+        return {
+            "name": self.name,
+            "version": VERSION,
+            "strategy": self.strategy,
+            "micro_batches": self.micro_batches,
+            "constants": hashlib.sha256(repr(self.constants).encode()).hexdigest(),
+            "catalog": self.catalog.fingerprint(),
+        }
+
+    def explain(
+        self,
+        model: ModelClass,
+        gpu_type: GpuType,
+        gpus: int,
+        *,
+        per_node: int,
+        locality: Locality | None = None,
+    ) -> Explanation:
+        """Return grids, frontiers, plans and costs of a model on an allocation.
+
+        Parameters
+        ----------
+        model : ModelClass
+        gpu_type : GpuType
+        gpus : int
+            A power of two.
+        per_node : int
+            GPUs of a node of the cluster.
+        locality : Locality, optional
+            The best that `gpus` can have on such nodes (NODE, else LEAF) by default.
+
+        Raises
+        ------
+        InputError
+            If the class is unknown, `gpus` no power of two, or the locality impossible.
+        """
+        from clustergym.oracle.explanation import explain
+
+        return explain(self, model, gpu_type, gpus, per_node, locality)
+
+
+def _estimate_of(found: Found, rows: Allocations, machine: Machine) -> Floats:
+    """Return the profiler's estimate of plans that the search found."""
+    layouts = Layouts(rows, found.plans)
+    return price(rows, machine.as_profiled(), layouts, found.micro_batches).iteration_s
+
+
+@lru_cache(maxsize=256)
+def graph_of(spec: ModelSpec) -> OperatorGraph:
+    """Return the operators of a model; kept, since every batch size has the same."""
+    return operator_graph(spec)
+
+
+def spread(gpus: int, per_node: int, locality: Locality) -> int:
+    """Return the nodes that GPUs are on: one, or as few as they fill, but at least two."""
+    return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
+
+
+def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cell, list[tuple[int, int]]]:
+    """Return what to search, with the (count, locality) positions that it stands for.
+
+    Allocations that the plans cannot tell apart are searched once.
+    """
+    found: dict[Cell, list[tuple[int, int]]] = {}
+    for gpu_type, group in enumerate(cluster.groups):
+        for index, count in enumerate(counts):
+            gpus = min(1 << int(count).bit_length() - 1, MOST_GPUS)
+            for tier in Locality:
+                inside = tier == Locality.NODE
+                if (inside and count > group.gpus_per_node) or (not inside and count < 2):
+                    continue
+                nodes = spread(gpus, group.gpus_per_node, tier)
+                rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier)
+                for model in range(classes):
+                    cell = Cell(model, gpu_type, gpus, nodes, rate)
+                    found.setdefault(cell, []).append((index, int(tier)))
+    return found
+
+
+def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator[list[Cell]]:
+    """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
+    groups: dict[tuple[int, int, bool], list[Cell]] = {}
+    for cell in every:
+        graph = graphs[cell.model]
+        groups.setdefault((cell.gpus, len(graph), graph.spec.kind == "dense"), []).append(cell)
+    for some in groups.values():
+        for start in range(0, len(some), CHUNK):
+            yield some[start : start + CHUNK]
+
+
+__all__ = ["Cell", "GridOracle", "Ints", "cells", "graph_of", "spread"]

@@ -1,0 +1,187 @@
+"""How good estimates, proxy plans and the pruned search are, against what the full search executes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog
+from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.grid import Cell, GridOracle, cells, graph_of
+from clustergym.oracle.pipelines import Layouts, price
+from clustergym.oracle.plans import Cost
+from clustergym.oracle.profiler import estimate
+from clustergym.oracle.pruning import profiling_cost, pruned_search, search_cost
+from clustergym.oracle.search import Found, data_parallel_search, full_search
+from clustergym.workload.trace import ModelClass
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Figures = dict[str, Any]
+
+ROWS_AT_ONCE = 48
+
+
+def arena_classes(catalog: Catalog) -> list[ModelClass]:
+    """Return the model classes of Arena's evaluation: three families, six sizes, three batches each."""
+    pairs = [(family, size) for family in ARENA_FAMILIES.values() for size in catalog.sizes(family)]
+    return [
+        ModelClass(family, size, batch)
+        for family, size in pairs
+        for batch in catalog.get(ModelClass(family, size, 1)).batches
+    ]
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What was estimated, found and spent on allocations where a class fits; arrays of shape (R,).
+
+    Attributes
+    ----------
+    gpus : ndarray of int
+    best_s : ndarray of float
+        Seconds an iteration of the best plan, executed.
+    estimated_s, proxy_s : ndarray of float
+        Of the proxy plan with the least estimate: estimated, and executed; inf where no grid has one.
+    pruned_s, half_space_s : ndarray of float
+        Of the best plan that Arena's pruned search, and Crius's, find, executed; inf where they find none.
+    search_gpu_s, pruned_gpu_s, half_space_gpu_s, profiling_gpu_s : ndarray of float
+        GPU-seconds that the searches, and profiling the proxy plans, take.
+    """
+
+    gpus: npt.NDArray[np.int64]
+    best_s: Floats
+    estimated_s: Floats
+    proxy_s: Floats
+    pruned_s: Floats
+    half_space_s: Floats
+    search_gpu_s: Floats
+    pruned_gpu_s: Floats
+    half_space_gpu_s: Floats
+    profiling_gpu_s: Floats
+
+    def where(self, rows: Bools) -> Outcomes:
+        """Return some of the rows."""
+        return Outcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+
+
+def outcomes(
+    oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+) -> Outcomes:
+    """Plan, estimate and search every class on every type and count of a cluster, compactly placed."""
+    places = [
+        cell
+        for cell, stands_for in cells(len(classes), cluster, counts).items()
+        if any(_compact(cell, counts[count], tier, cluster) for count, tier in stands_for)
+    ]
+    graphs = [graph_of(oracle.catalog.get(model)) for model in classes]
+    parts = []
+    for some in _batches(places, lambda cell: (cell.gpus, len(graphs[cell.model]))):
+        rows = Allocations.of(
+            [graphs[cell.model] for cell in some],
+            [classes[cell.model].global_batch for cell in some],
+            [cluster.groups[cell.gpu_type].gpu_type for cell in some],
+            [cell.gpus for cell in some],
+            [cell.nodes for cell in some],
+            [cell.network_gbs for cell in some],
+        )
+        parts.append(_outcomes(rows, Machine.of(rows, oracle.constants), oracle))
+    return joined(parts)
+
+
+def joined(parts: Sequence[Outcomes]) -> Outcomes:
+    """Return the rows of all parts."""
+    columns = [entry.name for entry in fields(Outcomes)]
+    return Outcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+
+
+def _compact(cell: Cell, count: int, tier: int, cluster: ClusterSpec) -> bool:
+    room = count <= int(cluster.capacity[cell.gpu_type])
+    return room and tier == cluster.compact_locality(cell.gpu_type, count)
+
+
+def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[list[Cell]]:
+    groups: dict[object, list[Cell]] = {}
+    for cell in every:
+        groups.setdefault(key(cell), []).append(cell)
+    for some in groups.values():
+        for start in range(0, len(some), ROWS_AT_ONCE):
+            yield some[start : start + ROWS_AT_ONCE]
+
+
+def _outcomes(rows: Allocations, machine: Machine, oracle: GridOracle) -> Outcomes:
+    found = full_search(rows, machine)
+    best_s = np.minimum(found.iteration_s, data_parallel_search(rows, machine).iteration_s)
+    estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
+    proxy = estimates.best
+    pruned, kept = pruned_search(rows, machine, estimates)
+    half_space, half = pruned_search(rows, machine, estimates, "half_space")
+    return Outcomes(
+        gpus=rows.layout.gpus.astype(np.int64),
+        best_s=best_s,
+        estimated_s=proxy.iteration_s,
+        proxy_s=_executed_s(proxy, rows, machine),
+        pruned_s=pruned.iteration_s,
+        half_space_s=half_space.iteration_s,
+        search_gpu_s=_gpu_s(search_cost(rows, machine, found.micro_batches)),
+        pruned_gpu_s=_gpu_s(search_cost(rows, machine, proxy.micro_batches, kept)),
+        half_space_gpu_s=_gpu_s(search_cost(rows, machine, proxy.micro_batches, half)),
+        profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, estimates)),
+    ).where(np.isfinite(best_s))
+
+
+def _executed_s(found: Found, rows: Allocations, machine: Machine) -> Floats:
+    return price(rows, machine, Layouts(rows, found.plans), found.micro_batches).iteration_s
+
+
+def _gpu_s(costs: Iterable[Cost]) -> Floats:
+    return np.array([cost.gpu_seconds for cost in costs])
+
+
+def summary(rows: Outcomes) -> Figures:
+    """Return the figures that Arena and Crius report, as shares and factors.
+
+    A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
+    optimum; estimates are compared where there is one.
+    """
+    planned = np.isfinite(rows.estimated_s)
+    some = rows.where(planned)
+    return {
+        "allocations": len(rows.gpus),
+        "with_proxy_plan_fraction": _mean(planned),
+        "estimate_error_mean": _mean(np.abs(some.estimated_s / some.proxy_s - 1)),
+        "profiled_error_mean": _mean(np.abs(some.estimated_s / some.best_s - 1)),
+        "proxy_share_of_optimum_mean": _mean(rows.best_s / rows.proxy_s),
+        "proxy_share_of_optimum_worst": _least(rows.best_s / rows.proxy_s),
+        **_pruning("pruned", rows.best_s / rows.pruned_s, rows.search_gpu_s / rows.pruned_gpu_s),
+        **_pruning("half_space", rows.best_s / rows.half_space_s, rows.search_gpu_s / rows.half_space_gpu_s),
+        "search_over_profiling_gpu_time_mean": _mean(rows.search_gpu_s / rows.profiling_gpu_s),
+    }
+
+
+def _pruning(name: str, share: Floats, factor: Floats) -> Figures:
+    found = factor[np.isfinite(factor)]
+    return {
+        f"{name}_share_of_optimum_mean": _mean(share),
+        f"{name}_share_of_optimum_worst": _least(share),
+        f"{name}_times_cheaper_mean": _mean(found),
+        f"{name}_times_cheaper_most": float(found.max()) if len(found) else None,
+    }
+
+
+def _mean(values: npt.NDArray[Any]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _least(values: Floats) -> float | None:
+    return float(values.min()) if len(values) else None
+
+
+def by_gpus(rows: Outcomes) -> dict[str, Figures]:
+    """Return the figures by GPU count, ascending."""
+    return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

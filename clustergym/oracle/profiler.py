@@ -1,0 +1,171 @@
+"""The profiler: iteration times of grids, estimated from operators and collectives taken one by one.
+
+A proxy plan's operators are run alone on one GPU and its collectives looked up; the pipeline's latency is
+the sum of the stages' + (micro-batches - 1) x the slowest stage's, for GPipe and for 1F1B alike: the two
+differ in memory, not in the length of the schedule (Arena section 3; Narayanan et al., SC '21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest
+from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.pipelines import Layouts, Pipelines, price
+from clustergym.oracle.planner import Planner, proxies, stage_counts
+from clustergym.oracle.search import Found, divided, every_variant, improved
+from clustergym.oracle.stages import every_split, run_index, splits
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+RULES = ("fixed", "stages", "four_stages")
+"""Micro-batches of an iteration: as the search runs (16, or 32 where those do not fit), or by stages."""
+
+STRATEGIES = ("frontier", "assembly")
+"""Arena's proxy plan; Crius's best of the 2^stages ways to make every stage data- or tensor-parallel."""
+
+
+def check(value: str, valid: tuple[str, ...], field: str) -> None:
+    """Raise unless a name is valid.
+
+    Raises
+    ------
+    InputError
+        With the nearest valid names.
+    """
+    if value not in valid:
+        raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
+
+
+def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
+    """Raise unless a rule of micro-batches is valid, and divides the batches if it is a number.
+
+    Raises
+    ------
+    InputError
+        With the nearest valid names, or the batch that it does not divide.
+    """
+    field = "oracle.micro_batches"
+    if isinstance(rule, str):
+        check(rule, RULES, field)
+    elif rule < 1:
+        raise InputError(f"{rule} is not positive", field=field, remedy="give at least 1 micro-batch")
+    else:
+        for batch in batches:
+            if batch % rule:
+                message = f"a batch of {batch} is not divisible by {rule} micro-batches"
+                raise InputError(message, field=field, remedy="give a divisor of the batch, or fixed")
+
+
+def pipeline_s(stages: Floats, micro_batches: Floats | float) -> Floats:
+    """Return the latency of pipelines, GPipe's and 1F1B's.
+
+    Parameters
+    ----------
+    stages : ndarray of float, shape (..., S)
+        Seconds of a micro-batch; 0 where there is no such stage.
+    micro_batches : float or ndarray
+    """
+    return np.asarray(stages.sum(axis=-1) + (micro_batches - 1) * stages.max(axis=-1))
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What the profiler says of the grids of allocations.
+
+    Attributes
+    ----------
+    stages : tuple of int
+        Of the grids.
+    grids : tuple of Found
+        One per number of stages: the proxy plans with their estimated times.
+    """
+
+    stages: tuple[int, ...]
+    grids: tuple[Found, ...]
+
+    @property
+    def best(self) -> Found:
+        """The grid of the least estimated time, row by row."""
+        best = self.grids[0]
+        for other in self.grids[1:]:
+            better = np.flatnonzero(other.iteration_s < best.iteration_s)
+            counts, seconds = best.micro_batches.copy(), best.iteration_s.copy()
+            counts[better], seconds[better] = other.micro_batches[better], other.iteration_s[better]
+            best = Found(best.plans.replaced(better, other.plans.take(better)), counts, seconds)
+        return best
+
+
+def estimate(
+    rows: Allocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
+) -> Estimates:
+    """Return the proxy plan and the estimated time of every grid; all rows have one number of GPUs."""
+    check(strategy, STRATEGIES, "oracle.strategy")
+    check_rule(rule)
+    stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))
+    view = machine.as_profiled()
+    planner: Planner | None = None
+    grids = []
+    for count in stages:
+        if planner is None or rule != "fixed":
+            some, counts = _variants(rows, machine, rule, count)
+            planner = Planner(rows.take(some), view.take(some), counts)
+        best = Found(_none(rows), np.ones(len(rows)), np.full(len(rows), np.inf))
+        grids.append(_improved(best, planner, some, count, strategy))
+    return Estimates(stages, tuple(grids))
+
+
+def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
+    """Return rows and the micro-batches to plan them for, shape (V,)."""
+    if rule == "fixed":
+        return every_variant(rows, machine)
+    if isinstance(rule, int):
+        return np.arange(len(rows)), divided(rows, float(rule))
+    return np.arange(len(rows)), divided(rows, float(stages if rule == "stages" else 4 * stages))
+
+
+def _none(rows: Allocations) -> Pipelines:
+    none = np.zeros((len(rows), rows.operators), dtype=np.int64)
+    return Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
+
+
+def _improved(best: Found, planner: Planner, some: Ints, stages: int, strategy: str) -> Found:
+    candidates = planner.candidates(stages)
+    choice, fits = proxies(candidates, planner.gpus)
+    plans = candidates.pipelines(choice)
+    if strategy == "assembly":
+        plans, fits = _assembled(planner, plans)
+    rows, machine = planner.rows, planner.machine
+    seconds = price(rows, machine, Layouts(rows, plans), planner.micro_batches).iteration_s
+    seconds = np.where(fits, seconds, np.inf)
+    return improved(best, some, plans.padded(rows.operators), planner.micro_batches, seconds)
+
+
+def _assembled(planner: Planner, plans: Pipelines) -> tuple[Pipelines, Bools]:
+    """Return the partition with the best of all 2^stages mixes of data- and tensor-parallel stages."""
+    rows, stages = planner.rows, plans.first.shape[1]
+    gpus, tensor = splits(planner.gpus)
+    seconds, _, _ = every_split(
+        rows, planner.machine, planner.micro_batches, "seconds", gpus, tensor, mixed=False
+    )
+    run = run_index(rows.operators, plans.first, plans.last)
+    row = np.arange(len(rows))[:, None]
+    pair = []
+    for ranks in (np.ones_like(plans.gpus), np.minimum(plans.gpus, int(tensor.max()))):
+        variant = np.argmax((gpus == plans.gpus[..., None]) & (tensor == ranks[..., None]), axis=2)
+        pair.append((ranks, seconds[row, variant, run]))
+    masks = (np.arange(1 << stages)[:, None] >> np.arange(stages)) & 1
+    times = np.where(masks[None] == 1, pair[1][1][:, None], pair[0][1][:, None])
+    with np.errstate(invalid="ignore"):
+        total = pipeline_s(times, planner.micro_batches[:, None])
+    total = np.where(np.isfinite(times).all(axis=2), total, np.inf)
+    mask = masks[np.argmin(total, axis=1)]
+    ranks = np.where(mask == 1, pair[1][0], pair[0][0])
+    fits = np.asarray(np.isfinite(total).any(axis=1))
+    return Pipelines(plans.count, plans.first, plans.last, plans.gpus, ranks, plans.first), fits

@@ -1,0 +1,105 @@
+"""Measures all that the oracle is held to, and writes our figures beside the papers' as a page of docs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.cluster.config import load_cluster
+from clustergym.errors import InputError
+from clustergym.oracle.commands.figures import all_first, as_shares
+from clustergym.oracle.grid import GridOracle
+from clustergym.oracle.planning_report import arena_classes, by_gpus, joined, outcomes, summary
+from clustergym.oracle.roofline import RooflineOracle
+
+Figures = dict[str, Any]
+
+CLUSTERS = ("arena-a", "arena-b", "arena-sim")
+COUNTS, PAPER_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16)
+SOURCES = {
+    "profile": "arena/arena_profile.csv",
+    "collectives": "arena/arena_comm.csv",
+    "memory": "arena/arena_dp_memory.csv",
+    "sia": "sia/profiles",
+}
+"""What is read from the folder of data."""
+
+
+def measured(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
+    """Measure every figure of the page; shares as fractions.
+
+    Parameters
+    ----------
+    data : Path
+        Folder with what `SOURCES` names.
+    progress : callable
+        Told, in words, what is being done.
+
+    Raises
+    ------
+    InputError
+        If something is missing or malformed.
+    """
+    paths = {name: data / source for name, source in SOURCES.items()}
+    for path in paths.values():
+        if not path.exists():
+            message = "no such file or folder"
+            raise InputError(message, file=path, field="--data", remedy="give the folder of published data")
+    oracle = GridOracle()
+    found = accuracy(paths["profile"], oracle, progress)
+    progress("planning and searching")
+    return {
+        "accuracy": found,
+        "planning": planning(oracle),
+        **parts(paths),
+        "sources": {SOURCES[name]: _digest(path) for name, path in paths.items()},
+    }
+
+
+def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None]) -> Figures:
+    """Return errors against measured iteration times: of models not fitted, as fitted, and the baseline's."""
+    from clustergym.oracle.calibration import SCHEMES, cross_validate
+    from clustergym.oracle.validation import validate
+
+    return {
+        **{scheme: cross_validate(profile, scheme, oracle.catalog, progress) for scheme in SCHEMES},
+        "fitted": validate(profile, oracle),
+        "roofline": validate(profile, RooflineOracle(oracle.catalog)),
+    }
+
+
+def planning(oracle: GridOracle) -> Figures:
+    """Return figures of estimates and searches on Arena's three clusters, in all and by cluster and count."""
+    classes = arena_classes(oracle.catalog)
+    found = {name: outcomes(oracle, classes, load_cluster(name), COUNTS) for name in CLUSTERS}
+    every = joined(list(found.values()))
+    return {
+        "all": summary(every),
+        "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
+        "by_cluster": {name: summary(rows) for name, rows in found.items()},
+        "by_gpus": by_gpus(every),
+    }
+
+
+def parts(paths: Mapping[str, Path]) -> Figures:
+    """Return errors of collectives, of data-parallel memory and of the data-parallel view."""
+    from clustergym.oracle.communication.validate import validate_collectives
+    from clustergym.oracle.data_parallel import validate_memory
+    from clustergym.oracle.sia_profiles import validate_sia
+
+    sia = as_shares(validate_sia(paths["sia"]))
+    return {
+        "collectives": all_first(as_shares(validate_collectives(paths["collectives"])), "all", "by_hardware"),
+        "memory": all_first(as_shares(validate_memory(paths["memory"])), "all", "by_family"),
+        "sia": {**sia.pop("overall"), **sia},
+    }
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(path.rglob("*.csv"))
+    for file in files:
+        digest.update(file.relative_to(path.parent).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:16]

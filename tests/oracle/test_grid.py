@@ -1,0 +1,255 @@
+"""The grid oracle: tables, explanations, bad input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustergym.cluster.config import load_cluster, load_gpu_types
+from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
+from clustergym.errors import InputError
+from clustergym.oracle.base import OracleTables
+from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.config import oracle_from_config
+from clustergym.oracle.constants import Constants
+from clustergym.oracle.grid import GridOracle, cells
+from clustergym.oracle.plans import Explanation
+from clustergym.workload.trace import ModelClass
+
+CATALOG = load_catalog()
+COUNTS = [1, 2, 4, 8, 16, 32, 64]
+MODELS = [
+    ModelClass("gpt3", "1.3B", 256),
+    ModelClass("gshard_moe", "2.4B", 512),
+    ModelClass("wide_resnet", "1B", 256),
+    ModelClass("resnet50", "", 256),
+]
+
+
+def cluster(gpu: str = "A40", nodes: int = 32, per_node: int = 4) -> ClusterSpec:
+    return ClusterSpec("test", (NodeGroup(load_gpu_types()[gpu], nodes, per_node),), Fabric())
+
+
+@pytest.fixture(scope="module")
+def oracle() -> GridOracle:
+    return GridOracle(CATALOG)
+
+
+@pytest.fixture(scope="module")
+def tables(oracle: GridOracle) -> OracleTables:
+    return oracle.tables(MODELS, cluster(), COUNTS)
+
+
+def test_shapes_and_places(tables: OracleTables) -> None:
+    assert tables.execution.shape == (4, 1, 7, 4)
+    assert np.isinf(tables.execution[:, :, 3:, 0]).all()  # 8 GPUs are not on a node of 4
+    assert np.isinf(tables.execution[:, :, 0, 1:]).all()  # 1 GPU is not on two nodes
+    assert np.isfinite(tables.execution[:, 0, 2, 0]).all()
+
+
+def test_the_estimate_is_there_where_the_plan_is(tables: OracleTables) -> None:
+    assert (np.isfinite(tables.profiled) == np.isfinite(tables.execution)).all()
+    fits = np.isfinite(tables.execution)
+    assert (tables.profiled[fits] != tables.execution[fits]).any()
+
+
+def test_adaptive_parallelism_is_no_slower_than_data_parallelism(tables: OracleTables) -> None:
+    assert (tables.execution <= tables.data_parallel).all()
+    planned = np.isfinite(tables.data_parallel[:3])
+    assert (tables.execution[:3][planned] < tables.data_parallel[:3][planned]).any()
+    np.testing.assert_array_equal(tables.execution[3], tables.data_parallel[3])  # never split
+
+
+def test_worse_networks_are_slower(tables: OracleTables) -> None:
+    times = tables.execution[:, 0, 1:]
+    assert (times[..., 1] <= times[..., 2] * 1.01).all()
+    assert (times[..., 2] <= times[..., 3] * 1.01).all()
+    inside = times[:, :2]
+    assert (inside[..., 0] <= inside[..., 1] * 1.01).all()
+
+
+def test_values_have_six_digits(tables: OracleTables) -> None:
+    for value in tables.execution[np.isfinite(tables.execution)]:
+        assert float(f"{value:.6g}") == value
+
+
+def test_odd_counts_run_the_plan_of_the_power_of_two_below(oracle: GridOracle) -> None:
+    found = oracle.tables(MODELS[:1], cluster(per_node=8), [4, 5, 6, 7])
+    for table in (found.execution, found.profiled, found.data_parallel):
+        np.testing.assert_array_equal(table[0, 0, 1:], np.broadcast_to(table[0, 0, 0], (3, 4)))
+
+
+def test_rows_do_not_depend_on_company(oracle: GridOracle, tables: OracleTables) -> None:
+    for index, model in enumerate(MODELS):
+        alone = oracle.tables([model], cluster(), COUNTS)
+        np.testing.assert_array_equal(alone.execution[0], tables.execution[index])
+        np.testing.assert_array_equal(alone.profiled[0], tables.profiled[index])
+
+
+def test_equal_allocations_are_searched_once() -> None:
+    found = cells(1, cluster(per_node=4), [2, 4])
+    # LEAF and MINIPOD have one rate here; 2 and 4 GPUs: one cell inside, one for both, one for CROSS.
+    assert len(found) == 6
+    assert sorted(place for places in found.values() for place in places) == [
+        (count, tier) for count in range(2) for tier in range(4)
+    ]
+
+
+def test_a_model_larger_than_any_allocation_is_infeasible_everywhere(oracle: GridOracle) -> None:
+    model = ModelClass("gpt3", "39B", 128)
+    found = oracle.tables([model], cluster("A10"), [1, 2, 4])
+    assert np.isinf(found.execution).all()
+    assert np.isinf(found.profiled).all()
+    why = oracle.explain(model, load_gpu_types()["A10"], 4, per_node=4)
+    assert why.chosen is None
+    assert why.proxy is None
+    assert why.reason is not None
+    assert why.reason.excess_bytes > 0
+    assert "GB over the memory of a GPU" in str(why.reason)
+    assert set(why.infeasible) == {1, 2, 4}
+
+
+@pytest.mark.parametrize(("model", "gpus"), [(MODELS[0], 8), (MODELS[1], 4), (MODELS[2], 8), (MODELS[3], 2)])
+def test_an_explanation_agrees_with_the_tables(oracle: GridOracle, model: ModelClass, gpus: int) -> None:
+    found = oracle.explain(model, load_gpu_types()["A40"], gpus, per_node=4)
+    tables = oracle.tables([model], cluster(), [gpus])
+    tier = int(found.locality)
+    assert found.locality == (Locality.NODE if gpus <= 4 else Locality.LEAF)
+    assert found.chosen is not None
+    assert found.chosen.iteration_s == pytest.approx(tables.execution[0, 0, 0, tier], rel=1e-5)
+    if found.proxy is not None:
+        assert found.proxy.plan.iteration_s == pytest.approx(tables.profiled[0, 0, 0, tier], rel=1e-5)
+    if found.data_parallel is not None:
+        parallel = tables.data_parallel[0, 0, 0, tier]
+        assert found.data_parallel.iteration_s == pytest.approx(parallel, rel=1e-5)
+    check_plans(found)
+
+
+def check_plans(found: Explanation) -> None:
+    plans = [found.chosen, found.pruned, found.data_parallel, *(f.proxy.plan for f in found.frontiers)]
+    for plan in plans:
+        if plan is None:
+            continue
+        parts = plan.compute_s + plan.intra_stage_s + plan.inter_stage_s + plan.bubble_s
+        assert parts == pytest.approx(plan.iteration_s)
+        assert sum(stage.gpus for stage in plan.stages) == found.gpus
+        assert plan.memory_bytes <= found.memory_limit_bytes * (1 + 1e-9)
+        assert plan.stages[0].first == 0
+        assert plan.stages[-1].last == len(found.operators) - 1
+        assert plan.micro_batch * plan.micro_batches >= found.model.global_batch
+    for frontier in found.frontiers:
+        assert frontier.proxy in frontier.points
+        assert frontier.points[0] == frontier.proxy
+        assert 1 <= len(frontier.points) <= frontier.considered
+    assert found.pruned_search.gpu_seconds <= found.search.gpu_seconds
+
+
+@pytest.mark.parametrize(
+    ("gpus", "per_node", "locality", "message"),
+    [
+        (3, 4, None, "3 GPUs are not a power of two"),
+        (0, 4, None, "0 GPUs are not a power of two"),
+        (8, 4, Locality.NODE, "8 GPUs are not on one node of 4"),
+        (1, 4, Locality.LEAF, "1 GPU is on one node"),
+        (2, 0, None, "0 GPUs a node"),
+    ],
+)
+def test_impossible_allocations_are_one_clear_line(
+    oracle: GridOracle, gpus: int, per_node: int, locality: Locality | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        oracle.explain(MODELS[0], load_gpu_types()["A40"], gpus, per_node=per_node, locality=locality)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_classes_and_counts(oracle: GridOracle) -> None:
+    with pytest.raises(InputError, match=r"did you mean 1\.3B"):
+        oracle.tables([ModelClass("gpt3", "1.4B", 128)], cluster(), [1])
+    with pytest.raises(InputError, match="not positive"):
+        oracle.tables([ModelClass("gpt3", "1.3B", 0)], cluster(), [1])
+    with pytest.raises(InputError, match="0 GPUs are no allocation"):
+        oracle.tables(MODELS, cluster(), [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"strategy": "asembly"}, "did you mean assembly"),
+        ({"micro_batches": "six"}, "did you mean fixed"),
+        ({"micro_batches": -4}, "-4 is not positive"),
+        ({"strategie": "frontier"}, "strategy"),
+        ({"calibration": "/nowhere.yaml"}, "no such file"),
+    ],
+)
+def test_bad_configuration(mapping: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        oracle_from_config({"name": "grid", **mapping}, CATALOG)
+
+
+def test_micro_batches_must_divide_the_batch() -> None:
+    odd = GridOracle(CATALOG, micro_batches=12)
+    for ask in (
+        lambda: odd.tables(MODELS[:1], cluster(), [2]),
+        lambda: odd.explain(MODELS[0], load_gpu_types()["A40"], 2, per_node=4),
+    ):
+        with pytest.raises(InputError, match="a batch of 256 is not divisible by 12 micro-batches"):
+            ask()
+    with pytest.raises(InputError, match="0 is not positive"):
+        GridOracle(CATALOG, micro_batches=0)
+    found = GridOracle(CATALOG, micro_batches=8).explain(MODELS[0], load_gpu_types()["A100"], 4, per_node=4)
+    assert found.proxy is not None
+    assert found.proxy.plan.micro_batches == 8
+
+
+def test_configuration_by_name() -> None:
+    made = oracle_from_config(
+        {"name": "grid", "strategy": "assembly", "micro_batches": "four_stages"}, CATALOG
+    )
+    assert isinstance(made, GridOracle)
+    assert (made.strategy, made.micro_batches) == ("assembly", "four_stages")
+
+
+def test_the_fingerprint_follows_what_tables_depend_on(oracle: GridOracle) -> None:
+    prints = [
+        oracle.fingerprint(),
+        GridOracle(CATALOG, strategy="assembly").fingerprint(),
+        GridOracle(CATALOG, micro_batches="stages").fingerprint(),
+        GridOracle(CATALOG, Constants()).fingerprint(),
+    ]
+    assert len({repr(print_) for print_ in prints}) == 4
+    assert GridOracle(CATALOG).fingerprint() == prints[0]
+
+
+def test_tables_are_the_same_in_any_process(tables: OracleTables) -> None:
+    code = (
+        "import sys; sys.path.insert(0, 'tests/oracle'); import test_grid as t\n"
+        "print(t.GridOracle(t.CATALOG).tables(t.MODELS, t.cluster(), t.COUNTS).sha256)"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == tables.sha256
+
+
+def test_a_column_is_quick(oracle: GridOracle) -> None:
+    model = ModelClass("wide_resnet", "2B", 512)
+    sim = load_cluster("arena-sim")
+    one = ClusterSpec("one", sim.groups[:1], sim.fabric)
+    oracle.tables([model], one, COUNTS)
+    seconds = []
+    for _ in range(3):
+        start = time.process_time()
+        oracle.tables([model], one, COUNTS)
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.25  # about 0.05 on an idle core; generous, for busy machines

@@ -1,0 +1,124 @@
+"""The profiler: pipeline latency, what it does not see, strategies and rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clustergym.cluster.config import load_gpu_types
+from clustergym.errors import InputError
+from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.constants import Constants
+from clustergym.oracle.costs import Allocations, Machine, Split, operator_costs
+from clustergym.oracle.grid import graph_of
+from clustergym.oracle.pipelines import Layouts, price
+from clustergym.oracle.profiler import estimate, pipeline_s
+from clustergym.oracle.pruning import profiling_cost
+from clustergym.workload.trace import ModelClass
+
+CATALOG = load_catalog()
+
+
+def allocation(model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40") -> tuple[Allocations, Machine]:
+    graph = graph_of(CATALOG.get(model))
+    rows = Allocations.of([graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5])
+    return rows, Machine.of(rows, Constants())
+
+
+GPT = ModelClass("gpt3", "760M", 128)
+
+
+def test_pipeline_latency_by_hand() -> None:
+    # Stages of 2, 3 and 1 s, 4 micro-batches: the first takes 6 s, the slowest stage adds 3 x 3 s.
+    assert pipeline_s(np.array([2.0, 3.0, 1.0]), 4) == 15.0
+    assert pipeline_s(np.array([2.0]), 4) == 8.0
+    assert pipeline_s(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([1.0, 3.0])).tolist() == [2.0, 4.0]
+
+
+def test_a_layer_on_one_gpu_by_hand() -> None:
+    rows, machine = allocation(GPT, 1)
+    costs = operator_costs(rows, machine, np.full((1, 1, 1), 8.0), Split(np.ones(1), np.ones(1)))
+    c = Constants()
+    layers, hidden, tokens = 3, 1536, 1024
+    weights = layers * 12 * hidden**2
+    products = 2 * weights * (8 * tokens + c.half_tokens) / (149.7e12 * c.matmul["A40"])
+    attention = 8 * layers * 4 * tokens**2 * hidden / (149.7e12 * c.attention)
+    held = 11 * tokens * hidden + 5 * 16 * tokens**2 + tokens * (4 * 4 * hidden + 7 * hidden)
+    moved = 8 * layers * 2 * held * c.layer_traffic / 696e9
+    assert costs.pass_s[0, 0, 0] == pytest.approx(products + attention + moved)
+    assert costs.weights_s[0, 0, 0] == pytest.approx(6 * 2 * weights / 696e9)
+    assert costs.exchange_s[0, 0, 0] == 0
+    # 18 bytes a parameter, moved twice by the optimizer
+    assert costs.synchronise_s[0, 0, 0] == pytest.approx(2 * 18 * weights / 696e9)
+    assert costs.state_bytes[0, 0, 0] == 18 * weights
+
+
+def test_a_split_layer_exchanges_activations() -> None:
+    rows, machine = allocation(GPT, 2)
+    costs = operator_costs(rows, machine, np.full((1, 1, 1), 8.0), Split(np.full(1, 2.0), np.full(1, 2.0)))
+    # Three layers of four all-reduces of the hidden states, in fp16, over two GPUs: each moves the buffer
+    # once over the link, in two steps of 10 us.
+    buffer = 2 * 8 * 1024 * 1536
+    link = machine.layout.link_gbs[0] * 1e9
+    assert costs.exchange_s[0, 0, 0] == pytest.approx(3 * 4 * (buffer / link + 2 * 10e-6))
+    assert costs.synchronise_s[0, 0, 0] == pytest.approx(costs.state_bytes[0, 0, 0] * 2 / 696e9)
+
+
+def test_the_estimate_leaves_out_what_a_single_operator_does_not_show() -> None:
+    rows, machine = allocation(GPT, 1)
+    found = estimate(rows, machine).best
+    layouts = Layouts(rows, found.plans)
+    executed = price(rows, machine, layouts, found.micro_batches)
+    estimated = price(rows, machine.as_profiled(), layouts, found.micro_batches)
+    weights = graph_of(CATALOG.get(GPT))["shared_parameters"].sum()
+    missing = 16 * 6 * 2 * weights / 696e9 + 2 * 18 * weights / 696e9
+    assert executed.iteration_s[0] - estimated.iteration_s[0] == pytest.approx(missing)
+
+
+def test_the_best_grid_has_the_least_estimate() -> None:
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 8, nodes=4)
+    found = estimate(rows, machine)
+    assert found.stages == (1, 2, 4, 8)
+    assert found.best.iteration_s[0] == min(grid.iteration_s[0] for grid in found.grids)
+    for stages, grid in zip(found.stages, found.grids, strict=True):
+        assert grid.plans.count[0] in (0, stages)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("stages", [1, 2, 4]), ("four_stages", [4, 8, 16])])
+def test_micro_batches_by_stages(rule: str, expected: list[int]) -> None:
+    rows, machine = allocation(ModelClass("gshard_moe", "690M", 256), 4, gpu="H100")
+    found = estimate(rows, machine, rule=rule)
+    assert [int(grid.micro_batches[0]) for grid in found.grids] == expected
+    assert all(np.isfinite(grid.iteration_s[0]) for grid in found.grids)
+
+
+def test_assembly_mixes_pure_stages() -> None:
+    rows, machine = allocation(ModelClass("gpt3", "2.6B", 256), 8, nodes=1, gpu="H100")
+    found = estimate(rows, machine, strategy="assembly")
+    for grid in found.grids:
+        stages = int(grid.plans.count[0])
+        gpus, tensor = grid.plans.gpus[0, :stages], grid.plans.tensor[0, :stages]
+        assert ((tensor == 1) | (tensor == gpus)).all()
+    # With all mixes to choose from, it is at least as good as all stages data-parallel or all split.
+    one = found.grids[0]
+    assert one.iteration_s[0] <= estimate(rows, machine, strategy="frontier").grids[0].iteration_s[0] * 1.001
+
+
+def test_a_model_that_fits_nowhere_has_no_estimate() -> None:
+    rows, machine = allocation(ModelClass("gpt3", "39B", 128), 2)
+    assert np.isinf(estimate(rows, machine).best.iteration_s).all()
+
+
+def test_profiling_costs_one_gpu() -> None:
+    rows, machine = allocation(GPT, 4)
+    cost = profiling_cost(rows, machine, estimate(rows, machine))[0]
+    assert cost.seconds == cost.gpu_seconds
+    assert cost.trials == 3 * 8  # grids of 1, 2 and 4 stages, 8 operators each
+    assert cost.seconds > 3 * 8 * 3.0
+
+
+@pytest.mark.parametrize(("name", "value"), [("strategy", "frontiers"), ("rule", "fix")])
+def test_unknown_names_are_one_clear_line(name: str, value: str) -> None:
+    rows, machine = allocation(GPT, 2)
+    with pytest.raises(InputError, match=r"did you mean (fixed|frontier)"):
+        estimate(rows, machine, **{name: value})
