@@ -12,6 +12,7 @@ import numpy as np
 from clustergym.cluster.config import cluster_from_config, load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.errors import InputError, nearest, require
+from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.config import oracle_from_config
 from clustergym.paths import traces_dir
@@ -111,7 +112,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         version=rules.version,
         cluster=cluster,
         trace=trace,
-        tables=oracle.tables(classes, cluster, allowed_counts(cluster, rules.counts)),
+        tables=_tables(oracle, classes, cluster, allowed_counts(cluster, rules.counts)),
         checkpoint_s=np.array([_checkpoint_s(model, catalog, costs) for model in classes]),
         costs=costs,
         rounds=rules.rounds,
@@ -119,6 +120,17 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         counts_rule=rules.counts,
         oversize=rules.oversize,
     )
+
+
+def _tables(
+    oracle: Oracle, classes: tuple[ModelClass, ...], cluster: ClusterSpec, counts: list[int]
+) -> OracleTables:
+    """Build the tables; those that take long are kept on disk."""
+    if not oracle.worth_caching:
+        return oracle.tables(classes, cluster, counts)
+    from clustergym.oracle.cache import cached_tables
+
+    return cached_tables(oracle, classes, cluster, counts, progress=True)
 
 
 def _horizon(value: Any) -> float | None:

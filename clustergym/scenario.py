@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError
-from clustergym.oracle.base import OracleTables, six_digits
+from clustergym.oracle.base import OracleTables
+from clustergym.oracle.views import linear
 from clustergym.policy import InformationClass
 from clustergym.sim.costs import Costs
 from clustergym.workload.trace import ModelClass, Trace
@@ -136,14 +137,9 @@ class Scenario:
         if information == InformationClass.PROFILED:
             times = np.where(np.isfinite(times), times, self._at_compact(self.execution))
         times = np.where(self.feasible, times, np.inf)
-        return self._linear(times) if information == InformationClass.BOOTSTRAP else times
-
-    def _linear(self, times: Floats) -> Floats:
-        """Scale the least feasible count of each type linearly (Sia, section 3.2)."""
-        first = np.argmax(np.isfinite(times), axis=2)
-        base = np.take_along_axis(times, first[..., None], axis=2)
-        scaled = base * self.tables.counts[first][..., None] / self.tables.counts
-        return np.where(self.feasible, six_digits(scaled), np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            times = linear(times, self.feasible, self.tables.counts)
+        return times
 
     @cached_property
     def _requests(self) -> tuple[Ints, Ints, Bools]:

@@ -32,7 +32,7 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
-    tested = "cluster costs generator hardware model oracle placer policy scenario trace"
+    tested = "calibration cluster costs generator hardware model oracle placer policy scenario trace"
     assert groups == set(tested.split())
 
 
@@ -101,8 +101,10 @@ def test_costs(name):
     assert run_short([f"costs={name}"], "arena") > 0
 
 
-def test_oracles(tmp_path):
-    assert names("oracle") == ["roofline", "table"]
+def test_oracles(tmp_path, monkeypatch):
+    assert names("oracle") == ["grid", "roofline", "table"]
+    monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
+    assert run_short(["oracle=grid"], "arena") > 0
     assert run_short(["oracle=roofline"]) > 0
     path = tmp_path / "measured.csv"
     path.write_text(
@@ -127,5 +129,6 @@ def test_model(name):
 
 def test_hardware_and_generators_are_read():
     assert names("hardware") == ["gpus"]
+    assert names("calibration") == ["collectives", "grid"]
     assert names("generator") == ["helios", "newtrace", "pai", "philly"]
     assert Path(conf_dir() / "config.yaml").is_file()

@@ -68,10 +68,13 @@ class Oracle(ABC):
     name : str
     catalog : Catalog
         The models it knows by their dimensions.
+    worth_caching : bool
+        Whether its tables take so long to build that they are kept on disk.
     """
 
     name: str
     catalog: Catalog
+    worth_caching: bool = False
 
     @abstractmethod
     def tables(

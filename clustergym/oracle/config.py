@@ -60,7 +60,7 @@ class GridChoice:
     micro_batches : str or int
         Of the estimate: `fixed`, `stages`, `four_stages`, or a number.
     calibration : str or None
-        YAML of fitted constants, `conf/oracle/calibration.yaml` by default.
+        YAML of fitted constants, `conf/calibration/grid.yaml` by default.
     models : str or None
         A folder of further model files, or one file.
     """

@@ -100,7 +100,7 @@ def _unfitted(name: str, gpu_type: str) -> float:
 
 def default_path() -> Path:
     """Return the committed constants' file."""
-    return conf_dir() / "oracle" / "calibration.yaml"
+    return conf_dir() / "calibration" / "grid.yaml"
 
 
 def load_constants(path: str | Path | None = None) -> Constants:
@@ -109,7 +109,7 @@ def load_constants(path: str | Path | None = None) -> Constants:
     Parameters
     ----------
     path : str or Path, optional
-        `conf/oracle/calibration.yaml` by default.
+        `conf/calibration/grid.yaml` by default.
 
     Raises
     ------

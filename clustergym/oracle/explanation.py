@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.cluster.spec import GpuType, Locality
 from clustergym.errors import InputError
@@ -107,7 +108,7 @@ class _One:
         for stages, grid in zip(estimates.stages, estimates.grids, strict=True):
             counts = grid.micro_batches
             if not grid.plans.count[0]:
-                *_, (_, counts) = micro_batch_counts(self.rows, self.machine)
+                counts = self.leanest_counts()
             planner = Planner(self.rows, view, counts)
             candidates = planner.candidates(stages)
             if not grid.plans.count[0]:
@@ -195,9 +196,14 @@ class _One:
             excess_bytes=float(worst[best]) - limit,
         )
 
+    def leanest_counts(self) -> npt.NDArray[np.float64]:
+        """Return the most micro-batches tried for the allocation: those that need least memory."""
+        tried = [counts for rows, counts in micro_batch_counts(self.rows, self.machine) if len(rows)]
+        return tried[-1]
+
     def shortage(self) -> OutOfMemory:
         """Return the operators that fit least on any stage, with the most GPUs that they can be given."""
-        *_, (_, counts) = micro_batch_counts(self.rows, self.machine)
+        counts = self.leanest_counts()
         table = stage_table(self.rows, self.machine, counts, self.gpus)
         stages = range(self.rows.operators) if self.planned else range(0)
         runs = [(0, self.rows.operators - 1), *((operator, operator) for operator in stages)]

@@ -66,7 +66,7 @@ class GridOracle(Oracle):
     catalog : Catalog, optional
         `conf/model` by default.
     calibration : str, Path or Constants, optional
-        YAML of fitted constants, `conf/oracle/calibration.yaml` by default.
+        YAML of fitted constants, `conf/calibration/grid.yaml` by default.
     strategy : str
         How a grid is estimated: `frontier` (Arena's proxy plan) or `assembly` (Crius's 2^stages).
     micro_batches : str or int
@@ -80,6 +80,7 @@ class GridOracle(Oracle):
     """
 
     name = "grid"
+    worth_caching = True
 
     def __init__(
         self,

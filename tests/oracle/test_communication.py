@@ -432,7 +432,7 @@ def test_a_table_from_which_nothing_follows_for_others(tmp_path: Path) -> None:
 
 
 def test_malformed_constants(tmp_path: Path) -> None:
-    good = (Path(__file__).parents[2] / "conf" / "oracle" / "collectives.yaml").read_text()
+    good = (Path(__file__).parents[2] / "conf" / "calibration" / "collectives.yaml").read_text()
     fallback = good.index("defaults:")
     head, tail = good[:fallback], good[fallback:]
     cases = (

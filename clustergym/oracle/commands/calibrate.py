@@ -25,7 +25,7 @@ SCHEMES = {"all": ("leave_one_model_out", "half"), "none": ()} | {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("csv", metavar="CSV", type=Path, help="with the columns of Arena's arena_profile.csv")
-    text = "where the constants go (conf/oracle/calibration.yaml)"
+    text = "where the constants go (conf/calibration/grid.yaml)"
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
     parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
     parser.add_argument(

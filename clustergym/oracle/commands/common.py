@@ -69,7 +69,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 def add_calibration(parser: argparse.ArgumentParser) -> None:
     """Add the options `--models` and `--calibration` of the grid oracle."""
     parser.add_argument("--models", metavar="PATH", help="a folder of further model files, or one file")
-    text = "constants that `calibrate` wrote (conf/oracle/calibration.yaml)"
+    text = "constants that `calibrate` wrote (conf/calibration/grid.yaml)"
     parser.add_argument("--calibration", type=Path, metavar="FILE", help=text)
 
 

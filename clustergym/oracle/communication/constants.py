@@ -1,4 +1,4 @@
-"""Latency and bandwidth constants of links and networks by hardware: conf/oracle/collectives.yaml."""
+"""Latency and bandwidth constants of links and networks by hardware: conf/calibration/collectives.yaml."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def link_family(kind: str) -> str:
 
 
 def load_constants(path: Path | None = None) -> Constants:
-    """Return the constants of a YAML file, by default conf/oracle/collectives.yaml.
+    """Return the constants of a YAML file, by default conf/calibration/collectives.yaml.
 
     Raises
     ------
     InputError
         If the file is wrong: names file, line and key.
     """
-    return _load(path or conf_dir() / "oracle" / "collectives.yaml")
+    return _load(path or conf_dir() / "calibration" / "collectives.yaml")
 
 
 @lru_cache(maxsize=8)

@@ -1,4 +1,4 @@
-"""What the keys of conf/oracle/collectives.yaml may hold (pydantic, so import this module late)."""
+"""What the keys of conf/calibration/collectives.yaml may hold (pydantic, so import this module late)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SourceKeys(Checked):
 
 
 class ConstantsKeys(Checked):
-    """conf/oracle/collectives.yaml."""
+    """conf/calibration/collectives.yaml."""
 
     source: SourceKeys
     devices: dict[Text, DeviceKeys]

@@ -35,7 +35,7 @@ def validate_collectives(
     path : str or Path
         A table as `read_collectives` reads.
     constants : Constants, optional
-        Of conf/oracle/collectives.yaml by default.
+        Of conf/calibration/collectives.yaml by default.
     primitives : iterable of Primitive
 
     Returns
