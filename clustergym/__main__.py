@@ -12,6 +12,7 @@ COMMANDS = {
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
+    "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
     "oracle": ("clustergym.oracle.__main__", "explain, calibrate and validate the performance oracle"),
 }

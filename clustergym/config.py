@@ -175,6 +175,8 @@ class TraceChoice:
         the generators draw one of the cluster's.
     gavel_steps : str
         Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
+    sia_profiles : str or None
+        Sia's profiles folder, from which its jobs get their iterations.
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
@@ -191,6 +193,7 @@ class TraceChoice:
     load: float | None = None
     any_type: bool = False
     gavel_steps: str = "job"
+    sia_profiles: str | None = None
     deadlines: bool = False
     requests: str = "source"
     max_gpus: int | None = None
@@ -247,6 +250,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> ReadO
         rule=choice.rule,
         gpu_types=() if choice.any_type else drawn,
         gavel_steps=choice.gavel_steps,
+        sia_profiles=choice.sia_profiles,
     )
 
 

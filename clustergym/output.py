@@ -67,6 +67,7 @@ def measurement_of(simulation: Simulation) -> Measurement:
         simulation.end_s,
         scenario.horizon_s,
         scenario.request_gpus,
+        scenario.fair_iteration_time_s,
     )
 
 

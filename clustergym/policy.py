@@ -59,6 +59,9 @@ class Setting:
         GPU counts an allotment may have, ascending.
     round_s : float or None
         Seconds between decision points; None: a decision point at every event.
+    profile_gpus : int
+        Free GPUs of a type that profiling a new job there takes for a while; 0: nothing is profiled.
+        A job is in no View before it is profiled on some type.
     """
 
     gpu_types: tuple[str, ...]
@@ -66,6 +69,7 @@ class Setting:
     gpus_per_node: Ints
     counts: Ints
     round_s: float | None
+    profile_gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -212,8 +216,12 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
-    information_class: ClassVar[InformationClass]
     round_s: float | None = None
+
+    @property
+    @abstractmethod
+    def information_class(self) -> InformationClass:
+        """A plain class attribute in most policies; a property where it depends on a parameter."""
 
     def check(self, trace: Trace, setting: Setting) -> None:  # noqa: B027
         """Raise an `InputError` if the trace or the cluster lacks what the policy needs."""

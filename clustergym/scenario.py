@@ -222,6 +222,24 @@ class Scenario:
             out[row] = options.min() if kind < 0 else options[kind]
         return out
 
+    @cached_property
+    def fair_iteration_time_s(self) -> Floats:
+        """Seconds per iteration at the requested count on GPUs of mean speed, shape (n,).
+
+        The mean of the job's speeds over the types it runs on at that count, weighted by their
+        GPUs; NaN: fits nowhere. On a cluster of one type the reference iteration time.
+        """
+        times = self._at_compact(self.execution)[self.class_of]
+        level = np.searchsorted(self.tables.counts, self.request_gpus)
+        level = np.minimum(level, len(self.tables.counts) - 1)[:, None, None]
+        at_count = np.take_along_axis(times, level, axis=2)[..., 0]
+        fits = np.take_along_axis(self.feasible[self.class_of], level, axis=2)[..., 0]
+        weight = np.where(fits & (self.request_gpus > 0)[:, None], self.cluster.capacity, 0.0)
+        total = weight.sum(axis=1)
+        speed = (weight / np.where(fits, at_count, 1.0)).sum(axis=1)
+        mean_s: Floats = np.divide(total, speed, out=np.full(len(total), np.nan), where=total > 0)
+        return mean_s
+
 
 def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:
     """Return the GPU counts an allotment may have under a scenario's rule."""

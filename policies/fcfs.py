@@ -3,65 +3,129 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest
 from clustergym.policy import QUEUED, Decision, InformationClass, Policy, View
+from policies.shared.backfill import FreeTimeline
+from policies.shared.finish_times import remaining_at_request_s, request_times
+from policies.shared.queues import fill, first_type
 from policies.shared.requests import request_options
 
-QUEUES = ("cluster", "gpu_type")
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+QUEUES = {"cluster": "cluster", "gpu_type": "types"}
+SOONEST_S = 1e-3
+"""A running job's GPUs are not free now, however little it has left."""
+BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 
 @dataclass
 class FirstComeFirstServed(Policy):
-    """Gang scheduling in order of arrival, exactly as requested, without backfill.
+    """Gang scheduling in order of arrival, exactly as requested, with or without backfill.
 
-    A job waits until all its GPUs are free and nothing ahead of it in its queue waits; it
-    then runs to completion. The FCFS baseline of Arena (section 5.1).
+    Without backfill a job waits until all its GPUs are free and nothing ahead of it in its
+    queue waits; it then runs to completion. The FCFS baseline of Arena (section 5.1).
+
+    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a
+    reservation for the earliest time by which enough jobs will have ended, and later jobs start
+    if they do not put it off; with `conservative` backfill every waiting job has a reservation
+    (Mu'alem and Feitelson, TPDS 2001). A head of any type has its reservation on the type where
+    it would end first. Run times are the true ones, so both raise the information class to
+    `clairvoyant`; a reservation holds up to the wait for the next round, and placements that
+    turn out less compact than estimated. `aggressive` backfill has no run times and therefore no
+    reservations: whatever fits starts, in order of arrival, and can delay a wide job ahead of it
+    for as long as narrower ones keep coming.
 
     Parameters
     ----------
     queue : str
         `cluster`: one queue; a job that must wait blocks all behind it. `gpu_type`: one
         queue per requested GPU type; a job that asks for any type waits in all of them.
+    backfill : str
+        `none`, `aggressive`, `easy` or `conservative`.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "fcfs"
-    information_class: ClassVar[InformationClass] = InformationClass.NONE
     queue: str = "gpu_type"
+    backfill: str = "none"
     round_s: float | None = 300.0
 
     def __post_init__(self) -> None:
-        if self.queue not in QUEUES:
-            raise InputError(
-                f"unknown queue {self.queue!r}", field="policy.queue", remedy=nearest(self.queue, QUEUES)
-            )
+        for field, options in (("queue", QUEUES), ("backfill", BACKFILLS)):
+            value = getattr(self, field)
+            if value not in options:
+                raise InputError(
+                    f"unknown {field} {value!r}", field=f"policy.{field}", remedy=nearest(value, options)
+                )
+
+    @property
+    def information_class(self) -> InformationClass:
+        """None, unless backfill reserves by run times."""
+        reserves = self.backfill in ("easy", "conservative")
+        return InformationClass.CLAIRVOYANT if reserves else InformationClass.NONE
 
     def schedule(self, view: View) -> Decision:
-        """Start jobs from the head of each queue while their request is free."""
+        """Start jobs from the head of each queue, and behind it where backfill allows."""
         waiting = np.flatnonzero(view.state == QUEUED)
-        asked = zip(
-            view.job[waiting].tolist(),
-            view.requested_gpus[waiting].tolist(),
-            request_options(view)[waiting].tolist(),
-            strict=True,
+        if self.backfill in ("easy", "conservative"):
+            return Decision.keep(view).also(self._reserving(view, waiting))
+        blocks = QUEUES[self.queue] if self.backfill == "none" else "nothing"
+        return Decision.keep(view).also(
+            fill(view, waiting, first_type(request_options(view)), view.free, blocks)
         )
-        free, blocked, starts = view.free.tolist(), [False] * len(view.free), []
-        for job, gpus, options in asked:
-            kind = next(
-                (t for t, may in enumerate(options) if may and not blocked[t] and free[t] >= gpus), None
-            )
-            if kind is not None:
-                free[kind] -= gpus
-                starts.append((job, kind, gpus))
-            elif self.queue == "cluster":
-                break
+
+    def _reserving(self, view: View, waiting: Ints) -> list[tuple[int, int, int]]:
+        """Return the starts that put off no reservation."""
+        left_s = remaining_at_request_s(view, request_times(view))
+        left_s = np.where(request_options(view), left_s, np.inf)
+        timelines = _timelines(view)
+        headed = [False] * len(timelines)
+        starts = []
+        for at in waiting.tolist():
+            gpus = int(view.requested_gpus[at])
+            options = _possible_starts(timelines, gpus, left_s[at])
+            if self.backfill == "easy":
+                options = [o for o in options if o.begin_s <= view.now_s or not headed[o.kind]]
+            if not options:
+                continue
+            end_s, kind, begin_s = min(options)
+            if begin_s <= view.now_s:
+                starts.append((int(view.job[at]), kind, gpus))
             else:
-                blocked = [closed or may for closed, may in zip(blocked, options, strict=True)]
-                if all(blocked):
-                    break
-        return Decision.keep(view).also(starts)
+                headed = [was or t == kind or self.queue == "cluster" for t, was in enumerate(headed)]
+            timelines[kind].reserve(begin_s, gpus, end_s - begin_s)
+        return starts
+
+
+class _Start(NamedTuple):
+    """A possible start; the least ends first."""
+
+    end_s: float
+    kind: int
+    begin_s: float
+
+
+def _possible_starts(timelines: list[FreeTimeline], gpus: int, left_s: Floats) -> list[_Start]:
+    """Return the earliest start on each type the request may run on."""
+    lasting = [(kind, float(s)) for kind, s in enumerate(left_s) if np.isfinite(s)]
+    begins = [(kind, s, timelines[kind].earliest(gpus, s)) for kind, s in lasting]
+    return [_Start(begin_s + s, kind, begin_s) for kind, s, begin_s in begins if np.isfinite(begin_s)]
+
+
+def _timelines(view: View) -> list[FreeTimeline]:
+    """Return what will be free of each type as running jobs end."""
+    level = np.searchsorted(view.setting.counts, view.gpus)
+    time_s, out = view.iteration_time_s(), []
+    for kind in range(len(view.setting.gpu_types)):
+        on = np.flatnonzero(view.gpu_type == kind)
+        left_s = view.remaining_iterations[on] * time_s[on, kind, level[on]] + view.standstill_s[on]
+        ends_s = view.now_s + np.maximum(left_s, SOONEST_S)
+        out.append(FreeTimeline(view.now_s, int(view.free[kind]), ends_s, view.gpus[on]))
+    return out

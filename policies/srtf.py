@@ -6,49 +6,63 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, View
-from policies.shared.requests import request_options, requested_level
+from policies.shared.finish_times import remaining_at_request_s, request_times
+from policies.shared.marginal import Target
+from policies.shared.queues import fill, staying_options
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """Preemptive gang scheduling by remaining run time at the request, which stays rigid.
+    """Preemptive gang scheduling by remaining run time at the request.
 
     A job's remaining time counts the standstill that starting it would cost, so that a
     running job is preempted only for one that ends earlier all the same. A running job
     keeps its GPU type; a waiting one takes the fastest type of its request that is free.
 
+    With `elastic` the request orders jobs but does not bind them: in that order each job takes
+    the fastest allotment of any type with room, up to its requested count; then GPUs left over
+    go to what they speed up most for the time that remains. No running job changes unless that
+    repays its restart or makes room for one before it.
+
     Parameters
     ----------
+    elastic : bool
+        Whether jobs may hold other than their request.
+    hysteresis : float
+        How many times its restart a change of a running job must save to be made for its sake;
+        only where `elastic`.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "srtf"
     information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
+    elastic: bool = False
+    hysteresis: float = 4.0
     round_s: float | None = 300.0
+
+    def __post_init__(self) -> None:
+        require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
 
     def schedule(self, view: View) -> Decision:
         """Fill the cluster in order of remaining time."""
-        level = requested_level(view)[:, None, None]
-        options = request_options(view)
-        options = np.where(
-            (view.gpus > 0)[:, None], view.gpu_type[:, None] == np.arange(options.shape[1]), options
-        )
-        work = (
-            view.remaining_iterations[:, None] * np.take_along_axis(view.iteration_time_s(), level, 2)[..., 0]
-        )
-        left_s = work + np.take_along_axis(view.restart_cost_s(), level, 2)[..., 0]
-        left_s = np.where(options, left_s + view.standstill_s[:, None], np.inf)
-        free, chosen = view.available.copy(), []
-        for at in np.argsort(left_s.min(axis=1), kind="stable"):
-            gpus = int(view.requested_gpus[at])
-            times = np.where(free >= gpus, left_s[at], np.inf)
-            kind = int(np.argmin(times))
-            if np.isfinite(times[kind]):
-                free[kind] -= gpus
-                chosen.append((int(view.job[at]), kind, gpus))
-            if not free.any():
-                break
-        return Decision.of(chosen)
+        left_s = remaining_at_request_s(view, request_times(view))
+        if self.elastic:
+            return self._scale(view, left_s)
+        left_s = np.where(staying_options(view), left_s, np.inf)
+        order = np.argsort(left_s.min(axis=1), kind="stable")
+        return Decision.of(fill(view, order, left_s, view.available))
+
+    def _scale(self, view: View, left_s: Floats) -> Decision:
+        order = np.argsort(left_s.min(axis=1, initial=np.inf), kind="stable")
+        target = Target(view, view.iteration_time_s(), self.hysteresis)
+        target.place(order, view.setting.counts <= view.requested_gpus[:, None, None])
+        target.keep_running(order)
+        target.grow(1.0 / view.remaining_iterations)
+        return target.decision()

@@ -23,10 +23,19 @@ def names(group: str) -> list[str]:
     return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
 
 
+WITH_DEADLINES = ["trace=philly-like", "trace.jobs=40", "trace.load=0.5", "trace.deadlines=true"]
+"""So that a policy that is nothing without deadlines runs as well."""
+
+
+def built_in_policies() -> set[str]:
+    points = entry_points("clustergym.policies").items()
+    return {name for name, target in points if target.startswith("policies.")}
+
+
 def run_short(overrides: list[str], policy: str = "fcfs") -> int:
     """Run the first two hours of a composed configuration; return its events."""
-    config = compose([*overrides, HORIZON])
-    run = simulate(build_scenario(config), make_policy({"name": policy}), make_placer(config["placer"]))
+    config = compose([*overrides, f"policy={policy}", HORIZON])
+    run = simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
     return len(run.simulation.log.events)
 
 
@@ -38,12 +47,14 @@ def test_every_folder_of_conf_is_tested_here():
 
 @pytest.mark.parametrize("name", names("policy"))
 def test_policy(name):
-    config = compose([f"policy={name}"])
-    assert run_short([], name) > 0
-    # The YAML states every parameter, at the default that the class has.
-    expected = default_parameters("policy", name)
-    given = {key: tuple(v) if isinstance(v, list) else v for key, v in config["policy"].items()}
-    assert given == expected
+    config = compose([f"policy={name}"])["policy"]
+    assert run_short(WITH_DEADLINES, name) > 0
+    # The YAML states every parameter: of a policy at the default that the class has, of a preset
+    # (a file that is not named as its policy) at least one at another value.
+    default = default_parameters("policy", config["name"])
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
+    assert given.keys() == default.keys()
+    assert (given == default) is (name in built_in_policies())
 
 
 @pytest.mark.parametrize("name", names("placer"))
@@ -52,10 +63,9 @@ def test_placer(name):
 
 
 def test_every_built_in_policy_and_placer_has_a_yaml():
-    built_in = {
-        name for name, target in entry_points("clustergym.policies").items() if target.startswith("policies.")
-    }
-    assert built_in == set(names("policy"))
+    assert built_in_policies() <= set(names("policy"))
+    presets = set(names("policy")) - built_in_policies()
+    assert {compose([f"policy={name}"])["policy"]["name"] for name in presets} <= built_in_policies()
     assert set(entry_points("clustergym.placers")) >= set(names("placer"))
 
 
@@ -102,7 +112,7 @@ def test_costs(name):
 
 
 def test_oracles(tmp_path, monkeypatch):
-    assert names("oracle") == ["grid", "roofline", "table"]
+    assert names("oracle") == ["grid", "roofline", "sia", "table"]
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
     assert run_short(["oracle=grid"], "arena") > 0
     assert run_short(["oracle=roofline"]) > 0

@@ -213,7 +213,7 @@ def assert_one_line(capsys, *expected):
 
 
 BAD_CONFIGURATIONS = [
-    (["policy=arean"], "unknown policy 'arean' (did you mean arena?)"),
+    (["policy=arean"], "unknown policy 'arean' (did you mean arena"),
     (["policy="], "unknown policy ''"),
     (["scenario=testbd"], "did you mean testbed?"),
     (["cluster=arena-c"], "did you mean"),
@@ -224,7 +224,7 @@ BAD_CONFIGURATIONS = [
     (["polcy=arena"], "unknown key 'polcy' (did you mean policy"),
     (["policy.serch_depth=2"], "policy.search_depth"),
     (["policy=fcfs", "+policy.foo=1"], "policy.foo: unknown key 'foo'"),
-    (["policy.name=arenas"], "did you mean arena?"),
+    (["policy.name=arenas"], "did you mean arena"),
     (["policy.search_depth=deep"], "policy.search_depth: 'deep' is no int"),
     (["policy.search_depth=2.5"], "policy.search_depth: 2.5 is no int"),
     (["policy.search_depth=true"], "policy.search_depth: True is no int"),
@@ -236,7 +236,7 @@ BAD_CONFIGURATIONS = [
     (["policy.queue_bounds_h=[8,1]"], "policy.queue_bounds_h"),
     (["policy=fcfs", "policy.queue=both"], "policy.queue: unknown queue 'both'"),
     (["placer.defragment_s=-1"], "placer.defragment_s"),
-    (["compare=arenaa"], "did you mean arena?"),
+    (["compare=arenaa"], "did you mean arena"),
     (["seed=abc"], "seed: 'abc' is no int"),
     (["seed=-1"], "seed: -1 is no seed"),
     (["seed=1.5"], "seed: 1.5 is no int"),

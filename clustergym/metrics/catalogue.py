@@ -117,7 +117,8 @@ _TABLE: tuple[Metric, ...] = (
         "ftf_mean",
         "",
         "lower",
-        "mean over finished jobs of JCT / JCT under fluid fair sharing of all GPUs (metrics/fairness.py)",
+        "mean over finished jobs of JCT / JCT under fluid fair sharing of all GPUs in which no job has more "
+        "than it asked for (metrics/fairness.py)",
     ),
     Metric("ftf_worst", "", "lower", "greatest of the same"),
     Metric("unfair_fraction", "share", "lower", "finished jobs for which the same exceeds 1"),
@@ -125,7 +126,7 @@ _TABLE: tuple[Metric, ...] = (
         "unfair_unfinished",
         "jobs",
         "lower",
-        "unfinished jobs that had been in the system longer than their whole JCT under fluid fair sharing",
+        "unfinished jobs that had been in the system longer than their whole JCT under that sharing",
     ),
 )
 

@@ -1,13 +1,20 @@
 """Fluid fair sharing, the reference against which a run is called fair.
 
-The reference is generalised processor sharing (Ares, section 3): a cluster of M GPUs is divided
-without remainder, at every instant, into equal shares M / N(t) over the N(t) jobs not yet served
-in full. A job is an amount of GPU-seconds, here the GPU-seconds it takes at its request. So
+The cluster's M GPUs are divided without remainder, at every instant, over the jobs in the system
+(`clustergym.metrics.fluid`). A job is an amount of GPU-seconds, those it takes at its request.
 
-- the share is not capped: a job alone has all M GPUs and speeds up in proportion, so on a cluster
-  with few jobs in it the reference finishes earlier than any real scheduler could;
-- all GPUs count alike: a GPU-second is one GPU-second on every type;
-- preemption, profiling and placement cost nothing in the reference.
+- Finish-time fairness is against the *capped* reference: no job has more GPUs than it asked for,
+  so a job alone in the cluster ends when it would at its request, and what it cannot use goes to
+  the others max-min fairly. A scheduler that scales jobs beyond their request can beat it.
+- `fluid_finish_s` and `virtual_finish` are *uncapped*, M / N(t) GPUs for each of N(t) jobs
+  (generalised processor sharing, Ares, section 3): a job alone speeds up M-fold. Its order of
+  completion is what fair queuing serves jobs in.
+- GPU types: a job's share is of GPUs of the types it runs on in proportion to how many there
+  are, so a GPU-second moves it on at the mean of its speeds at the requested count, weighted by
+  GPUs; its work is counted in GPU-seconds of that mean GPU (`Scenario.fair_iteration_time_s`).
+  On a cluster of one type that is the request's own speed. The reference does not ask whether
+  all jobs that run on one type only could have their shares of it at once.
+- Preemption, profiling, placement and the wait for a round cost nothing in the reference.
 
 It is a yardstick for comparing policies on the same jobs, not a bound that can be attained.
 """
@@ -20,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from clustergym.metrics.fluid import FluidSharing
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -67,27 +76,53 @@ def virtual_finish(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
     return _fluid(submit_s, work_gpu_s, gpus)[0]
 
 
-def _fluid(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floats, Floats]:
+def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
+    """Return when each job finishes under fluid fair sharing in which none exceeds its cap.
+
+    Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts. With
+    all caps at `gpus` it equals `fluid_finish_s`.
+
+    Parameters
+    ----------
+    submit_s, work_gpu_s, gpus
+        As in `fluid_finish_s`.
+    cap_gpus : ndarray of float or int, shape (n,)
+        Most GPUs each job can have, positive; here its request.
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        As `fluid_finish_s`, or if a cap is not positive.
+
+    Notes
+    -----
+    Exact, event by event; O(n (log n + D)) for D distinct caps.
+    """
+    cap = np.asarray(cap_gpus, dtype=np.float64)
+    if cap.shape != np.shape(submit_s) or not (cap > 0).all():
+        raise ValueError("cap_gpus must give every job a positive number")
+    return _fluid(submit_s, work_gpu_s, gpus, cap)[1]
+
+
+def _fluid(
+    submit_s: Floats, work_gpu_s: Floats, gpus: float, cap_gpus: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return (virtual finish, finish time) of each job."""
     submit, work = _checked(submit_s, work_gpu_s, gpus)
+    caps = np.full(len(submit), float(gpus)) if cap_gpus is None else cap_gpus
     virtual, finish = np.empty(len(submit)), np.empty(len(submit))
-    active: list[tuple[float, int]] = []
-    now, clock = 0.0, 0.0
-    arrivals = [*np.argsort(submit, kind="stable").tolist(), None]
-    for job in arrivals:
-        until = np.inf if job is None else float(submit[job])
-        while active:
-            leaving = now + max(active[0][0] - clock, 0.0) * len(active) / gpus
-            if leaving > until:
-                break
-            now, (clock, first) = leaving, heapq.heappop(active)
-            finish[first] = now
-        if job is None:
-            break
-        if active:
-            clock += (until - now) * gpus / len(active)
-        now = until
-        virtual[job] = clock + work[job]
-        heapq.heappush(active, (float(virtual[job]), job))
+    sharing = FluidSharing(float(gpus))
+    sharing.now_s = float(submit.min(initial=0.0))
+    for job in np.argsort(submit, kind="stable").tolist():
+        for ended, time_s in sharing.advance(float(submit[job])):
+            finish[ended] = time_s
+        virtual[job] = sharing.arrive(job, float(work[job]), float(caps[job]))
+    for ended, time_s in sharing.advance(np.inf):
+        finish[ended] = time_s
     return virtual, finish
 
 
@@ -158,10 +193,10 @@ class Fairness(NamedTuple):
     Attributes
     ----------
     rho : ndarray of float, shape (n,)
-        JCT over the JCT under fluid fair sharing; NaN for a job that did not finish, was not
-        submitted, or has no known work.
+        JCT over the JCT under capped fluid fair sharing; NaN for a job that did not finish, was
+        not submitted, or has no known work.
     fluid_jct_s : ndarray of float, shape (n,)
-        JCT under fluid fair sharing; NaN for a job not submitted or without known work.
+        JCT under capped fluid fair sharing; NaN for a job not submitted or without known work.
     """
 
     rho: Floats
@@ -172,10 +207,11 @@ def finish_time_fairness(
     submit_s: Floats,
     jct_s: Floats,
     work_gpu_s: Floats,
+    cap_gpus: Floats | Ints,
     submitted: npt.NDArray[np.bool_],
     gpus: float,
 ) -> Fairness:
-    """Return rho_j = JCT_j / (JCT_j under fluid fair sharing) of each job.
+    """Return rho_j = JCT_j / (JCT_j under capped fluid fair sharing) of each job.
 
     The reference serves all submitted jobs of known work, finished or not, dropped or not.
 
@@ -186,6 +222,8 @@ def finish_time_fairness(
     work_gpu_s : ndarray of float, shape (n,)
         GPU-seconds at the request: iterations x seconds per iteration x GPUs. NaN: unknown; the
         job is left out, as a load too.
+    cap_gpus : ndarray of float or int, shape (n,)
+        GPUs of the request.
     submitted : ndarray of bool, shape (n,)
     gpus : float
         GPUs of the whole cluster.
@@ -193,5 +231,6 @@ def finish_time_fairness(
     known = submitted & np.isfinite(work_gpu_s)
     fluid_jct_s = np.full(len(submit_s), np.nan)
     if known.any():
-        fluid_jct_s[known] = fluid_finish_s(submit_s[known], work_gpu_s[known], gpus) - submit_s[known]
+        finish_s = capped_finish_s(submit_s[known], work_gpu_s[known], cap_gpus[known], gpus)
+        fluid_jct_s[known] = finish_s - submit_s[known]
     return Fairness(jct_s / fluid_jct_s, fluid_jct_s)

@@ -38,6 +38,7 @@ class _Run(NamedTuple):
     timeline: Timeline
     gpus: int
     reference_s: Floats
+    fair_s: Floats
     requested_gpus: Ints
     end_s: float
     until_s: float
@@ -69,6 +70,7 @@ def compute_metrics(
     end_s: float,
     horizon_s: float | None = None,
     requested_gpus: Ints | None = None,
+    fair_iteration_time_s: Floats | None = None,
 ) -> Metrics:
     """Return every metric of `clustergym.metrics.catalogue.METRICS`, which defines them.
 
@@ -80,7 +82,14 @@ def compute_metrics(
         Plain numbers in order of `METRICS`; None where a metric has no value.
     """
     return measure(
-        events, trace, cluster, reference_iteration_time_s, end_s, horizon_s, requested_gpus
+        events,
+        trace,
+        cluster,
+        reference_iteration_time_s,
+        end_s,
+        horizon_s,
+        requested_gpus,
+        fair_iteration_time_s,
     ).metrics
 
 
@@ -92,6 +101,7 @@ def measure(
     end_s: float,
     horizon_s: float | None = None,
     requested_gpus: Ints | None = None,
+    fair_iteration_time_s: Floats | None = None,
 ) -> Measurement:
     """Return metrics, job records and timeline of a run.
 
@@ -110,6 +120,10 @@ def measure(
         When the clock would have stopped; None or inf: never.
     requested_gpus : ndarray of int, shape (n,), optional
         GPUs of the request that `reference_iteration_time_s` is for; the trace's by default.
+    fair_iteration_time_s : ndarray of float, shape (n,), optional
+        Seconds per iteration on so many GPUs of the mean speed of the types the job runs on
+        (`Scenario.fair_iteration_time_s`), for the fairness reference; those at the request by
+        default.
 
     Raises
     ------
@@ -126,6 +140,7 @@ def measure(
         timeline=record,
         gpus=int(cluster.capacity.sum()),
         reference_s=reference_iteration_time_s,
+        fair_s=reference_iteration_time_s if fair_iteration_time_s is None else fair_iteration_time_s,
         requested_gpus=trace.gpus if requested_gpus is None else requested_gpus,
         end_s=end_s,
         until_s=end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s,
@@ -226,9 +241,11 @@ def _restarts(run: _Run) -> Metrics:
 
 def _fairness(run: _Run) -> Metrics:
     records, trace = run.records, run.trace
-    known = has_reference(run.reference_s) & (run.requested_gpus > 0)
-    work = np.where(known, trace.iterations * run.reference_s * run.requested_gpus, np.nan)
-    fairness = finish_time_fairness(records.submit_s, records.jct_s, work, run.submitted, run.gpus)
+    known = has_reference(run.fair_s) & (run.requested_gpus > 0)
+    work = np.where(known, trace.iterations * run.fair_s * run.requested_gpus, np.nan)
+    fairness = finish_time_fairness(
+        records.submit_s, records.jct_s, work, run.requested_gpus, run.submitted, run.gpus
+    )
     rho = fairness.rho[np.isfinite(fairness.rho)]
     overdue = _time_so_far(run) > fairness.fluid_jct_s * UNFAIR_ABOVE
     return {

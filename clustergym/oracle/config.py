@@ -72,6 +72,30 @@ class GridChoice:
     models: str | None = None
 
 
+@dataclass(frozen=True)
+class SiaChoice:
+    """Configuration of the oracle of Sia's profiles.
+
+    Attributes
+    ----------
+    name : str
+    path : str
+        Folder of profiles, one folder per model in it.
+    batch : str
+        Global batch that jobs train at: `fixed`, their own, or `best`, the one that ends them soonest.
+    calibrated : bool
+        Lengthen the profiles' times as Sia's isolated run times are.
+    models : str or None
+        A folder of further model files, or one file.
+    """
+
+    name: str
+    path: str
+    batch: str = "fixed"
+    calibrated: bool = True
+    models: str | None = None
+
+
 def _roofline(choice: RooflineChoice, catalog: Catalog) -> Oracle:
     from clustergym.oracle.roofline import RooflineOracle
 
@@ -90,8 +114,15 @@ def _grid(choice: GridChoice, catalog: Catalog) -> Oracle:
     return GridOracle(catalog, choice.calibration, choice.strategy, choice.micro_batches)
 
 
+def _sia(choice: SiaChoice, catalog: Catalog) -> Oracle:
+    from clustergym.oracle.sia_oracle import SiaProfileOracle
+
+    return SiaProfileOracle(choice.path, choice.batch, choice.calibrated, catalog)
+
+
 ORACLES: dict[str, tuple[type[Any], Callable[[Any, Catalog], Oracle]]] = {
     "roofline": (RooflineChoice, _roofline),
+    "sia": (SiaChoice, _sia),
     "table": (TableChoice, _table),
     "grid": (GridChoice, _grid),
 }

@@ -84,6 +84,7 @@ class Simulation:
             scenario.cluster.gpus_per_node,
             scenario.tables.counts,
             self.round_s,
+            scenario.costs.profile_gpus if scenario.costs.profile_s.get(information.value, 0.0) else 0,
         )
         self.log = EventLog()
         self.changes: list[Change] = []

@@ -33,6 +33,9 @@ class ReadOptions:
         of the reference cluster for `arena`, any for `ares`.
     gavel_steps : str
         Whether a Gavel trace's steps and batch are the whole `job`'s or each `worker`'s.
+    sia_profiles : str or None
+        Sia's profiles folder: its jobs get the iterations that its validation files show for their
+        batch. None: as many as take their run time alone at the reference iteration time.
     power_of_two : bool
         Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
     """
@@ -44,4 +47,5 @@ class ReadOptions:
     reference_cluster: str = "arena-sim"
     gpu_types: tuple[str, ...] | None = None
     gavel_steps: str = "job"
+    sia_profiles: str | None = None
     power_of_two: bool = True

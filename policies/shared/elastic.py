@@ -12,6 +12,7 @@ from policies.shared.requests import held_level, requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 class Scaling(NamedTuple):
@@ -124,12 +125,12 @@ class VirtualCluster:
         if missing <= 0:
             return 0.0, []
         victims = np.flatnonzero(self.kind == kind)
-        victims = victims[self._worth_disturbing(victims)]
+        victims = victims[self.worth_disturbing(victims)]
         level, loss, steps = self.level[victims].copy(), 0.0, []
         for left in range(self.depth, 0, -1):
             if missing <= 0 or not len(victims):
                 break
-            freed, lost = self._halving(victims, kind, level)
+            freed, lost = self.halving(victims, kind, level)
             share = -(-missing // 2 ** (left - 1))
             cost = np.where(freed >= share, lost / np.minimum(np.maximum(freed, 1), missing), np.inf)
             best = int(np.argmin(cost))
@@ -141,7 +142,7 @@ class VirtualCluster:
             steps.append(Scaling(int(victims[best]), kind, int(level[best])))
         return (loss, steps) if missing <= 0 else None
 
-    def _halving(self, victims: Ints, kind: int, level: Ints) -> tuple[Ints, Floats]:
+    def halving(self, victims: Ints, kind: int | Ints, level: Ints) -> tuple[Ints, Floats]:
         """Return GPUs freed and value lost by halving each victim; nothing below half its request."""
         lower = np.maximum(level - 1, 0)
         allowed = (
@@ -151,19 +152,31 @@ class VirtualCluster:
         lost = self.value[victims, kind, level] - self.value[victims, kind, lower]
         return freed, np.where(allowed, lost, np.inf)
 
-    def _worth_disturbing(self, victims: Ints) -> npt.NDArray[np.bool_]:
+    def worth_disturbing(self, victims: Ints) -> Bools:
         """Whether a job will run longer than a restart takes; one that ends soon is left alone."""
         kind, level = self.kind[victims], self.level[victims]
         left_s = self.view.remaining_iterations[victims] * self.time_s[victims, kind, level]
-        longer: npt.NDArray[np.bool_] = left_s > self.cost_s[victims, kind, np.maximum(level - 1, 0)]
+        longer: Bools = left_s > self.cost_s[victims, kind, np.maximum(level - 1, 0)]
         return longer
 
-    def preemptions(self, kind: int, level: int) -> tuple[float, list[Scaling]] | None:
-        """Return the least (loss, preemptions) that frees counts[level] GPUs, at most `depth` jobs."""
+    def preemptions(
+        self, kind: int, level: int, among: Bools | None = None, most: int | None = None
+    ) -> tuple[float, list[Scaling]] | None:
+        """Return the least (loss, preemptions) that frees counts[level] GPUs.
+
+        Parameters
+        ----------
+        kind, level : int
+        among : ndarray of bool, shape (n,), optional
+            Jobs that may be preempted; any running one by default.
+        most : int, optional
+            How many may be; `depth` by default.
+        """
         missing = int(self.counts[level]) - int(self.free[kind])
-        victims = np.flatnonzero((self.kind == kind) & (self.view.gpus > 0))
+        allowed = (self.kind == kind) & (self.view.gpus > 0)
+        victims = np.flatnonzero(allowed if among is None else allowed & among)
         loss, steps = 0.0, []
-        for left in range(self.depth, 0, -1):
+        for left in range(self.depth if most is None else most, 0, -1):
             if missing <= 0 or not len(victims):
                 break
             freed = self.counts[self.level[victims]]
@@ -181,10 +194,20 @@ class VirtualCluster:
 
     # Scaling up
 
-    def grow_all(self) -> None:
-        """Give idle GPUs to running jobs, greatest gain first, while a change repays its restart."""
-        if not (self.free > 0).any():
-            return
+    def grow_all(self, spare: int = 0) -> None:
+        """Give idle GPUs to running jobs, greatest gain first, while a change repays its restart.
+
+        Parameters
+        ----------
+        spare : int
+            GPUs of each type that are left idle.
+        """
+        self.free -= spare
+        if (self.free > 0).any():
+            self._grow_all()
+        self.free += spare
+
+    def _grow_all(self) -> None:
         held = np.flatnonzero(self.kind >= 0)
         if not len(held):
             return
@@ -198,30 +221,41 @@ class VirtualCluster:
             again = np.union1d(stale, [best])
             gain[again], kind[again], level[again] = self._growth(held[again])
 
-    def _still_fits(self, held: Ints, kind: Ints, level: Ints) -> npt.NDArray[np.bool_]:
+    def _still_fits(self, held: Ints, kind: Ints, level: Ints) -> Bools:
         own = np.where(kind == self.kind[held], self.counts[self.level[held]], 0)
-        fits: npt.NDArray[np.bool_] = self.free[kind] + own >= self.counts[level]
+        fits: Bools = self.free[kind] + own >= self.counts[level]
         return fits
 
     def _growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return each job's best (gain, type, level): doubled where it is, or elsewhere at half to twice."""
+        """Return each job's best (gain, type, level) that fits in what is free now."""
+        gain, kinds, level = self.growth(held)
+        here = kinds == self.kind[held][:, None, None]
+        own = np.where(here, self.counts[self.level[held]][:, None, None], 0)
+        room = self.free[kinds] + own >= self.counts[level]
+        flat = np.where(room, gain, 0.0).reshape(len(held), -1)
+        best = np.argmax(flat, axis=1)
+        at = np.arange(len(held))
+        return flat[at, best], kinds.reshape(len(held), -1)[at, best], level.reshape(len(held), -1)[at, best]
+
+    def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
+        """Return what running jobs gain: doubled where they are, or elsewhere at half to twice.
+
+        Returns
+        -------
+        (gain, type, level)
+            Each of shape (m, T, 3); gain 0 where there is none, or it does not repay the restart.
+        """
         now_kind, now_level = self.kind[held], self.level[held]
         types, steps = np.arange(len(self.free)), np.array([-1, 0, 1])
         level = np.clip(now_level[:, None, None] + steps, 0, len(self.counts) - 1)
         level = np.broadcast_to(level, (len(held), len(types), 3))
         rows = held[:, None, None]
         kinds = np.broadcast_to(types[None, :, None], level.shape)
-        here = kinds == now_kind[:, None, None]
-        own = np.where(here, self.counts[now_level][:, None, None], 0)
-        room = self.free[kinds] + own >= self.counts[level]
+        gain = self.value[rows, kinds, level] - self.value[held, now_kind, now_level][:, None, None]
         current_s = self.time_s[held, now_kind, now_level][:, None, None]
-        saved = self.view.remaining_iterations[held][:, None, None] * (
-            current_s - self.time_s[rows, kinds, level]
-        )
+        with np.errstate(invalid="ignore"):
+            saved = current_s - self.time_s[rows, kinds, level]
+        saved = np.where(gain > 0, saved, 0.0) * self.view.remaining_iterations[held][:, None, None]
         standing = self.cost_s[held, now_kind, now_level][:, None, None]
         repays = saved > self.cost_s[rows, kinds, level] - standing
-        gain = self.value[rows, kinds, level] - self.value[held, now_kind, now_level][:, None, None]
-        flat = np.where(room & repays & (gain > 0), gain, 0.0).reshape(len(held), -1)
-        best = np.argmax(flat, axis=1)
-        at = np.arange(len(held))
-        return flat[at, best], kinds.reshape(len(held), -1)[at, best], level.reshape(len(held), -1)[at, best]
+        return np.where(repays & (gain > 0), gain, 0.0), kinds, level

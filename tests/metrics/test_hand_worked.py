@@ -206,12 +206,12 @@ EXPECTED = {
     "migrations": 1,
     # A in time, C not; B's deadline lies after the horizon.
     "deadline_satisfaction": 0.5,
-    # Fluid sharing of 12 GPUs: A has 100 x 2 x 4 = 800 GPU s and the cluster to itself, 66.7 s;
-    # B 300 GPU s, 25 s; C 3200 GPU s, 266.7 s.
-    "ftf_mean": (415 / (800 / 12) + 340 / 25) / 2,
-    "ftf_worst": 340 / 25,
+    # Capped fluid sharing: at most 4 + 2 + 4 of the 12 GPUs are asked for, so each job has its
+    # request: A 100 x 2 = 200 s, B 50 x 3 = 150 s, C 200 x 4 = 800 s, which have just passed.
+    "ftf_mean": (415 / 200 + 340 / 150) / 2,
+    "ftf_worst": 340 / 150,
     "unfair_fraction": 1.0,
-    "unfair_unfinished": 1,
+    "unfair_unfinished": 0,
 }
 
 
@@ -270,12 +270,20 @@ def test_a_run_without_any_submission_has_no_means(rows):
 
 
 def test_requested_gpus_stand_in_for_those_of_the_trace():
-    # Twice the GPUs asked for, twice the work in the reference, half the unfairness.
+    # A asks for 24 of 12 GPUs: 100 x 2 x 24 / 12 = 400 s in the reference instead of 200.
     log = [event for event in LOG if event.job == A]
     trace, reference = TRACE.take([A]), REFERENCE[:1]
     one = compute_metrics(log, trace, CLUSTER, reference, 415.0)
-    two = compute_metrics(log, trace, CLUSTER, reference, 415.0, requested_gpus=np.array([8]))
-    assert two["ftf_mean"] == one["ftf_mean"] / 2
+    two = compute_metrics(log, trace, CLUSTER, reference, 415.0, requested_gpus=np.array([24]))
+    assert (one["ftf_mean"], two["ftf_mean"]) == (415 / 200, pytest.approx(415 / 400, rel=1e-12))
+
+
+def test_fair_iteration_times_stand_in_for_those_at_the_request():
+    # On the mean GPU half as long: A 100 s, B 75 s, C 400 s, of which it has waited 800.
+    fair = REFERENCE / 2
+    metrics = compute_metrics(LOG, TRACE, CLUSTER, REFERENCE, END, END, fair_iteration_time_s=fair)
+    assert metrics["ftf_mean"] == pytest.approx((415 / 100 + 340 / 75) / 2, rel=1e-12)
+    assert metrics["unfair_unfinished"] == 1
 
 
 def test_jobs_csv(tmp_path):

@@ -28,10 +28,11 @@ MODEL = (
 
 def test_the_shipped_files_name_every_oracle_and_its_keys(tmp_path: Path) -> None:
     (tmp_path / "measured.csv").write_text(TABLE)
+    (tmp_path / "cifar10").mkdir()
     for name in ORACLES:
         keys = yaml.safe_load((conf_dir() / "oracle" / f"{name}.yaml").read_text())
         if keys.get("path") == "???":
-            keys["path"] = str(tmp_path / "measured.csv")
+            keys["path"] = str(tmp_path if name == "sia" else tmp_path / "measured.csv")
         assert oracle_from_config(keys).name == name
 
 
@@ -57,7 +58,7 @@ def test_keys_reach_the_oracle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "oracle.name: is missing (valid: grid, roofline, table)"),
+        ({}, "oracle.name: is missing (valid: grid, roofline, sia, table)"),
         ({"name": "rofline"}, "oracle.name: unknown oracle 'rofline' (did you mean roofline?)"),
         ({"name": ["table"]}, "oracle.name: unknown oracle ['table']"),
         ({"name": "table"}, "oracle.path: is missing"),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
+from clustergym.errors import InputError
 from clustergym.policy import Decision, InformationClass
 from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
@@ -12,6 +20,8 @@ from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
 from policies.arena import Arena
 from policies.placement.buddy import Buddy
+from policies.shared.elastic import VirtualCluster
+from policies.shared.scaling_ilp import best_scalings
 
 # Concave: throughput 1, 1.8, 3 on 1, 2, 4 GPUs of X.
 CONCAVE = {"m": {"X": {1: 18.0, 2: 10.0, 4: 6.0, 8: 4.0}}}
@@ -126,3 +136,267 @@ def test_queues_are_by_run_time_with_promotion():
     for promote_after_s, order in ((1e6, [0, 2, 1]), (1000.0, [0, 1, 2])):
         run = simulate(scenario, Arena(promote_after_s=promote_after_s), Buddy())
         assert [e.job for e in run.simulation.log.events if e.kind == EventKind.START] == order
+
+
+# Ablations
+
+
+def test_without_elastic_scaling_a_job_has_what_it_asks_for():
+    # As in the first test; and 2 of Y at 5 s beat 2 of X at 10 s.
+    scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 8)}, CONCAVE)
+    assert first_decision(scenario, elastic=False) == {"a": ("X", 2)}
+
+
+def test_without_heterogeneity_a_job_stays_on_its_type():
+    times = {"m": {"X": {2: 10.0, 4: 6.0}, "Y": {1: 9.0, 2: 5.0, 4: 3.0}}}
+    scenario = small_scenario([Job("a", 0, 100, gpus=2, gpu_type="X")], {"X": (1, 4), "Y": (1, 4)}, times)
+    assert first_decision(scenario, hetero=False) == {"a": ("X", 4)}
+    assert first_decision(scenario, elastic=False) == {"a": ("Y", 2)}
+    assert first_decision(scenario, elastic=False, hetero=False) == {"a": ("X", 2)}
+
+
+def test_the_planner_sets_what_is_known():
+    # Data parallelism fits nowhere: as requested, though 4 GPUs would be faster.
+    scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 4)}, {"m": {"X": {2: 10.0, 4: 6.0}}})
+    blind = replace(scenario.tables, data_parallel=np.full_like(scenario.tables.data_parallel, np.inf))
+    scenario = replace(scenario, tables=blind)
+    for planner, information, gpus in (
+        ("adaptive", InformationClass.PROFILED, 4),
+        ("dp", InformationClass.DATA_PARALLEL, 2),
+    ):
+        policy = Arena(planner=planner, round_s=None)
+        assert policy.information_class == information
+        run = simulate(scenario, policy, Buddy())
+        assert run.simulation.information == information
+        assert [e.gpus for e in run.simulation.log.events if e.iteration_time_s] == [gpus]
+
+
+# Objectives
+
+
+def test_deadlines_make_a_job_take_what_meets_them_and_drop_what_cannot():
+    # 100 iterations: a needs 100 s at best on 4 and asks for 1 (candidates 1, 2): 2 take 200 s and meet
+    # 250; only then does it grow to 4, which is faster still. b is over by 90 at the earliest at 100.
+    times = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
+    jobs = [Job("a", 0, 100, deadline_s=250), Job("b", 0, 100, deadline_s=90), Job("c", 0, 10, gpus=2)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times)
+    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
+    decision = Arena(objective="deadline").schedule(simulation.advance())
+    assert decided(scenario, decision) == {"a": ("X", 2), "c": ("X", 2)}
+    assert [scenario.trace.job_id[row] for row in decision.drop] == ["b"]
+
+
+def test_a_running_job_that_can_no_longer_meet_its_deadline_is_dropped():
+    # a is alone on 4 until an estimate proves wrong: it runs at 2 s instead of 1 s an iteration. At
+    # 60 it has done 30; 70 more are thought to take 70 s, until 130 > 120.
+    scenario = small_scenario(
+        [Job("a", 0, 100, gpus=4, deadline_s=120)], {"X": (1, 4)}, {"m": {"X": {4: 1.0}}}, rounds=60.0
+    )
+    slow = np.where(np.isfinite(scenario.tables.execution), 2.0, np.inf)
+    scenario = replace(scenario, tables=replace(scenario.tables, execution=slow))
+    run = simulate(scenario, Arena(objective="deadline"), Buddy())
+    assert [(e.kind, e.time_s) for e in run.simulation.log.events][-1] == (EventKind.DROP, 60.0)
+
+
+def test_deadlines_are_needed_by_name():
+    scenario = small_scenario([Job("a", 0, 100)], {"X": (1, 4)}, CONCAVE)
+    with pytest.raises(InputError, match="policy arena with objective=deadline needs deadlines"):
+        simulate(scenario, Arena(objective="deadline"), Buddy())
+
+
+@pytest.mark.parametrize(
+    ("objective", "order"), [("throughput", [0, 2, 1]), ("finish_time_fairness", [0, 1, 2])]
+)
+def test_fairness_takes_the_job_that_is_furthest_behind(objective, order):
+    # At 3600, long has waited 3590 s of its 36,000: (3590 + 36,000) / 36,000 = 1.10. short has
+    # waited 10 s of its 1800: 1.01, but is in an earlier queue.
+    times = {"m": {"X": {4: 1.0}}}
+    jobs = [
+        Job("running", 0, 3600, gpus=4),
+        Job("long", 10, 36_000, gpus=4),
+        Job("short", 3590, 1800, gpus=4),
+    ]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0)
+    run = simulate(scenario, Arena(objective=objective), Buddy())
+    assert [e.job for e in run.simulation.log.events if e.kind == EventKind.START] == order
+
+
+# Crius
+
+
+@pytest.mark.parametrize(
+    ("opportunistic", "ends"),
+    [(True, {"r": 100, "h": 200, "s": 1102}), (False, {"r": 100, "s": 1002, "h": 1102})],
+)
+def test_jobs_beside_a_blocked_head_are_suspended_when_it_fits(opportunistic, ends):
+    # r holds 2 of 4 until 100; h needs 4 and waits; s starts beside it at 2 on the other 2. Suspended
+    # at 100 after 9.8 of 100 iterations, s resumes at 200: 902 s more. Else h waits for s.
+    times = {"two": {"X": {2: 10.0}}, "four": {"X": {4: 10.0}}}
+    jobs = [
+        Job("r", 0, 10, gpus=2, family="two"),
+        Job("h", 1, 10, gpus=4, family="four"),
+        Job("s", 2, 100, gpus=2, family="two"),
+    ]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times)
+    run = simulate(scenario, Arena(opportunistic=opportunistic, round_s=None), Buddy())
+    found = {jobs[e.job].job_id: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+    assert found == ends
+
+
+def test_what_ran_beside_a_head_that_has_started_is_not_suspended_for_another():
+    # late comes after s, which started beside h: only h may take its place.
+    times = {"two": {"X": {2: 10.0}}, "four": {"X": {4: 10.0}}}
+    jobs = [
+        Job("r", 0, 10, gpus=2, family="two"),
+        Job("s", 2, 20, gpus=2, family="two"),
+        Job("late", 3, 10, gpus=4, family="four"),
+    ]
+    run = simulate(
+        small_scenario(jobs, {"X": (1, 4)}, times), Arena(opportunistic=True, round_s=None), Buddy()
+    )
+    assert not any(e.kind == EventKind.PREEMPT for e in run.simulation.log.events)
+
+
+def test_growth_leaves_room_to_profile_new_jobs():
+    # a could grow to all 8 of X; profiling takes 1 GPU, so it stays on 4, and late, which runs on 1 only,
+    # is profiled from 300 to 310 beside it, and starts at 600.
+    jobs = [Job("a", 0, 1000, gpus=2), Job("late", 300, 10, family="one")]
+    for profile_s, gpus in ((10.0, 4), (0.0, 8)):
+        costs = Costs(search="proxy", profile_s={"profiled": profile_s})
+        times = {**CONCAVE, "one": {"X": {1: 1.0}}}
+        scenario = small_scenario(jobs, {"X": (1, 8)}, times, costs=costs, rounds=300.0)
+        simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
+        view = simulation.advance()
+        for ilp in (False, True):
+            assert decided(scenario, Arena(ilp=ilp).schedule(view)) == {"a": ("X", gpus)}
+    run = simulate(
+        replace(scenario, costs=Costs(search="proxy", profile_s={"profiled": 10.0})), Arena(), Buddy()
+    )
+    assert {e.job: e.time_s for e in run.simulation.log.events if e.kind == EventKind.START} == {
+        0: 300.0,
+        1: 600.0,
+    }
+
+
+# Integer program
+
+
+def test_the_integer_program_sees_what_one_launch_after_another_does_not():
+    # a comes first and takes all 4 GPUs for a value of 1; b and c have 1 each on 2.
+    times = {"two": {"X": {2: 10.0}}, "four": {"X": {4: 10.0}}}
+    jobs = [
+        Job("a", 0, 10, gpus=4, family="four"),
+        Job("b", 0, 10, gpus=2, family="two"),
+        Job("c", 0, 10, gpus=2, family="two"),
+    ]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times)
+    assert first_decision(scenario) == {"a": ("X", 4)}
+    assert first_decision(scenario, ilp=True) == {"b": ("X", 2), "c": ("X", 2)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenario=random_scenarios(together=True), running=st.integers(0, 3))
+def test_the_integer_program_agrees_with_brute_force(scenario, running):
+    cluster, waiting = instance(scenario, running)
+    waiting = waiting[:2]
+    before = total(cluster)
+    options = [candidates(cluster, at, at in waiting) for at in range(len(cluster.kind))]
+    best = 0.0
+    for combination in itertools.product(*options):
+        free = cluster.view.free.copy()
+        for at, (kind, level) in enumerate(combination):
+            free[cluster.kind[at]] += cluster.counts[cluster.level[at]] if cluster.kind[at] >= 0 else 0
+            free[kind] -= cluster.counts[level] if kind >= 0 else 0
+        if (free >= 0).all():
+            worth = sum(cluster.value[at, k, v] for at, (k, v) in enumerate(combination) if k >= 0)
+            best = max(best, float(worth) - before)
+    steps = best_scalings(cluster, np.array(waiting, dtype=np.int64), gap=0.0)
+    assert steps is not None
+    cluster.enact(steps)
+    assert (cluster.free >= 0).all()
+    assert total(cluster) - before == pytest.approx(best, abs=1e-5)
+
+
+def instance(scenario, running):
+    """Return a virtual cluster on which some jobs run as requested, and the positions that wait."""
+    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
+    view = simulation.advance()
+    value = np.nan_to_num(10.0 / view.iteration_time_s(), posinf=0.0)
+    cluster = VirtualCluster(view, value, view.iteration_time_s(), 3)
+    for at in range(min(running, len(view))):
+        kinds = np.flatnonzero(value[at, :, cluster.requested[at]] > 0)
+        kinds = kinds[cluster.free[kinds] >= cluster.counts[cluster.requested[at]]]
+        if len(kinds):
+            cluster.kind[at], cluster.level[at] = kinds[0], cluster.requested[at]
+            cluster.free[kinds[0]] -= cluster.counts[cluster.requested[at]]
+    view.free[:] = cluster.free
+    return cluster, [at for at in range(len(view)) if cluster.kind[at] < 0]
+
+
+def total(cluster):
+    held = np.flatnonzero(cluster.kind >= 0)
+    return float(cluster.value[held, cluster.kind[held], cluster.level[held]].sum())
+
+
+def candidates(cluster, at, waits):
+    """Return all allotments a job may be given, by the rules as they are told in `best_scalings`."""
+    now, asked = (int(cluster.kind[at]), int(cluster.level[at])), int(cluster.requested[at])
+    if now[0] < 0:
+        found = [(-1, -1)]
+        for kind, level in (
+            itertools.product(range(len(cluster.free)), range(asked - 1, asked + 2)) if waits else ()
+        ):
+            if 0 <= level < len(cluster.counts) and cluster.value[at, kind, level] > 0:
+                found.append((kind, level))
+        return found
+    left, found = float(cluster.view.remaining_iterations[at]), [now]
+    for kind, level in itertools.product(range(len(cluster.free)), range(now[1] - 1, now[1] + 2)):
+        if not 0 <= level < len(cluster.counts) or cluster.value[at, kind, level] <= 0:
+            continue
+        gains = cluster.value[at, kind, level] > cluster.value[(at, *now)]
+        saved = left * (cluster.time_s[(at, *now)] - cluster.time_s[at, kind, level])
+        if gains and saved > cluster.cost_s[at, kind, level] - cluster.cost_s[(at, *now)]:
+            found.append((kind, level))
+        elif kind == now[0] and asked - 1 <= level < now[1]:
+            lasts = left * cluster.time_s[(at, *now)] > cluster.cost_s[at, kind, level]
+            found += [(kind, level)] if lasts else []
+    return found
+
+
+# Any variant
+
+
+VARIANTS = [
+    {},
+    {"ilp": True},
+    {"elastic": False},
+    {"hetero": False},
+    {"planner": "dp"},
+    {"opportunistic": True, "privilege_after_s": None},
+    {"objective": "finish_time_fairness"},
+    {"objective": "deadline"},
+    {"objective": "deadline", "ilp": True, "search_depth": 0},
+]
+
+
+@pytest.mark.parametrize("parameters", VARIANTS, ids=str)
+@settings(max_examples=25, deadline=None)
+@given(scenario=random_scenarios(data_parallel_fits=False))
+def test_every_job_finishes_or_misses_its_deadline(parameters, scenario):
+    drops = parameters.get("objective") == "deadline"
+    if drops and not np.isfinite(scenario.trace.deadline_s).any():
+        return
+    assert all_left(simulate(scenario, Arena(round_s=None, **parameters), Buddy()), drops)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"objective": "thruput"}, "unknown objective 'thruput' .did you mean throughput"),
+        ({"planner": "ddp"}, "policy.planner: unknown planner 'ddp'"),
+        ({"privilege_after_s": 0.0}, "policy.privilege_after_s: 0.0 is not valid"),
+    ],
+)
+def test_bad_parameters(given, message):
+    with pytest.raises(InputError, match=message):
+        Arena(**given)

@@ -53,8 +53,34 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return bool({"num_replicas", "application"} & header(lines))
 
 
+def _validated(table: Table, folder: Path) -> npt.NDArray[np.int64]:
+    """Return as many iterations as the validation files of Sia's profiles show for batch and application."""
+    from clustergym.oracle.sia_oracle import FOLDERS, Training, read_training
+
+    training: dict[str, Training] = {}
+    iterations = []
+    jobs = zip(table.columns["application"], integers(table, "batch_size"), table.line, strict=True)
+    for application, batch, line in jobs:
+        name = FOLDERS[FAMILIES[application.lower()]]
+        if name not in training:
+            training[name] = read_training(folder / name)
+        try:
+            iterations.append(max(1, round(training[name].at(int(batch)))))
+        except InputError as error:
+            raise InputError(
+                f"{error.message} in {training[name].path}",
+                file=table.path,
+                line=line,
+                field="batch_size",
+                remedy=error.remedy,
+            ) from error
+    return np.array(iterations, dtype=np.int64)
+
+
 def _iterations(table: Table, classes: list[ModelClass], options: ReadOptions) -> npt.NDArray[np.int64]:
     """Return as many iterations as take the application's isolated run time at the reference."""
+    if options.sia_profiles is not None:
+        return _validated(table, Path(options.sia_profiles))
     if options.reference_gpu not in ISOLATED_S:
         message = f"Sia's applications have no isolated run time on {options.reference_gpu!r}"
         raise InputError(message, field="reference_gpu", remedy=nearest(options.reference_gpu, ISOLATED_S))
@@ -89,7 +115,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
     A job has as many iterations, at its batch size, as take the application's run time alone
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of
-    `ISOLATED_GPUS` on which it fits. It is drawn from nothing: no seed matters.
+    `ISOLATED_GPUS` on which it fits; with `options.sia_profiles` as many as Sia's validation files show
+    for its batch. It is drawn from nothing: no seed matters.
 
     Raises
     ------

@@ -1,0 +1,9 @@
+"""Published figures held against ours, one module for each paper.
+
+A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`.
+"""
+
+from __future__ import annotations
+
+PAPERS = {"arena": "clustergym.reproduction.arena"}
+"""Module by the name that `python -m clustergym.reproduce` takes."""

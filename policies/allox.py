@@ -1,0 +1,265 @@
+"""AlloX's matching for mean completion time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared import finish_times
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class AlloX(Policy):
+    """AlloX (EuroSys '20): a min-cost matching of jobs to places in the queues of GPU types.
+
+    On one machine, the job that runs k-th from the end delays k jobs by its run time, itself
+    included. So a matching of jobs to (machine, place from the end), weighted by run time
+    times place, minimises the mean completion time (section 4.1). Jobs first in their queue
+    start; the matching is made anew each round. For fairness only the fraction of waiting
+    jobs that has been served least takes part (section 4.3).
+
+    Generalisation to gangs: a type has as many queues as gangs of the mean size of the
+    waiting jobs fit on it; a job of g GPUs delays those behind it g / mean times as much. A
+    queue opens when running jobs are expected to have left it, and for a wide job not before
+    its gang can be free. In the order of the queues jobs start where their gang is free.
+
+    Differences from the paper: at most `window` jobs are matched, those of least GPU time,
+    and the places per queue are limited to twice what they need on average, plus two. With
+    `preempt`, a job first in its queue takes the GPUs of running ones if the wait that it
+    saves exceeds the delay, restarts included, that they suffer; and a running job moves
+    to idle GPUs where it ends earlier, restart included. Users are not distinguished: each
+    job stands for one. Times rest on data-parallel profiles; the speed of a
+    job that has none is guessed (`finish_times.request_times`, counted in `counters`).
+
+    Parameters
+    ----------
+    fairness : float
+        The paper's alpha, above 0 and at most 1: the fraction of waiting jobs, least served
+        first, that is considered; 1: all, for mean completion time alone.
+    preempt : bool
+        Whether running jobs may be preempted or moved.
+    window : int
+        Most waiting jobs in one matching.
+    round_s : float or None
+        Seconds between decision points.
+    """
+
+    name: ClassVar[str] = "allox"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    fairness: float = 1.0
+    preempt: bool = True
+    window: int = 256
+    round_s: float | None = 360.0
+
+    def __post_init__(self) -> None:
+        require(0 < self.fairness <= 1, "policy.fairness", self.fairness, "give above 0 and at most 1")
+        require(1 <= self.window <= 4096, "policy.window", self.window, "give 1 to 4096")
+        self._guessed: set[int] = set()
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget all jobs."""
+        self._guessed = set()
+
+    def counters(self) -> Mapping[str, int]:
+        """Return how many jobs' speed had to be guessed."""
+        return {"jobs_without_profile": len(self._guessed)}
+
+    def schedule(self, view: View) -> Decision:
+        """Match waiting jobs to places, and start those whose turn it is."""
+        times = finish_times.request_times(view)
+        self._guessed.update(view.job[times.guessed].tolist())
+        left_s = finish_times.remaining_at_request_s(view, times)
+        plan = _Plan(view, left_s)
+        waiting = self._considered(view, left_s)
+        if len(waiting):
+            matches, _ = match(view, left_s, waiting, plan.releases)
+            plan.start(matches, self.preempt)
+        if self.preempt:
+            plan.move()
+        return plan.decision()
+
+    def _considered(self, view: View, left_s: Floats) -> Ints:
+        """Return waiting jobs that take part: the least served, of these those of least GPU time."""
+        waiting = np.flatnonzero((view.gpus == 0) & np.isfinite(left_s).any(axis=1))
+        ran_s = view.attained_gpu_s / view.requested_gpus
+        served = ran_s / np.maximum(view.now_s - view.submit_s, 1e-9)
+        order = np.lexsort((view.submit_s[waiting], served[waiting]))
+        waiting = waiting[order[: math.ceil(self.fairness * len(waiting) - 1e-9)]]
+        work = left_s[waiting].min(axis=1) * view.requested_gpus[waiting]
+        return np.sort(waiting[np.argsort(work, kind="stable")[: self.window]])
+
+
+class Releases:
+    """When running jobs are expected to give back the GPUs of one type.
+
+    Parameters
+    ----------
+    free : int
+    left_s : ndarray of float, shape (r,)
+        Until each running job ends.
+    gpus : ndarray of int, shape (r,)
+    """
+
+    def __init__(self, free: int, left_s: Floats, gpus: Ints) -> None:
+        order = np.argsort(left_s, kind="stable")
+        self.at_s = np.concatenate([[0.0], left_s[order], [np.inf]])
+        self.free = np.concatenate([[free], free + np.cumsum(gpus[order])])
+
+    def ready_s(self, gpus: npt.NDArray[Any]) -> Floats:
+        """Return the seconds until so many GPUs are free; inf: never."""
+        ready: Floats = self.at_s[np.searchsorted(self.free, gpus)]
+        return ready
+
+
+class Match(NamedTuple):
+    """A job's place: its position in the View, the type, and whether it is the first of its queue."""
+
+    at: int
+    kind: int
+    first: bool
+
+
+def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -> tuple[list[Match], float]:
+    """Match jobs to places of least total completion time.
+
+    Parameters
+    ----------
+    view : View
+    left_s : ndarray of float, shape (n, T)
+        Seconds to the end at the request on each type; inf: impossible.
+    waiting : ndarray of int, shape (w,)
+        Positions in the View of the jobs to match.
+    releases : list of Releases, one a type
+
+    Returns
+    -------
+    matches : list of Match
+        In order of expected start.
+    total_s : float
+        The least total completion time, from now, of what could be matched.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    gpus = view.requested_gpus[waiting]
+    mean = float(gpus.mean())
+    kind, opens_s, place = _places(view.setting.capacity, releases, mean, len(waiting))
+    earliest_s = np.column_stack([release.ready_s(gpus) for release in releases])[:, kind]
+    cost = np.maximum(opens_s, earliest_s)
+    cost = cost + left_s[waiting][:, kind] * (1.0 + (place - 1) * (gpus / mean)[:, None])
+    # Impossible places are worse than any set of possible ones.
+    finite = np.isfinite(cost)
+    worst = float(cost[finite].max(initial=1.0)) * (len(waiting) + 1)
+    job, column = linear_sum_assignment(np.where(finite, cost, worst))
+    possible = finite[job, column]
+    job, column = job[possible], column[possible]
+    total_s = float(cost[job, column].sum())
+    return _in_order(waiting[job], column, kind, opens_s, place), total_s
+
+
+def _places(capacity: Ints, releases: list[Releases], mean: float, jobs: int) -> tuple[Ints, Floats, Ints]:
+    """Return type, opening time and place from the end of every column of the matching."""
+    queues = [
+        release.ready_s(mean * np.arange(1.0, min(max(round(float(most) / mean), 1), jobs) + 1) - 1e-9)
+        for most, release in zip(capacity, releases, strict=True)
+    ]
+    # Where the mean does not divide the type, its one queue opens with its last GPU.
+    queues = [
+        np.where(np.isfinite(opens), opens, r.at_s[-2]) for opens, r in zip(queues, releases, strict=True)
+    ]
+    kind = np.repeat(np.arange(len(queues)), [len(opens) for opens in queues])
+    opens_s = np.concatenate(queues)
+    deep = math.ceil(2 * jobs / len(opens_s)) + 2
+    return np.repeat(kind, deep), np.repeat(opens_s, deep), np.tile(np.arange(1, deep + 1), len(opens_s))
+
+
+def _in_order(at: Ints, column: Ints, kind: Ints, opens_s: Floats, place: Ints) -> list[Match]:
+    """Order matched jobs by how many of their queue are ahead, then by when it opens."""
+    queue = column // int(place.max())
+    order = np.lexsort((-place[column], queue))
+    at, column, queue = at[order], column[order], queue[order]
+    ahead = np.arange(len(at)) - np.searchsorted(queue, queue)
+    final = np.lexsort((at, opens_s[column], ahead))
+    return [Match(int(at[i]), int(kind[column[i]]), bool(ahead[i] == 0)) for i in final]
+
+
+class _Plan:
+    """Allotments as they are to be."""
+
+    def __init__(self, view: View, left_s: Floats) -> None:
+        self.view, self.left_s = view, left_s
+        self.kind = view.gpu_type.copy()
+        self.free = view.available - np.bincount(
+            view.gpu_type[view.gpus > 0],
+            weights=view.gpus[view.gpus > 0],
+            minlength=len(view.available),
+        ).astype(np.int64)
+        self.held_s = np.where(
+            view.gpus > 0, left_s[np.arange(len(view)), np.maximum(view.gpu_type, 0)], np.inf
+        )
+        self.releases = [self._releases(kind) for kind in range(len(view.available))]
+
+    def _releases(self, kind: int) -> Releases:
+        on = np.flatnonzero((self.kind == kind) & (self.view.gpus > 0))
+        return Releases(int(self.free[kind]), self.held_s[on], self.view.gpus[on])
+
+    def start(self, matched: list[Match], preempt: bool) -> None:
+        """Start matched jobs in order; with `preempt`, heads of queues also where it pays."""
+        for at, kind, first in matched:
+            gpus = int(self.view.requested_gpus[at])
+            if self.free[kind] < gpus and preempt and first:
+                self._preempt_for(at, kind)
+            if self.free[kind] >= gpus:
+                self.free[kind] -= gpus
+                self.kind[at] = kind
+
+    def _preempt_for(self, at: int, kind: int) -> None:
+        """Preempt the running jobs with most work left if the delay they suffer is worth it."""
+        view, run_s = self.view, float(self.left_s[at, kind])
+        on = np.flatnonzero((self.kind == kind) & (view.gpus > 0) & (self.held_s > run_s))
+        on = on[np.argsort(-self.held_s[on], kind="stable")]
+        missing = int(view.requested_gpus[at] - self.free[kind])
+        enough = int(np.searchsorted(np.cumsum(view.gpus[on]), missing)) + 1
+        if enough > len(on):
+            return
+        victims = on[:enough]
+        saved_s = float(self.releases[kind].ready_s(view.requested_gpus[[at]])[0])
+        if saved_s > float((run_s + self._resume_s[victims]).sum()):
+            self.free[kind] += int(view.gpus[victims].sum())
+            self.kind[victims] = -1
+
+    @cached_property
+    def _resume_s(self) -> Floats:
+        """What a restart of each job costs, shape (n,): the least that another allotment would."""
+        cost_s = self.view.restart_cost_s().reshape(len(self.view), -1)
+        least: Floats = np.where(cost_s > 0, cost_s, np.inf).min(axis=1)
+        return np.where(np.isfinite(least), least, 0.0)
+
+    def move(self) -> None:
+        """Move running jobs to idle GPUs where they end earlier, those that gain most first."""
+        running = np.flatnonzero((self.view.gpus > 0) & (self.kind >= 0))
+        gain_s = self.held_s[running, None] - self.left_s[running]
+        for place in np.argsort(-gain_s, axis=None, kind="stable").tolist():
+            row, kind = divmod(place, gain_s.shape[1])
+            at = int(running[row])
+            if not gain_s[row, kind] > 0:
+                return
+            gpus = int(self.view.gpus[at])
+            if self.kind[at] == self.view.gpu_type[at] and self.free[kind] >= gpus:
+                self.free[kind] -= gpus
+                self.free[self.kind[at]] += gpus
+                self.kind[at] = kind
+
+    def decision(self) -> Decision:
+        on = np.flatnonzero(self.kind >= 0)
+        return Decision(self.view.job[on], self.kind[on], self.view.requested_gpus[on])

@@ -1,0 +1,149 @@
+"""Ares: elastic fair queuing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared.fluid import FairQueue
+from policies.shared.marginal import Target, per_gpu_efficiency, times_or_guess
+from policies.shared.requests import requested_time_s
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Ares(Policy):
+    """Ares (TACO 2025): jobs one by one in the order in which fair sharing would end them.
+
+    Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the
+    M GPUs. A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed for
+    good; jobs are served by ascending F, preemptively, each with its request doubled as often
+    as throughput per GPU, normalised by that at the request, stays at or above `alpha`. With
+    that efficiency no job ends later than under fluid fair sharing by more than (1/alpha - 1)
+    times the work served up to it over M. What that takes: decisions at every event, no restart
+    cost, and jobs that reach the whole cluster at an efficiency of alpha; then one job at a time
+    has all GPUs. A job that cannot use them, or power-of-two counts that leave some idle, can
+    end later. GPU types: L is by the mean speed over the types a job runs on; it takes the
+    fastest allotment with room. Consolidation is the placer's.
+
+    Differences from the paper: where the doubled count has no room, the largest count from the
+    request on that has is taken, and jobs that do not fit are passed over; a running job keeps a
+    smaller allotment unless a larger one repays its restart. The information class is
+    `data_parallel`, as Ares profiles data-parallel jobs; a job whose size that does not tell
+    counts as one of the mean size of the known jobs so far.
+
+    With `work_conserving` this is not Ares but a strong baseline of our own on its order: no job
+    has more than max(1, 2 M / jobs in the system) GPUs at first, even if it asked for more; jobs
+    shrink rather than wait; GPUs left over go to what they speed up most, whatever its
+    efficiency; and no allotment changes unless that repays its restart or makes room.
+
+    Parameters
+    ----------
+    alpha : float
+        Least normalised per-GPU efficiency of a scaled job, 0 to 1 (the paper's best: 0.75 to 0.8).
+    unknown_pool : float
+        Share of the GPUs on which jobs of unknown size go first, least attained service first.
+    work_conserving : bool
+        Our own variant, above.
+    hysteresis : float
+        How many times its restart a change of a running job must save to be made for its sake.
+    round_s : float or None
+        Seconds between decision points (the paper: 60).
+    """
+
+    name: ClassVar[str] = "ares"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    alpha: float = 0.75
+    unknown_pool: float = 0.0
+    work_conserving: bool = False
+    hysteresis: float = 4.0
+    round_s: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        require(0 < self.alpha <= 1, "policy.alpha", self.alpha, "give a number above 0, up to 1")
+        pool = self.unknown_pool
+        require(0 <= pool <= 1, "policy.unknown_pool", pool, "give a share from 0 to 1")
+        require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Set the virtual clock to 0."""
+        self._queue = FairQueue(float(setting.capacity.sum()))
+        self._known: set[int] = set()
+        self._known_gpu_s = 0.0
+
+    def schedule(self, view: View) -> Decision:
+        """Serve jobs in order of virtual finish."""
+        if not len(view):
+            return Decision.keep(view)
+        size = self._size_gpu_s(view)
+        known = np.isfinite(size)
+        finish = self._queue.finishes(view, np.where(known, size, self._mean_size(view, size)))
+        order = np.lexsort((view.job, finish))
+        target = Target(view, times_or_guess(view), self.hysteresis)
+        efficiency = per_gpu_efficiency(view, target.time_s)
+        if self.work_conserving:
+            return self._conserve(view, target, order, efficiency)
+        doubled = self._doublings(view, efficiency)
+        self._serve_pool(view, target, ~known, doubled)
+        target.place(order, doubled)
+        return target.decision()
+
+    def _size_gpu_s(self, view: View) -> Floats:
+        """Return L: GPU-seconds at the request at the mean speed of the types, inf where unknown."""
+        time_s = view.iteration_time_s()
+        level = np.searchsorted(view.setting.counts, view.requested_gpus)[:, None, None]
+        speed = 1.0 / np.take_along_axis(time_s, level, 2)[..., 0]
+        runs = speed > 0
+        weight = np.where(runs, view.setting.capacity, 0)
+        mean = (speed * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)
+        iteration_s = np.divide(1.0, mean, out=requested_time_s(view).copy(), where=mean > 0)
+        size: Floats = view.iterations * iteration_s * view.requested_gpus
+        return size
+
+    def _mean_size(self, view: View, size: Floats) -> float:
+        """Return the mean size of the known jobs so far, GPU-seconds; 1 without any."""
+        for row, gpu_s in zip(view.job.tolist(), size.tolist(), strict=True):
+            if row not in self._known and gpu_s < np.inf:
+                self._known.add(row)
+                self._known_gpu_s += gpu_s
+        return self._known_gpu_s / len(self._known) if self._known else 1.0
+
+    def _doublings(self, view: View, efficiency: Floats) -> Bools:
+        """Return the allotments from the request up to the last doubling of enough efficiency."""
+        beyond = view.setting.counts >= view.requested_gpus[:, None, None]
+        enough = efficiency >= self.alpha * (1 - 1e-12)
+        gone_below = np.logical_or.accumulate(beyond & (efficiency > 0) & ~enough, axis=2)
+        allowed: Bools = beyond & enough & ~gone_below
+        return allowed
+
+    def _serve_pool(self, view: View, target: Target, unknown: Bools, allowed: Bools) -> None:
+        """Let jobs of unknown size go first on the pool's GPUs."""
+        size = np.floor(self.unknown_pool * view.setting.capacity).astype(np.int64)
+        if not (unknown.any() and size.any()):
+            return
+        waiting = np.flatnonzero(unknown)
+        order = waiting[np.lexsort((view.job[waiting], view.attained_gpu_s[waiting]))]
+        outside = np.maximum(target.free - size, 0)
+        target.free -= outside
+        target.place(order, allowed)
+        target.free += outside
+
+    def _conserve(self, view: View, target: Target, order: Ints, efficiency: Floats) -> Decision:
+        counts = view.setting.counts
+        cap = max(2.0 * float(view.available.sum()) / len(view), 1.0)
+        feasible = np.isfinite(target.time_s)
+        least = np.where(feasible.any(axis=2), counts[np.argmax(feasible, axis=2)], 0)
+        modest = (counts <= view.requested_gpus[:, None, None]) | (efficiency >= self.alpha)
+        allowed = modest & (counts <= np.maximum(cap, least)[..., None])
+        target.place(order, allowed)
+        target.keep_running(order)
+        target.grow(requested_time_s(view))
+        return target.decision()

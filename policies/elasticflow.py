@@ -1,0 +1,319 @@
+"""ElasticFlow: minimum satisfactory shares, admission by deadline, scaling by marginal return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.workload.trace import Trace
+from policies.shared.finish_times import request_times, standstill_s
+from policies.shared.objectives import check_deadlines
+from policies.shared.requests import requested_level
+from policies.shared.reservations import Reservations
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+MODES = ("strict", "loosened")
+
+
+class Jobs(NamedTuple):
+    """The jobs of one GPU type, in order of deadline; arrays of length m.
+
+    Attributes
+    ----------
+    at : ndarray of int
+        Positions in the View.
+    rate, standstill_s : ndarray of float, shape (m, K)
+        Iterations per second, 0 where unknown or infeasible; seconds before it works there.
+    iterations, deadline_s : ndarray of float
+        Work left; seconds from now.
+    held : ndarray of int
+        Index of the count held; -1: none.
+    """
+
+    at: Ints
+    rate: Floats
+    standstill_s: Floats
+    iterations: Floats
+    deadline_s: Floats
+    held: Ints
+
+    def select(self, rows: Ints) -> Jobs:
+        """Return some of the jobs."""
+        return Jobs(
+            self.at[rows],
+            self.rate[rows],
+            self.standstill_s[rows],
+            self.iterations[rows],
+            self.deadline_s[rows],
+            self.held[rows],
+        )
+
+
+class Shares(NamedTuple):
+    """Minimum satisfactory shares: index of the count held now and of the cap; -1: none."""
+
+    now: Ints
+    cap: Ints
+    kept: Bools
+
+
+@dataclass
+class ElasticFlow(Policy):
+    """ElasticFlow (ASPLOS '23), sections 4.1 and 4.2, Algorithms 1 and 2.
+
+    A job's minimum satisfactory share is the least GPU count with which, taking as much of it
+    as is free at any time, it ends by its deadline; shares are reserved in order of deadline.
+    A new job is admitted if with it every admitted job keeps its deadline, else dropped. GPUs
+    left over go, one doubling at a time, where a further GPU now saves most GPU time later:
+    speed gained per GPU over speed per GPU at the minimum share. All is decided anew when a
+    job arrives or leaves. `loosened` (the ElasticFlow-LS baseline of Arena, section 5.1)
+    drops nothing: the time a job is allowed doubles until its deadline can be kept.
+
+    Differences from the paper: a cluster for each GPU type, jobs on the type they request (a
+    request of any goes where the least work waits); time is continuous instead of slotted;
+    restarts are charged: to a job's work, and a job is scaled up only where that repays its
+    own; a running job gets back the count it holds before others grow. A job whose
+    data-parallel profile fits nowhere runs as requested, at a guessed speed. An admitted job
+    whose deadline turns out impossible, its profile being wrong, goes on as fast as it can.
+
+    Parameters
+    ----------
+    mode : str
+        `strict` or `loosened`.
+    least_slack : float
+        With `loosened`: a job is allowed at least this many times its run time as requested,
+        and just that where it has no deadline.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "elasticflow"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    mode: str = "strict"
+    least_slack: float = 1.0
+    round_s: float | None = 300.0
+    _deadline_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _admitted: set[int] = field(default_factory=set, init=False, repr=False)
+    _home: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+    _guessed: set[int] = field(default_factory=set, init=False, repr=False)
+    _last: bytes = field(default=b"", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InputError(
+                f"unknown mode {self.mode!r}", field="policy.mode", remedy=nearest(self.mode, MODES)
+            )
+        require(0 < self.least_slack < 1e6, "policy.least_slack", self.least_slack, "give a factor above 0")
+
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Refuse a trace without deadlines in the strict mode."""
+        if self.mode == "strict":
+            remedy = "give it deadlines, or run policy=elasticflow-ls"
+            check_deadlines(trace, self.name, "mode=strict", remedy)
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget the last run."""
+        self._deadline_s, self._home, self._last = {}, {}, b""
+        self._admitted, self._guessed = set(), set()
+
+    def counters(self) -> Mapping[str, int]:
+        """Return how many jobs had no data-parallel profile that fits."""
+        return {"jobs_without_profile": len(self._guessed)}
+
+    def schedule(self, view: View) -> Decision:
+        """Decide anew if a job has come or gone."""
+        jobs = view.job.tobytes()
+        if jobs == self._last or not len(view):
+            return Decision.keep(view)
+        rate, at_request_s = self._rates(view)
+        kind = self._types(view, rate, at_request_s)
+        allotments: list[tuple[int, int, int]] = []
+        dropped: list[int] = []
+        for t in range(len(view.setting.gpu_types)):
+            group = self._group(view, np.flatnonzero(kind == t), t, rate)
+            if len(group.at):
+                chosen, out = self._divide(view, group, int(view.available[t]))
+                allotments += [(int(view.job[at]), t, gpus) for at, gpus in chosen]
+                dropped += view.job[out].tolist()
+        self._last = np.setdiff1d(view.job, dropped).tobytes()
+        return Decision.of(allotments, dropped)
+
+    def _rates(self, view: View) -> tuple[Floats, Floats]:
+        """Return iterations per second, shape (n, T, K), and seconds per iteration as requested, (n, T)."""
+        rate: Floats = 1.0 / view.iteration_time_s()
+        times = request_times(view)
+        lost = np.flatnonzero(~(rate > 0).any(axis=(1, 2)))
+        level = requested_level(view)[lost]
+        rate[lost[:, None], np.arange(rate.shape[1]), level[:, None]] = 1.0 / times.time_s[lost]
+        self._guessed.update(view.job[lost].tolist())
+        return rate, times.time_s
+
+    def _types(self, view: View, rate: Floats, at_request_s: Floats) -> Ints:
+        """Return each job's GPU type: the requested one, or for any the one it was first sent to."""
+        kind = view.requested_type.copy()
+        runs = np.asarray((rate > 0).any(axis=2), dtype=np.bool_)
+        astray = (kind >= 0) & ~runs[np.arange(len(view)), kind]
+        kind = np.where(astray, -1, kind)
+        for at in np.flatnonzero(kind < 0):
+            kind[at] = self._home.get(int(view.job[at]), -1)
+        work_s = view.remaining_iterations[:, None] * at_request_s * view.requested_gpus[:, None]
+        for at in np.flatnonzero(kind < 0):
+            settled = np.flatnonzero(kind >= 0)
+            known = np.where(np.isfinite(work_s), work_s, 0.0)
+            backlog = np.bincount(kind[settled], known[settled, kind[settled]], rate.shape[1])
+            load = np.where(runs[at], (backlog + work_s[at]) / view.setting.capacity, np.inf)
+            kind[at] = self._home[int(view.job[at])] = int(np.argmin(load))
+        return kind
+
+    def _group(self, view: View, at: Ints, kind: int, rate: Floats) -> Jobs:
+        """Return the jobs of one type in order of deadline."""
+        wanted = rate[at, kind, requested_level(view)[at]]
+        at_request_s = 1.0 / np.where(wanted > 0, wanted, rate[at, kind].max(axis=1))
+        deadline_s = np.array(
+            [self._deadline_of(view, int(p), float(s)) for p, s in zip(at, at_request_s, strict=True)]
+        )
+        at = at[np.lexsort((view.submit_s[at], deadline_s))] if len(at) else at
+        held = np.where(view.gpus[at] > 0, np.searchsorted(view.setting.counts, view.gpus[at]), -1)
+        held = np.where(view.gpu_type[at] == kind, held, -1)
+        return Jobs(
+            at,
+            rate[at, kind],
+            standstill_s(view)[at, kind],
+            view.remaining_iterations[at],
+            np.sort(deadline_s) - view.now_s,
+            held,
+        )
+
+    def _deadline_of(self, view: View, at: int, at_request_s: float) -> float:
+        """Return a job's deadline as it stands: its own, at first no tighter than `least_slack` allows."""
+        given = float(view.deadline_s[at])
+        if self.mode == "strict":
+            return given if np.isfinite(given) else np.inf
+        job = int(view.job[at])
+        if job not in self._deadline_s:
+            least = float(view.submit_s[at]) + self.least_slack * float(view.iterations[at]) * at_request_s
+            self._deadline_s[job] = max(given, least) if np.isfinite(given) else least
+        return self._deadline_s[job]
+
+    def _divide(self, view: View, jobs: Jobs, gpus: int) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return (position, GPUs) of the jobs of a type that run now, and positions to drop."""
+        dropped: list[int] = []
+        if self.mode == "strict":
+            rows = self._admit(view, jobs, gpus)
+            dropped = [int(at) for at in np.delete(jobs.at, rows)]
+            jobs = jobs.select(rows)
+        shares = self._fill(view, jobs, gpus)
+        level = scale_up(jobs, shares, view.setting.counts, gpus)
+        counts = view.setting.counts
+        return [(int(jobs.at[row]), int(counts[level[row]])) for row in np.flatnonzero(level >= 0)], dropped
+
+    def _admit(self, view: View, jobs: Jobs, gpus: int) -> Ints:
+        """Return the rows of jobs that were admitted before, or can be now; in order of deadline."""
+        names = view.job[jobs.at]
+        rows = np.flatnonzero([int(name) in self._admitted for name in names])
+        kept: Bools = np.zeros(len(names), dtype=np.bool_)
+        kept[rows] = self._fill(view, jobs.select(rows), gpus).kept
+        new = np.setdiff1d(np.arange(len(names)), rows)
+        for row in new[np.lexsort((names[new], view.submit_s[jobs.at[new]]))]:
+            trial = np.sort(np.append(rows, row))
+            then = np.zeros_like(kept)
+            then[trial] = self._fill(view, jobs.select(trial), gpus).kept
+            if then[row] and not (kept & ~then).any():
+                rows, kept = trial, then
+        self._admitted.update(names[rows].tolist())
+        return rows
+
+    def _fill(self, view: View, jobs: Jobs, gpus: int) -> Shares:
+        """Reserve minimum satisfactory shares in order of deadline."""
+        m, book = len(jobs.at), Reservations(gpus, view.setting.counts)
+        now, cap, kept = np.full(m, -1), np.full(m, -1), np.zeros(m, dtype=np.bool_)
+        for row in range(m):
+            if self.mode == "loosened" and not book.free[0]:
+                break
+            plans = book.plans(jobs.rate[row], float(jobs.iterations[row]), jobs.standstill_s[row])
+            best_s = float(plans.finish_s.min())
+            if not np.isfinite(best_s):
+                continue
+            deadline_s = float(jobs.deadline_s[row])
+            kept[row] = best_s <= deadline_s
+            if self.mode == "loosened" and not kept[row]:
+                deadline_s = self._loosen(view, int(jobs.at[row]), view.now_s + best_s) - view.now_s
+            in_time = np.isfinite(plans.finish_s) & (plans.finish_s <= max(deadline_s, best_s))
+            cap[row] = int(np.argmax(in_time))
+            now[row] = plans.level_now[cap[row]]
+            book.take(int(cap[row]), jobs.rate[row], float(plans.finish_s[cap[row]]))
+        return Shares(now, cap, kept)
+
+    def _loosen(self, view: View, at: int, finish_s: float) -> float:
+        """Double the time a job is allowed until it can end in it; return the new deadline."""
+        job, submit_s = int(view.job[at]), float(view.submit_s[at])
+        allowed_s = self._deadline_s[job] - submit_s
+        doublings = math.ceil(math.log2((finish_s - submit_s) / allowed_s))
+        self._deadline_s[job] = submit_s + allowed_s * 2.0 ** max(doublings, 1)
+        return self._deadline_s[job]
+
+
+def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
+    """Give what the minimum shares leave to the jobs of highest marginal return.
+
+    Returns
+    -------
+    ndarray of int, shape (m,)
+        Index of the count each job holds now; -1: none.
+    """
+    level = shares.now.copy()
+    free = gpus - int(counts[level[level >= 0]].sum())
+    rows = np.arange(len(level))
+    for row in np.argsort(-_returns(jobs, shares, counts, level, jobs.held), kind="stable"):
+        more = int(counts[jobs.held[row]] - counts[level[row]])
+        if (
+            0 <= level[row] < jobs.held[row]
+            and more <= free
+            and jobs.rate[row, jobs.held[row]] > jobs.rate[row, level[row]]
+        ):
+            level[row] = jobs.held[row]
+            free -= more
+    while free > 0:
+        above = _next_level(jobs, level)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            saved_s = jobs.iterations * (1 / jobs.rate[rows, level] - 1 / jobs.rate[rows, above])
+        pays = saved_s > jobs.standstill_s[rows, above] - jobs.standstill_s[rows, level]
+        may = (level >= 0) & (above > level) & (counts[above] - counts[level] <= free) & pays
+        worth = np.where(may, _returns(jobs, shares, counts, level, above), 0.0)
+        best = int(np.argmax(worth)) if len(worth) else 0
+        if not len(worth) or not worth[best] > 0:
+            break
+        free -= int(counts[above[best]] - counts[level[best]])
+        level[best] = above[best]
+    return level
+
+
+def _next_level(jobs: Jobs, level: Ints) -> Ints:
+    """Return the least count index above each at which a job is faster; its own where there is none."""
+    rows, width = np.arange(len(level)), jobs.rate.shape[1]
+    faster = (jobs.rate > jobs.rate[rows, level][:, None]) & (np.arange(width) > level[:, None])
+    found: Ints = np.where(faster.any(axis=1), np.argmax(faster, axis=1), level)
+    return found
+
+
+def _returns(jobs: Jobs, shares: Shares, counts: Ints, level: Ints, above: Ints) -> Floats:
+    """Return the speed gained per GPU over the speed per GPU at the minimum share, shape (m,)."""
+    rows = np.arange(len(level))
+    gained = jobs.rate[rows, above] - jobs.rate[rows, level]
+    more = counts[above] - counts[level]
+    base = jobs.rate[rows, shares.cap] / counts[shares.cap]
+    usable = (level >= 0) & (above > level) & (base > 0)
+    found: Floats = np.where(usable, gained, 0.0) / np.where(
+        usable, more * np.where(base > 0, base, 1.0), 1.0
+    )
+    return found

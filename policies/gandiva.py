@@ -1,0 +1,274 @@
+"""Gandiva: introspective scaling, migration and time slicing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared.requests import held_level, request_options, requested_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Allotment = tuple[int, int]
+"""(Type index, count index)."""
+
+
+@dataclass
+class Watch:
+    """What has been seen of one job.
+
+    Attributes
+    ----------
+    since_s, works_from_s : float
+        When its allotment began, and when it began to work there.
+    remaining : float
+        Its iterations then.
+    came_from : tuple or None
+        The allotment before, while the present one is on trial.
+    speed : dict
+        Iterations per second, measured, by allotment.
+    """
+
+    since_s: float = 0.0
+    works_from_s: float = np.inf
+    remaining: float = 0.0
+    came_from: Allotment | None = None
+    speed: dict[Allotment, float] = field(default_factory=dict)
+
+
+class Table:
+    """Allotments as they will be after the decision."""
+
+    def __init__(self, view: View) -> None:
+        self.view, self.counts = view, view.setting.counts
+        self.kind, self.level = view.gpu_type.copy(), held_level(view)
+        self.free = view.free.copy()
+        self.requested, self.options = requested_level(view), request_options(view)
+        self.cost_s = view.restart_cost_s()
+
+    def give(self, at: int, kind: int, level: int) -> None:
+        """Let the job at a position of the View hold (type, count index); kind -1: nothing."""
+        if self.kind[at] >= 0:
+            self.free[self.kind[at]] += self.counts[self.level[at]]
+        self.kind[at], self.level[at] = kind, level
+        if kind >= 0:
+            self.free[kind] -= self.counts[level]
+
+    def fits(self, at: int, kind: int, level: int) -> bool:
+        """Return whether there is room for a job that would leave what it holds."""
+        own = int(self.counts[self.level[at]]) if self.kind[at] == kind else 0
+        return bool(self.view.feasible[at, kind, level] and self.free[kind] + own >= self.counts[level])
+
+    def changed(self) -> list[int]:
+        """Return the positions of jobs that will hold something else than now."""
+        now = held_level(self.view)
+        return [int(at) for at in np.flatnonzero((self.kind != self.view.gpu_type) | (self.level != now))]
+
+    def decision(self) -> Decision:
+        """Return the allotments as a Decision."""
+        held = np.flatnonzero(self.kind >= 0)
+        return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])
+
+
+@dataclass
+class Gandiva(Policy):
+    """Gandiva (OSDI '18), sections 3.1 to 3.4; a baseline of Crius.
+
+    It knows no speeds ahead: it measures each job's progress on what the job holds. Jobs start
+    as requested in order of waiting, later ones beside a blocked one where they fit.
+    Grow-shrink: where GPUs are idle that nobody waits for, running jobs are doubled, and shrunk
+    to their request again when a waiting job needs the GPUs. Migration: where neither the
+    idle type nor the job's own is waited for, a job is moved. Both are trials: a job that then
+    measures slower goes back if that ends it earlier, and is not tried there again. Time
+    slicing: for a job that has waited a slice those that have run longest give way, each after
+    a slice.
+
+    Differences from the paper: packing several jobs on one GPU is left out, for GPUs are not
+    shared here; migration for locality is the placer's; a trial must be able to repay its
+    restart; a slice is long, and at least `slice_per_restart` times what resuming costs, since
+    a suspension saves and loads a checkpoint here and takes about a second there.
+
+    Parameters
+    ----------
+    slice_s : float
+        Least seconds that a job runs before it gives way to one that has waited as long.
+    slice_per_restart : float
+        Least run time as a multiple of the standstill that resuming costs.
+    grow, migrate : bool
+        Whether jobs are doubled, and moved to other types, where GPUs are idle.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "gandiva"
+    information_class: ClassVar[InformationClass] = InformationClass.NONE
+    slice_s: float = 3600.0
+    slice_per_restart: float = 20.0
+    grow: bool = True
+    migrate: bool = True
+    round_s: float | None = 300.0
+    _watch: dict[int, Watch] = field(default_factory=dict, init=False, repr=False)
+    _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("slice_s", 1e-3), ("slice_per_restart", 0.0)):
+            value = getattr(self, name)
+            require(least <= value < 1e9, f"policy.{name}", value, f"give a number from {least:g}")
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget the last run."""
+        self._watch, self._counts = {}, {}
+
+    def counters(self) -> Mapping[str, int]:
+        """Return how many trials began and were taken back, and how many slices ended."""
+        return {name: self._counts.get(name, 0) for name in ("trials", "taken_back", "slices_ended")}
+
+    def schedule(self, view: View) -> Decision:
+        """Measure; start, shrink and slice for those who wait; judge trials and begin new ones."""
+        self._measure(view)
+        table = Table(view)
+        waiting = [int(at) for at in np.flatnonzero(view.gpus == 0)]
+        waiting.sort(key=lambda at: (float(view.queued_s[at]), int(view.job[at])))
+        for make_room in (_free_as_it_is, self._shrink, self._end_slices):
+            waiting = [at for at in waiting if not self._start(table, at, make_room)]
+        self._judge(table)
+        self._try_more(table, waiting)
+        self._note(table)
+        return table.decision()
+
+    # What it sees
+
+    def _measure(self, view: View) -> None:
+        """Measure the speed of every running job on its allotment, from the work done there."""
+        level, known = held_level(view), self._watch
+        self._watch = {job: known.get(job, Watch()) for job in view.job.tolist()}
+        for at in np.flatnonzero(view.gpus > 0):
+            watch = self._watch[int(view.job[at])]
+            worked_s = view.now_s - watch.works_from_s
+            done = watch.remaining - float(view.remaining_iterations[at])
+            if worked_s > 0 and done > 0:
+                watch.speed[int(view.gpu_type[at]), int(level[at])] = done / worked_s
+
+    def _note(self, table: Table) -> None:
+        """Remember when and where the jobs launched now begin to work."""
+        view = table.view
+        for at in table.changed():
+            watch, kind, level = self._watch[int(view.job[at])], int(table.kind[at]), int(table.level[at])
+            if kind < 0:
+                watch.came_from = None
+                continue
+            watch.since_s, watch.remaining = view.now_s, float(view.remaining_iterations[at])
+            watch.works_from_s = view.now_s + float(table.cost_s[at, kind, level])
+
+    # Those who wait
+
+    def _start(self, table: Table, at: int, make_room: Callable[[Table, int, int, int], bool]) -> bool:
+        """Start a job as requested on the first type of its request where room can be made."""
+        for kind in np.flatnonzero(table.options[at]).tolist():
+            missing = int(table.counts[table.requested[at]] - table.free[kind])
+            if missing <= 0 or make_room(table, at, kind, missing):
+                table.give(at, kind, int(table.requested[at]))
+                return True
+        return False
+
+    def _shrink(self, table: Table, at: int, kind: int, missing: int) -> bool:
+        """Shrink grown jobs of a type to their request, if that frees enough."""
+        grown = np.flatnonzero((table.kind == kind) & (table.level > table.requested))
+        grown = grown[table.view.feasible[grown, kind, table.requested[grown]]]
+        freed = table.counts[table.level[grown]] - table.counts[table.requested[grown]]
+        chosen = self._oldest(table, grown, freed, missing)
+        for one in chosen:
+            table.give(one, kind, int(table.requested[one]))
+            self._watch[int(table.view.job[one])].came_from = None
+        return bool(chosen)
+
+    def _end_slices(self, table: Table, at: int, kind: int, missing: int) -> bool:
+        """Suspend jobs whose slice is over for one that has waited a slice, if that frees enough."""
+        view = table.view
+        if view.now_s - view.queued_s[at] < self.slice_s:
+            return False
+        running = np.flatnonzero((table.kind == kind) & (view.gpus > 0))
+        over = np.array([self._slice_over(table, int(one)) for one in running], dtype=np.bool_)
+        running = running[over]
+        chosen = self._oldest(table, running, table.counts[table.level[running]], missing)
+        for one in chosen:
+            table.give(one, -1, -1)
+        self._count("slices_ended", len(chosen))
+        return bool(chosen)
+
+    def _slice_over(self, table: Table, at: int) -> bool:
+        # What resuming costs is bounded by what the cheapest change of allotment costs now.
+        cost_s = table.cost_s[at]
+        resume_s = float(np.min(cost_s[cost_s > 0], initial=np.inf)) if (cost_s > 0).any() else 0.0
+        ran_s = table.view.now_s - self._watch[int(table.view.job[at])].works_from_s
+        return ran_s >= max(self.slice_s, self.slice_per_restart * resume_s)
+
+    def _oldest(self, table: Table, jobs: Ints, freed: Ints, missing: int) -> list[int]:
+        """Return the jobs longest on their allotment that free enough together; none if all do not."""
+        since = [(self._watch[int(table.view.job[one])].since_s, int(one)) for one in jobs]
+        order = sorted(range(len(jobs)), key=lambda place: since[place])
+        total = np.cumsum(freed[order]) if order else np.zeros(0)
+        enough = np.flatnonzero(total >= missing)
+        return [int(jobs[place]) for place in order[: int(enough[0]) + 1]] if len(enough) else []
+
+    # Trials
+
+    def _judge(self, table: Table) -> None:
+        """Take trials back that made a job slower, where going back ends it earlier."""
+        view = table.view
+        for at in np.flatnonzero(table.kind >= 0):
+            watch = self._watch[int(view.job[at])]
+            now = (int(table.kind[at]), int(table.level[at]))
+            before = watch.came_from
+            if before is None or now not in watch.speed or before not in watch.speed:
+                continue
+            watch.came_from = None
+            left, back_s = float(view.remaining_iterations[at]), float(table.cost_s[at, before[0], before[1]])
+            slower = watch.speed[now] * (left / watch.speed[before] + back_s) < left
+            if slower and table.fits(int(at), *before):
+                table.give(int(at), *before)
+                self._count("taken_back")
+
+    def _try_more(self, table: Table, waiting: list[int]) -> None:
+        """Double, or move, running jobs where GPUs are idle that nobody waits for."""
+        asked = table.options[np.array(waiting, dtype=np.int64)]
+        wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
+        running = [int(at) for at in np.flatnonzero((table.kind >= 0) & (table.view.gpus > 0))]
+        running.sort(key=lambda at: (self._watch[int(table.view.job[at])].since_s, at))
+        for at in running:
+            kind, level = int(table.kind[at]), int(table.level[at])
+            if wanted[kind] or not (table.free[~wanted] > 0).any():
+                continue
+            grown = [(kind, level + 1)] if self.grow and level + 1 < len(table.counts) else []
+            others = np.flatnonzero(~wanted & (np.arange(len(wanted)) != kind)).tolist()
+            for there in grown + [(other, level) for other in others if self.migrate]:
+                if self._worth_trying(table, at, there):
+                    self._watch[int(table.view.job[at])].came_from = (kind, level)
+                    table.give(at, *there)
+                    self._count("trials")
+                    break
+
+    def _worth_trying(self, table: Table, at: int, there: Allotment) -> bool:
+        """Whether a job fits elsewhere, has not measured slower there, and twice the speed would repay."""
+        view, watch = table.view, self._watch[int(table.view.job[at])]
+        now = (int(table.kind[at]), int(table.level[at]))
+        if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):
+            return False
+        left_s = float(view.remaining_iterations[at]) / watch.speed[now]
+        speed = watch.speed.get(there, 2 * watch.speed[now])
+        saved_s = left_s - left_s * watch.speed[now] / speed
+        return saved_s > float(table.cost_s[at, there[0], there[1]])
+
+    def _count(self, what: str, by: int = 1) -> None:
+        self._counts[what] = self._counts.get(what, 0) + by
+
+
+def _free_as_it_is(table: Table, at: int, kind: int, missing: int) -> bool:
+    return False

@@ -1,0 +1,163 @@
+"""Gavel's policies and its round mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared import finish_times, linear_programs
+from policies.shared.integer_programs import SolverError
+from policies.shared.linear_programs import ShareProblem
+from policies.shared.rounds import RoundMechanism
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Gavel(Policy):
+    """Gavel (OSDI '20): shares of time by a linear program, enacted in rounds.
+
+    An objective of section 4 is solved for x[job, type], the share of time each job has of
+    each GPU type, anew when jobs arrive or leave; the round mechanism of section 5 then
+    fills rounds with gangs of the requested size. Objectives:
+
+    - `max_min_fairness` (4.1): the least throughput relative to the isolated share.
+    - `max_min_water_filling` (4.3): the same, raised further for jobs that are no bottleneck.
+    - `finish_time_fairness` (4.2): the greatest ratio of finish time to that on an isolated
+      share.
+    - `min_makespan` (4.2): the time at which the last job ends.
+    - `max_total_throughput` (4.2): the sum of throughputs in iterations per second.
+
+    Differences from the paper: throughput is normalised by the isolated share (1/N of each
+    type, at most all of the time, on types where the job fits), which is the paper's
+    normalisation by an equal share of each type times the scale factor whenever no job's
+    isolated share is capped; a second program spends what the objective leaves idle; groups
+    of like jobs are solved as one. A job keeps its GPUs for `turn_restarts` times the
+    restart it cost, as models here may take minutes to restart; the paper has no such rule.
+    Jobs are not packed two to a GPU, all weights are 1.
+
+    Types on which pure data parallelism does not fit count as unavailable; the speed of a job
+    that fits on none by that measure is guessed (`finish_times.request_times`). A program
+    that HiGHS does not solve is replaced by the isolated shares. `counters` has both.
+
+    Parameters
+    ----------
+    objective : str
+        One of the above.
+    turn_restarts : float
+        Least length of a job's turn, in restarts; 0: a round, as published.
+    round_s : float or None
+        Seconds between decision points (Gavel: 360).
+    """
+
+    name: ClassVar[str] = "gavel"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    objective: str = "max_min_fairness"
+    turn_restarts: float = 20.0
+    round_s: float | None = 360.0
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise InputError(
+                f"unknown objective {self.objective!r}",
+                field="policy.objective",
+                remedy=nearest(self.objective, OBJECTIVES),
+            )
+        require(0 <= self.turn_restarts < 1e6, "policy.turn_restarts", self.turn_restarts, "give 0 or more")
+        self._start()
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget all jobs."""
+        self._start()
+
+    def _start(self) -> None:
+        self._rounds = RoundMechanism(self.round_s or 360.0, self.turn_restarts)
+        self._solved_for: tuple[bytes, ...] = ()
+        self._share = np.zeros((0, 0))
+        self._guessed: set[int] = set()
+        self._programs = self._failures = 0
+
+    def counters(self) -> Mapping[str, int]:
+        """Return programs solved, solver failures, and jobs whose speed had to be guessed."""
+        return {
+            "programs": self._programs,
+            "solver_fallbacks": self._failures,
+            "jobs_without_profile": len(self._guessed),
+        }
+
+    def schedule(self, view: View) -> Decision:
+        """Solve the objective if the jobs have changed, and fill the round."""
+        times = finish_times.request_times(view)
+        self._guessed.update(view.job[times.guessed].tolist())
+        self._rounds.account(view)
+        jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
+        if jobs != self._solved_for:
+            self._share = self._solve(view, times)
+            self._solved_for = jobs
+        return self._rounds.decide(view, self._share, times.time_s)
+
+    def _solve(self, view: View, times: finish_times.RequestTimes) -> Floats:
+        self._programs += 1
+        try:
+            return OBJECTIVES[self.objective](view, times)
+        except SolverError:
+            self._failures += 1
+            return finish_times.isolated_shares(view, times)
+
+
+def _problem(
+    view: View, times: finish_times.RequestTimes, *columns: Floats
+) -> tuple[ShareProblem, tuple[Floats, ...], npt.NDArray[np.int64]]:
+    """Group the jobs that are alike in speed, GPUs and further columns."""
+    rate = np.where(np.isfinite(times.time_s), 1.0 / times.time_s, 0.0)
+    first, group, members = linear_programs.group_like_jobs(rate, view.requested_gpus, *columns)
+    problem = ShareProblem(rate[first], view.requested_gpus[first], members, view.setting.capacity)
+    return problem, tuple(column[first] for column in columns), group
+
+
+def _max_min_fairness(view: View, times: finish_times.RequestTimes) -> Floats:
+    problem, (need,), group = _problem(view, times, finish_times.isolated_rate(view, times))
+    return linear_programs.max_min_shares(problem, need)[0][group]
+
+
+def _water_filling(view: View, times: finish_times.RequestTimes) -> Floats:
+    problem, (need,), group = _problem(view, times, finish_times.isolated_rate(view, times))
+    return linear_programs.water_filling_shares(problem, need)[group]
+
+
+def _finish_time_fairness(view: View, times: finish_times.RequestTimes) -> Floats:
+    columns = (
+        view.now_s - view.submit_s,
+        view.remaining_iterations,
+        finish_times.ideal_s(view, times),
+    )
+    problem, (elapsed_s, remaining, ideal_s), group = _problem(view, times, *columns)
+    return linear_programs.least_finish_ratio_shares(problem, elapsed_s, remaining, ideal_s)[0][group]
+
+
+def _min_makespan(view: View, times: finish_times.RequestTimes) -> Floats:
+    need = np.where(np.isfinite(times.time_s).any(axis=1), view.remaining_iterations, 0.0)
+    problem, (need,), group = _problem(view, times, need)
+    return linear_programs.max_min_shares(problem, need)[0][group]
+
+
+def _max_total_throughput(view: View, times: finish_times.RequestTimes) -> Floats:
+    problem, _, group = _problem(view, times)
+    return linear_programs.max_total_shares(problem, np.ones(len(problem.gpus)))[group]
+
+
+OBJECTIVES: dict[str, Callable[[View, finish_times.RequestTimes], Floats]] = {
+    "max_min_fairness": _max_min_fairness,
+    "max_min_water_filling": _water_filling,
+    "finish_time_fairness": _finish_time_fairness,
+    "min_makespan": _min_makespan,
+    "max_total_throughput": _max_total_throughput,
+}
+"""Shares of time, shape (n, T), by objective."""

@@ -1,0 +1,136 @@
+"""heSRPT: optimal shares for jobs of concave speedup."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, View
+from policies.shared.marginal import Target, times_or_guess
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+EXPONENTS = (0.01, 0.99)
+"""Bounds of a fitted exponent: speedup must be strictly concave."""
+
+
+@dataclass
+class HighEfficiencySrpt(Policy):
+    """heSRPT (Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020), theorem 4.
+
+    m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow
+    time if the one of i-th greatest remaining size has the share
+    (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the servers at every instant: the shortest has
+    most, the longest little, none nothing.
+
+    Differences from the paper: p is fitted for each job to its profile (least squares of log
+    speed over log GPUs, the best type at each count), so that shares are scaled to add up to 1;
+    sizes are in seconds on one GPU by that fit; shares are recomputed as jobs arrive, which the
+    paper gives as a heuristic; a share is rounded down to a count (a power of two; 0.7 GPUs
+    are one), the shortest job first, each on the fastest type with room; jobs that the rounding
+    leaves without get their least count while there is room, and GPUs left over go to what they
+    speed up most for the time that remains. A running job keeps what it holds until its share is
+    less than half of that, or a larger one repays its restart.
+
+    Parameters
+    ----------
+    leftover : bool
+        Whether GPUs left over by rounding are handed out.
+    hysteresis : float
+        How many times its restart a change of a running job must save to be made for its sake.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "hesrpt"
+    information_class: ClassVar[InformationClass] = InformationClass.PROFILED
+    leftover: bool = True
+    hysteresis: float = 4.0
+    round_s: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
+
+    def schedule(self, view: View) -> Decision:
+        """Give shares by rank of remaining size."""
+        if not len(view):
+            return Decision.keep(view)
+        target = Target(view, times_or_guess(view), self.hysteresis)
+        exponent, one_gpu_s = fitted_speedup(view.setting.counts, target.time_s)
+        size_s = view.remaining_iterations * one_gpu_s
+        order = np.lexsort((view.job, size_s))
+        share = optimal_shares(size_s, exponent) * float(view.available.sum())
+        counts, usable = view.setting.counts, np.isfinite(target.time_s)
+        held = counts == view.gpus[:, None, None]
+        most = np.where(held, 2.0, 1.0) * _rounded_down(share, counts)[:, None, None]
+        target.place(order, usable & (counts <= most))
+        if self.leftover:
+            least = np.argmax(usable, axis=2)
+            target.place(order, usable & (np.arange(len(counts)) == least[..., None]))
+        target.keep_running(order)
+        if self.leftover:
+            target.grow(1.0 / view.remaining_iterations)
+        return target.decision()
+
+
+def fitted_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
+    """Fit speed = k^p / t to each job's fastest times.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (K,)
+    time_s : ndarray of float, shape (n, T, K)
+        Seconds per iteration, inf where infeasible.
+
+    Returns
+    -------
+    (p, t)
+        Exponents within `EXPONENTS`, and seconds per iteration on one GPU by the fit, shape
+        (n,); t inf for a job that runs nowhere.
+    """
+    fastest = time_s.min(axis=1)
+    known = np.isfinite(fastest)
+    points = np.maximum(known.sum(axis=1), 1)
+    x = np.where(known, np.log(counts), 0.0)
+    y = np.where(known, -np.log(np.where(known, fastest, 1.0)), 0.0)
+    x_mean, y_mean = x.sum(axis=1) / points, y.sum(axis=1) / points
+    dx = np.where(known, x - x_mean[:, None], 0.0)
+    dy = np.where(known, y - y_mean[:, None], 0.0)
+    variance = (dx**2).sum(axis=1)
+    slope = np.divide((dx * dy).sum(axis=1), variance, out=np.zeros(len(x)), where=variance > 0)
+    exponent = np.clip(slope, *EXPONENTS)
+    one_gpu_s = np.where(known.any(axis=1), np.exp(exponent * x_mean - y_mean), np.inf)
+    return exponent, one_gpu_s
+
+
+def optimal_shares(size: Floats, exponent: Floats) -> Floats:
+    """Return heSRPT's share of each job, shape (n,), summing to 1; ties in order of the array.
+
+    Parameters
+    ----------
+    size : ndarray of float, shape (n,)
+        Remaining sizes.
+    exponent : ndarray of float, shape (n,)
+        p of each job, in (0, 1).
+    """
+    m = len(size)
+    rank = np.empty(m, dtype=np.float64)
+    rank[np.argsort(-size, kind="stable")] = np.arange(1, m + 1)
+    power = 1.0 / (1.0 - exponent)
+    share = (rank / m) ** power - ((rank - 1.0) / m) ** power
+    scaled: Floats = share / share.sum() if m else share
+    return scaled
+
+
+def _rounded_down(share: Floats, counts: Ints) -> Ints:
+    """Return the largest count within each share; the least one also for 0.7 of it, else 0."""
+    bounds = counts.astype(np.float64)
+    bounds[0] *= np.sqrt(0.5)
+    rounded: Ints = np.concatenate([[0], counts])[np.searchsorted(bounds, share, side="right")]
+    return rounded

@@ -1,0 +1,39 @@
+"""Least attained service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from clustergym.policy import Decision, InformationClass, Policy, View
+from policies.shared.queues import fill, first_type, restart_gpu_s, staying_options
+
+
+@dataclass
+class LeastAttainedService(Policy):
+    """Preemptive gang scheduling by the GPU-seconds a job has received, the least first.
+
+    Foreground-background scheduling (Nuyens and Wierman, 2008) with GPUs times time as service,
+    as in Tiresias (NSDI '19), section 3, but without its queues. Every job has its request. The
+    GPU-seconds that a restart would waste count as service of a job that does not run, so that
+    one is preempted only where another is behind by more than that; among equals those that run
+    go first. A waiting job takes the first GPU type of its request with room and keeps it while
+    it runs.
+
+    Parameters
+    ----------
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "las"
+    information_class: ClassVar[InformationClass] = InformationClass.NONE
+    round_s: float | None = 300.0
+
+    def schedule(self, view: View) -> Decision:
+        """Fill the cluster in order of attained service."""
+        service = view.attained_gpu_s + restart_gpu_s(view)
+        order = np.lexsort((view.job, -view.state, service))
+        return Decision.of(fill(view, order, first_type(staying_options(view)), view.available))

@@ -1,0 +1,131 @@
+"""Lucid's core, without packing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from policies.shared.finish_times import remaining_at_request_s, request_times
+from policies.shared.queues import fill, first_type
+from policies.shared.requests import request_options
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Lucid(Policy):
+    """Lucid (ASPLOS '23), sections 3.2 to 3.4, without its packing of jobs onto shared GPUs.
+
+    A new job runs first on the profiler, a few GPUs set apart, for a short time at most: so the
+    many that fail or end at once leave early. What is left after that waits by GPUs times
+    estimated run time, the least first, and then runs to completion, with its request.
+
+    Differences from the paper: no packing, so neither its packing analyser nor its binder. The
+    estimate is iterations times the seconds of a data-parallel profile (hence the information
+    class) instead of a model fitted to past jobs of the user; without one on the type asked for,
+    that of the fastest known type; without any, the median job's. The profiler's GPUs are a number,
+    not nodes: which ones they are is the placer's, and a job whose time there is up stays where
+    it is if its turn has come in the main queue. A job that has to leave keeps its progress and
+    pays its restart (the paper's starts over). The time limit is checked at rounds. A job that
+    asks for more GPUs than the profiler has, or finds none free there, goes to the main queue at
+    once; one whose time is up stays on the profiler while it has room. While a job waits that
+    asks for more than the rest of the cluster has, nothing is set apart.
+
+    Parameters
+    ----------
+    profiler_gpus : int
+        GPUs of each type set apart; at most half of them are.
+    profile_limit_s : float
+        Most seconds a job runs on the profiler.
+    round_s : float or None
+        Seconds between decision points.
+    """
+
+    name: ClassVar[str] = "lucid"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    profiler_gpus: int = 8
+    profile_limit_s: float = 200.0
+    round_s: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        require(self.profiler_gpus >= 0, "policy.profiler_gpus", self.profiler_gpus, "give 0 or more")
+        require(
+            self.profile_limit_s > 0, "policy.profile_limit_s", self.profile_limit_s, "give seconds above 0"
+        )
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Empty the profiler."""
+        self._since: dict[int, float] = {}
+        self._past: set[int] = set()
+
+    def schedule(self, view: View) -> Decision:
+        """Serve the main queue, then the profiler."""
+        options = request_options(view)
+        left_s = remaining_at_request_s(view, request_times(view))
+        known_s = np.where(np.isfinite(left_s), left_s, left_s.min(axis=1, keepdims=True))
+        left_s = np.where(options, known_s, np.inf)
+        profiler = self._profiler_size(view, options)
+        profiling, over, new = self._stages(view, options, profiler)
+        types = len(profiler)
+        kept = self._held(view, (view.state != QUEUED) & ~profiling & ~over)
+        tested = self._held(view, profiling)
+        room = view.available - self._used([*kept, *tested], types)
+        seats = np.minimum(room, np.maximum(profiler - self._used(tested, types), 0))
+        fresh = fill(view, np.flatnonzero(new), first_type(options), np.maximum(seats, 0))
+        self._since.update({job: view.now_s for job, _, _ in fresh})
+        seated = np.isin(view.job, [job for job, _, _ in fresh])
+        order = self._by_gpu_time(view, left_s, (view.state == QUEUED) & ~seated | over)
+        here = np.where(over[:, None], view.gpu_type[:, None] == np.arange(types), True)
+        main = np.minimum(
+            room - self._used(fresh, types), view.available - profiler - self._used(kept, types)
+        )
+        starts = fill(view, order, np.where(here, left_s, np.inf), np.maximum(main, 0))
+        self._past.update(job for job, _, _ in starts)
+        room = room - self._used([*fresh, *starts], types)
+        stay = over & ~np.isin(view.job, [job for job, _, _ in starts])
+        stays = fill(view, np.flatnonzero(stay), first_type(options & here), np.maximum(room, 0))
+        return Decision.of([*kept, *starts, *tested, *fresh, *stays])
+
+    def _profiler_size(self, view: View, options: Bools) -> Ints:
+        """Return the GPUs set apart; none while a job waits that the rest could never hold."""
+        capacity = view.setting.capacity
+        size = np.minimum(self.profiler_gpus, capacity // 2)
+        rest = np.where(options, capacity - size, 0).max(axis=1, initial=0)
+        wide = (view.state == QUEUED) & (view.requested_gpus > rest)
+        closed: Ints = np.zeros_like(size) if wide.any() else size
+        return closed
+
+    def _stages(self, view: View, options: Bools, profiler: Ints) -> tuple[Bools, Bools, Bools]:
+        """Return who is on the profiler, who has been there too long, and who is to go there."""
+        since = np.array([self._since.get(row, np.nan) for row in view.job.tolist()])
+        past = np.array([row in self._past for row in view.job.tolist()], dtype=np.bool_)
+        there = (view.gpus > 0) & np.isfinite(since) & ~past
+        over = there & (view.now_s - since >= self.profile_limit_s)
+        fits = (options & (profiler >= view.requested_gpus[:, None])).any(axis=1)
+        new = (view.state == QUEUED) & np.isnan(since) & ~past & fits
+        return there & ~over, over, new
+
+    def _by_gpu_time(self, view: View, left_s: Floats, among: Bools) -> Ints:
+        """Return positions by GPUs times estimated time, the least first."""
+        at = np.flatnonzero(among)
+        gpu_s = view.requested_gpus[at] * left_s[at].min(axis=1, initial=np.inf)
+        order: Ints = at[np.argsort(gpu_s, kind="stable")]
+        return order
+
+    @staticmethod
+    def _held(view: View, among: Bools) -> list[tuple[int, int, int]]:
+        table = np.stack([view.job, view.gpu_type, view.gpus], axis=1)[among]
+        return [(job, kind, gpus) for job, kind, gpus in table.tolist()]
+
+    @staticmethod
+    def _used(allotments: list[tuple[int, int, int]], types: int) -> Ints:
+        table = np.array(allotments, dtype=np.int64).reshape(-1, 3)
+        used: Ints = np.bincount(table[:, 1], weights=table[:, 2], minlength=types).astype(np.int64)
+        return used

@@ -1,0 +1,125 @@
+"""Optimus: GPUs to the jobs whose remaining time they shorten most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared.integer_programs import Choices, improved
+from policies.shared.marginal import times_or_guess
+from policies.shared.requests import held_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class Optimus(Policy):
+    """Optimus (EuroSys '18), section 4.1: greedy by marginal gain.
+
+    Every job first gets the least count it runs on, those with the least remaining time first; then,
+    one at a time, the job gets more GPUs whose estimated remaining time falls most per added GPU,
+    until no GPU is left or none helps. Each round starts anew.
+
+    Differences from the paper: jobs have no parameter servers, so a GPU is the one resource; counts
+    grow to any that is allowed, not by one; GPU types differ, so a job's type is chosen with its
+    count, and a change of type counts all GPUs it takes. The remaining time counts the standstill of
+    a restart and a change must save more than `hysteresis` of the time that is left (the paper
+    rescales in intervals of 10 minutes instead); for `turn_restarts` of its restarts a launched job
+    keeps what it has. Speeds are profiles of data parallelism instead of
+    fits to short runs; a job without such a profile runs as requested, at a guess.
+
+    Parameters
+    ----------
+    hysteresis : float
+        Least share of its remaining time that a running job must save to be rescaled; one that must
+        give GPUs up is rescaled all the same.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "optimus"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    hysteresis: float = 0.1
+    turn_restarts: float = 20.0
+    round_s: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.hysteresis < 1, "policy.hysteresis", self.hysteresis, "give a share below 1")
+        require(self.turn_restarts >= 0, "policy.turn_restarts", self.turn_restarts, "give a number from 0")
+        self._since: dict[int, tuple[int, int, float]] = {}
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget when jobs were launched."""
+        self._since = {}
+
+    def schedule(self, view: View) -> Decision:
+        """Give every job its least count, then grow by marginal gain."""
+        if not len(view):
+            return Decision.keep(view)
+        left_s = self._left_s(view)
+        stays = self._in_turn(view)
+        only = np.zeros_like(left_s, dtype=np.bool_)
+        only[stays, view.gpu_type[stays], held_level(view)[stays]] = True
+        left_s[stays] = np.where(only[stays], 0.0, np.inf)
+        types, counts = left_s.shape[1:]
+        kind, level = np.divmod(np.arange(types * counts), counts)
+        flat = left_s.reshape(len(view), -1)
+        problem = Choices(-flat, kind, view.setting.counts[level], view.available)
+        choice = improved(problem, self._first(problem, flat), none=-np.inf)
+        row = np.flatnonzero(choice >= 0)
+        decision = Decision(view.job[row], kind[choice[row]], problem.gpus[choice[row]])
+        self._launched(view, decision)
+        return decision
+
+    def _in_turn(self, view: View) -> Ints:
+        """Return the positions of running jobs that were launched a short while ago."""
+        restart_s = np.where(view.feasible, view.restart_cost_s(), 0.0).max(axis=(1, 2))
+        since_s = [self._since[job][2] if job in self._since else -np.inf for job in view.job.tolist()]
+        young = view.now_s - np.array(since_s) < self.turn_restarts * restart_s
+        return np.flatnonzero(young & (view.gpus > 0))
+
+    def _launched(self, view: View, decision: Decision) -> None:
+        """Note since when each job has what it is to have."""
+        before, self._since = self._since, {}
+        allotments = zip(
+            decision.job.tolist(), decision.gpu_type.tolist(), decision.gpus.tolist(), strict=True
+        )
+        for job, kind, gpus in allotments:
+            known = before.get(job)
+            same = known is not None and known[:2] == (kind, gpus)
+            self._since[job] = known if known and same else (kind, gpus, view.now_s)
+
+    def _left_s(self, view: View) -> Floats:
+        """Return the estimated seconds until each job ends, restart included, shape (n, T, K)."""
+        time_s = np.where(view.feasible, times_or_guess(view), np.inf)
+        work_s: Floats = view.remaining_iterations[:, None, None] * time_s
+        left_s = work_s + view.restart_cost_s()
+        held = np.flatnonzero(view.gpus > 0)
+        kind, level = view.gpu_type[held], held_level(view)[held]
+        left_s[held] /= 1.0 - self.hysteresis
+        left_s[held, kind, level] = work_s[held, kind, level] + view.standstill_s[held]
+        return left_s
+
+    def _first(self, problem: Choices, left_s: Floats) -> Ints:
+        """Return the least allotment of every job, in order of remaining time, while GPUs are free."""
+        usable = np.isfinite(left_s)
+        count = np.where(usable, problem.gpus, np.iinfo(np.int64).max)
+        least = usable & (count == count.min(axis=1, keepdims=True))
+        shown_s = np.where(least, left_s, np.inf)
+        free, choice = problem.capacity.copy(), np.full(len(left_s), -1, dtype=np.int64)
+        for row in np.argsort(shown_s.min(axis=1), kind="stable"):
+            fits_s = np.where(problem.gpus <= free[problem.kind], left_s[row], np.inf)
+            options = np.where(least[row], fits_s, np.inf)
+            column = int(np.argmin(options if np.isfinite(options).any() else fits_s))
+            if np.isfinite(fits_s[column]):
+                choice[row] = column
+                free[problem.kind[column]] -= problem.gpus[column]
+            if not free.any():
+                break
+        return choice

@@ -1,0 +1,228 @@
+"""Pollux: co-adaptive cluster scheduling by goodput, with a genetic search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared.genetic import GeneticSearch
+from policies.shared.goodput import ObservedSpeeds, goodput, open_configurations, restart_factor
+from policies.shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
+from policies.shared.requests import held_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SEARCHES = ("genetic", "exact")
+
+NO_SPEEDUP = 0.01
+"""Speedup that a job without GPUs counts as; with a power below 0 nothing at all would decide everything."""
+
+DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
+"""Of the terms of the speed model, relative to the times: a constant only where the data call for it."""
+
+
+@dataclass
+class Pollux(Policy):
+    """Pollux (OSDI '21), section 4.2.
+
+    A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
+    max(age - restarts x S, 0) / (age + S) where it would be rescaled; the fitness of an allocation is
+    the power mean of the speedups. Goodput comes from a speed model per job, fitted to the iteration
+    times it was observed to have (section 4.1); a job gets at most twice the GPUs it has had so far.
+    A genetic search (population, mutation, crossover, repair) goes on from the last round's population.
+
+    Differences from the paper: a job's global batch does not change, so goodput is throughput (see
+    `policies.shared.goodput`) and the speed model is of GPU counts alone, without overlap of
+    computation and communication. The genes are GPU counts, for a policy does not choose nodes: jobs
+    on several nodes take whole ones, so that none of them share a node, which is the paper's avoidance
+    of interference. Pollux knows one GPU type: on a heterogeneous cluster each type is searched by
+    itself; a waiting job joins the type with the highest throughput per job, a running one moves only
+    to a type that no job is on. A waiting job's speedup has no restart factor.
+
+    Parameters
+    ----------
+    power : float
+        Power p of the mean, not 0.
+    search : str
+        `genetic`, as published, or `exact`: the same fitness by one integer program.
+    population, generations : int
+        Of the genetic search.
+    solver, gap, nodes
+        Of the integer program, see `policies.shared.integer_programs.solve`.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "pollux"
+    information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
+    power: float = -1.0
+    search: str = "genetic"
+    population: int = 100
+    generations: int = 100
+    solver: str = "scip"
+    gap: float = 1e-4
+    nodes: int = 10_000
+    round_s: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        if self.search not in SEARCHES:
+            raise InputError(
+                f"unknown search {self.search!r}",
+                field="policy.search",
+                remedy=nearest(self.search, SEARCHES),
+            )
+        require(self.power != 0, "policy.power", self.power, "give a power above or below 0")
+        require(self.population >= 2, "policy.population", self.population, "give at least 2")
+        require(self.generations >= 1, "policy.generations", self.generations, "give at least 1")
+        require(0 <= self.gap < 1, "policy.gap", self.gap, "give a fraction below 1")
+        require(self.nodes >= 1, "policy.nodes", self.nodes, "give at least 1")
+        check_solver(self.solver)
+        self._forget(np.random.default_rng([0, 1]), 0)
+
+    def _forget(self, rng: np.random.Generator, types: int) -> None:
+        self._speeds = ObservedSpeeds()
+        self._fits: dict[tuple[int, int], Floats] = {}
+        self._searches = [GeneticSearch(rng, self.population, self.generations) for _ in range(types)]
+        self._failures = self._limits = 0
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget all observations, populations and counts."""
+        self._forget(rng, len(setting.gpu_types))
+
+    def counters(self) -> Mapping[str, int]:
+        """Return solver failures and searches that hit the node limit, of the exact search."""
+        return {"solver_failures": self._failures, "node_limits": self._limits}
+
+    def schedule(self, view: View) -> Decision:
+        """Search the allocation of greatest fitness on each GPU type."""
+        if not len(view):
+            return Decision.keep(view)
+        for at in self._speeds.observe(view).tolist():
+            self._fits.pop((int(view.job[at]), int(view.gpu_type[at])), None)
+        time_s = self._time_s(view)
+        good = goodput(time_s, view.global_batch[:, None, None])
+        allowed = open_configurations(view, self._speeds.most_gpus(view), 2)
+        home = self._homes(view, good)
+        factor = restart_factor(view)
+        allotments: list[tuple[int, int, int]] = []
+        for kind in range(len(view.setting.gpu_types)):
+            row = np.flatnonzero(home == kind)
+            if len(row):
+                now = np.where(allowed[row, kind], good[row, kind] * factor[row, kind], 0.0)
+                gpus = self._on_type(view, kind, row, good[row, kind], now)
+                allotments += [
+                    (int(view.job[at]), kind, int(count))
+                    for at, count in zip(row, gpus, strict=True)
+                    if count
+                ]
+        decision = Decision.of(sorted(allotments))
+        self._speeds.decided(view, decision)
+        return decision
+
+    def _time_s(self, view: View) -> Floats:
+        """Return seconds per iteration by each job's speed model, shape (n, T, K)."""
+        time_s = view.iteration_time_s().copy()
+        seen = self._speeds.observed(view)
+        counts, per_node = view.setting.counts, view.setting.gpus_per_node
+        for at, kind in np.argwhere(np.isfinite(seen).any(axis=2)).tolist():
+            key = (int(view.job[at]), kind)
+            if key not in self._fits:
+                known = np.isfinite(seen[at, kind])
+                least = int(np.argmax(np.isfinite(time_s[at, kind])))
+                times = np.where(known, seen[at, kind], time_s[at, kind])
+                known[least] = True
+                self._fits[key] = fitted_time_s(counts, per_node[kind], known, times)
+            time_s[at, kind] = np.where(np.isfinite(time_s[at, kind]), self._fits[key], np.inf)
+        return time_s
+
+    def _homes(self, view: View, good: Floats) -> Ints:
+        """Return the type on which each job is searched, shape (n,); -1: it may run on none."""
+        home = view.gpu_type.copy()
+        jobs = np.bincount(home[home >= 0], minlength=good.shape[1])
+        single = np.where(good > 0, good / view.setting.counts, 0.0).max(axis=2)
+        for at in np.flatnonzero(home < 0).tolist():
+            share = single[at] * view.available / (jobs + 1)
+            if share.max() > 0:
+                home[at] = int(np.argmax(share))
+                jobs[home[at]] += 1
+        for kind in np.flatnonzero((jobs == 0) & (view.available > 0)).tolist():
+            gain = single[:, kind] / np.maximum(single[np.arange(len(view)), home], 1e-12)
+            gain = np.where((view.gpus > 0) & (jobs[home] > 1), gain * jobs[home], 0.0)
+            if gain.max(initial=0.0) > 1.0:
+                at = int(np.argmax(gain))
+                jobs[home[at]] -= 1
+                home[at] = kind
+        return home
+
+    def _on_type(self, view: View, kind: int, row: Ints, good: Floats, now: Floats) -> Ints:
+        """Return the GPUs of each of a type's jobs, shape (len(row),).
+
+        Parameters
+        ----------
+        view : View
+        kind : int
+        row : ndarray of int
+            Positions of the jobs in the View.
+        good, now : ndarray of float, shape (len(row), K)
+            Goodput; goodput times the restart factor, 0 where not allowed now.
+        """
+        counts, capacity = view.setting.counts, int(view.available[kind])
+        fair = np.searchsorted(counts, max(capacity // len(row), 1), side="right") - 1
+        at_fair = np.where(np.arange(len(counts)) <= fair, good, 0.0).max(axis=1)
+        least = np.where(good > 0, good, np.inf).min(axis=1)
+        at_fair = np.where(at_fair > 0, at_fair, least)
+        speedup = np.maximum(now / at_fair[:, None], NO_SPEEDUP)
+        sign = 1.0 if self.power > 0 else -1.0
+        fitness = np.where((now > 0) & (counts <= capacity), sign * speedup**self.power, -np.inf)
+        held = np.where(view.gpu_type[row] == kind, held_level(view)[row], -1)
+        nothing = sign * NO_SPEEDUP**self.power
+        if self.search == "genetic":
+            value = np.concatenate([np.full((len(row), 1), nothing), fitness], axis=1)
+            gpus = np.concatenate([[0], counts])
+            start = np.where(np.isfinite(value[np.arange(len(row)), held + 1]), held + 1, 0)
+            return gpus[self._searches[kind].search(view.job[row], value, gpus, capacity, start)]
+        none_kind = np.zeros(len(counts), dtype=np.int64)
+        problem = Choices(fitness - nothing, none_kind, counts, np.array([capacity]))
+        solution = solve(problem, held, self.solver, self.gap, self.nodes)
+        self._failures += solution.status == FAILED
+        self._limits += solution.status == LIMIT
+        return np.where(solution.choice >= 0, counts[solution.choice], 0)
+
+
+def fitted_time_s(counts: Ints, per_node: int, known: npt.NDArray[np.bool_], times: Floats) -> Floats:
+    """Fit a speed model to known times and return it at every count, seconds, shape (K,).
+
+    With the global batch M fixed, Pollux's model (section 3.2) of N GPUs, without overlap, is
+    a + b / N, plus c + d (N - 2) for N > 1 inside a node or, with its own c and d, across nodes; all at
+    least 0, by least squares of relative errors. What the known counts leave open is 0 (perfect
+    scaling), as the paper's priors have it.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (K,)
+    per_node : int
+        GPUs on a node.
+    known : ndarray of bool, shape (K,)
+        At least one.
+    times : ndarray of float, shape (K,)
+        Seconds per iteration where known.
+    """
+    from scipy.optimize import nnls
+
+    inside, across = (counts > 1) & (counts <= per_node), counts > per_node
+    more = np.maximum(counts - 2, 0)
+    terms = np.stack(
+        [np.ones(len(counts)), 1 / counts, inside, inside * more, across, across * more], axis=1
+    ).astype(np.float64)
+    weighted = terms[known] / times[known][:, None]
+    damping = np.diag(DAMPING) / times[known].min()
+    fit, _ = nnls(np.concatenate([weighted, damping]), np.concatenate([np.ones(known.sum()), np.zeros(6)]))
+    fitted: Floats = terms @ fit
+    return np.where(known, times, fitted)

@@ -1,0 +1,78 @@
+"""Random legal decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class RandomLegal(Policy):
+    """Legal decisions at random: the floor that any policy should clear.
+
+    The jobs are gone through in a random order; each draws uniformly from what is still legal for
+    it, all (type, count) with memory and room, and nothing. A running job is redrawn with
+    probability `redraw` only, and not before its restart is over. All randomness is the policy's
+    own stream of the run's seed.
+
+    No job starves: at every decision any job can be the first of the order, and then draws each
+    of its allotments with a positive probability whatever the others do, unless running jobs that
+    were not redrawn hold the room, which happens with probability less than 1 for each of them;
+    what has been launched works before it is touched. Where nothing would run at all, the first
+    job of the order that can run does, so that a run always goes on.
+
+    Parameters
+    ----------
+    redraw : float
+        Probability that a running job's allotment is drawn anew, above 0, up to 1.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "random"
+    information_class: ClassVar[InformationClass] = InformationClass.NONE
+    redraw: float = 0.1
+    round_s: float | None = 300.0
+
+    def __post_init__(self) -> None:
+        require(0 < self.redraw <= 1, "policy.redraw", self.redraw, "give a probability above 0")
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Take the run's stream."""
+        self._rng = rng
+
+    def schedule(self, view: View) -> Decision:
+        """Draw an allotment for each job that is not left alone."""
+        order = self._rng.permutation(len(view))
+        redrawn = self._rng.random(len(view)) < self.redraw
+        alone = (view.gpus > 0) & (~redrawn | (view.standstill_s > 0))
+        free, counts = view.available.copy(), view.setting.counts
+        held = np.flatnonzero(alone)
+        chosen = [(int(view.job[at]), int(view.gpu_type[at]), int(view.gpus[at])) for at in held]
+        np.subtract.at(free, view.gpu_type[held], view.gpus[held])
+        for at in order[~alone[order]].tolist():
+            options = np.argwhere(view.feasible[at] & (counts <= free[:, None]))
+            draw = int(self._rng.integers(len(options) + 1))
+            if draw < len(options):
+                kind, level = options[draw].tolist()
+                free[kind] -= counts[level]
+                chosen.append((int(view.job[at]), kind, int(counts[level])))
+        return Decision.of(chosen or self._first(view, order))
+
+    def _first(self, view: View, order: Ints) -> list[tuple[int, int, int]]:
+        """Return a random allotment of the first job that has any."""
+        counts = view.setting.counts
+        for at in order.tolist():
+            options = np.argwhere(view.feasible[at] & (counts <= view.available[:, None]))
+            if len(options):
+                kind, level = options[int(self._rng.integers(len(options)))].tolist()
+                return [(int(view.job[at]), kind, int(counts[level]))]
+        return []

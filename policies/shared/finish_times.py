@@ -1,0 +1,146 @@
+"""Estimates of how long jobs need: at an allotment, and alone on an equal share of the cluster.
+
+The ideal of an exclusive 1/N share follows Themis (NSDI '20, section 3.1) and Gavel's isolated
+allocation (OSDI '20, section 4.2): a job has 1/N of the GPUs of every type to itself. As a gang
+of g GPUs it can use them all only part of the time; and it can run in one place at a time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import View
+from policies.shared.requests import requested_level
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+UNKNOWN_JOB_S = 3600.0
+"""Run time taken for a job of unknown speed where no job's speed is known."""
+
+
+class RequestTimes(NamedTuple):
+    """Seconds per iteration at the requested count on each type, and for which jobs they are guessed.
+
+    Attributes
+    ----------
+    time_s : ndarray of float, shape (n, T)
+        inf where the request cannot run, or is not known to.
+    guessed : ndarray of bool, shape (n,)
+        Jobs whose class of information has no time for the request on any type.
+    """
+
+    time_s: Floats
+    guessed: Bools
+
+
+def request_times(view: View) -> RequestTimes:
+    """Return the seconds per iteration of each job's request on every type.
+
+    A job that is known on no type but fits on some is guessed: to be as much slower on a
+    type than on its best as known jobs are in the median, and as fast as it has run so
+    far, else such that it needs as long as the median job at best.
+    """
+    level = requested_level(view)[:, None, None]
+    time_s = np.take_along_axis(view.iteration_time_s(), level, 2)[..., 0]
+    known: Bools = np.isfinite(time_s.min(axis=1))
+    if known.all():
+        return RequestTimes(time_s, ~known)
+    fits = np.take_along_axis(view.feasible, level, 2)[..., 0]
+    guess = np.where(fits, _guess_s(view, time_s, known), np.inf)
+    return RequestTimes(np.where(known[:, None], time_s, guess), ~known & fits.any(axis=1))
+
+
+def _guess_s(view: View, time_s: Floats, known: Bools) -> Floats:
+    best_s = time_s[known].min(axis=1)
+    slower = _slower(time_s[known] / best_s[:, None])
+    typical_s = float(np.median(view.iterations[known] * best_s)) if known.any() else UNKNOWN_JOB_S
+    done = view.iterations - view.remaining_iterations
+    ran_s = np.maximum(view.attained_gpu_s / np.maximum(view.requested_gpus, 1), 1e-9)
+    ran_on = np.where(view.gpus > 0, slower[view.gpu_type], 1.0)
+    base_s = np.where(done > 0, ran_s / np.maximum(done, 1e-9) / ran_on, typical_s / view.iterations)
+    guess: Floats = base_s[:, None] * slower
+    return guess
+
+
+def _slower(ratio: Floats) -> Floats:
+    """Return the median of each type's finite entries, shape (T,); 1 where there is none."""
+    columns = [column[np.isfinite(column)] for column in ratio.T]
+    return np.array([np.median(column) if len(column) else 1.0 for column in columns])
+
+
+def remaining_s(view: View) -> Floats:
+    """Return the seconds until each job ends if it holds (type, count) from now on.
+
+    Returns
+    -------
+    ndarray of float, shape (n, T, K)
+        The restart it would cost, or what is left of the present one, and the work that
+        remains; inf where no time is known.
+    """
+    left: Floats = view.remaining_iterations[:, None, None] * view.iteration_time_s() + standstill_s(view)
+    return left
+
+
+def standstill_s(view: View) -> Floats:
+    """Return the seconds before work goes on at (type, count), shape (n, T, K)."""
+    wait = view.restart_cost_s().copy()
+    held = np.flatnonzero(view.gpus > 0)
+    level = np.searchsorted(view.setting.counts, view.gpus[held])
+    wait[held, view.gpu_type[held], level] = view.standstill_s[held]
+    return wait
+
+
+def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
+    """Return the seconds until each job ends if it holds its request from now on, shape (n, T)."""
+    level = requested_level(view)[:, None, None]
+    wait = np.take_along_axis(standstill_s(view), level, 2)[..., 0]
+    left: Floats = view.remaining_iterations[:, None] * times.time_s + wait
+    return left
+
+
+def isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+    """Return the share of time on each type that 1/N of the cluster gives a job, shape (n, T).
+
+    Parameters
+    ----------
+    view : View
+    times : RequestTimes
+    jobs : float or ndarray of float, shape (n,), optional
+        N, how many jobs share the cluster; None: those in the system now.
+
+    Returns
+    -------
+    ndarray of float, shape (n, T)
+        G_t / (N g), on the types that the request can run on, scaled down where the shares
+        of a job would exceed 1 in all.
+    """
+    sharing = np.asarray(len(view) if jobs is None else jobs, dtype=np.float64)
+    per_job = np.broadcast_to(np.maximum(sharing, 1.0) * view.requested_gpus, (len(view),))
+    share = view.setting.capacity[None, :] / per_job[:, None]
+    share = np.where(np.isfinite(times.time_s), share, 0.0)
+    limited: Floats = share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+    return limited
+
+
+def isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+    """Return iterations per second on an exclusive 1/N share, shape (n,); 0 where nothing is known."""
+    rate: Floats = (isolated_shares(view, times, jobs) / times.time_s).sum(axis=1)
+    return rate
+
+
+def isolated_remaining_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+    """Return the seconds the work that remains takes on an exclusive 1/N share; inf where unknown."""
+    return _seconds(view.remaining_iterations, isolated_rate(view, times, jobs))
+
+
+def ideal_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+    """Return each job's whole run time on an exclusive 1/N share, shape (n,); inf where unknown."""
+    return _seconds(view.iterations, isolated_rate(view, times, jobs))
+
+
+def _seconds(iterations: Floats, rate: Floats) -> Floats:
+    return np.where(rate > 0, iterations / np.where(rate > 0, rate, 1.0), np.inf)

@@ -1,0 +1,45 @@
+"""The online clock of fluid fair sharing that fair queuing orders jobs by."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.metrics.fluid import FluidSharing
+from clustergym.policy import View
+
+Floats = npt.NDArray[np.float64]
+
+
+class FairQueue:
+    """Virtual finishes F_j = V(a_j) + L_j, each fixed when its job arrives.
+
+    Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in
+    the system under fluid fair sharing of all M GPUs (not those that are). O(log N) an event.
+    The offline reference, `clustergym.metrics.fairness.virtual_finish`, runs the same clock.
+
+    Parameters
+    ----------
+    gpus : float
+        M, GPUs of the whole cluster.
+    """
+
+    def __init__(self, gpus: float) -> None:
+        self._sharing = FluidSharing(gpus)
+        self._finish: dict[int, float] = {}
+
+    def finishes(self, view: View, work_gpu_s: Floats) -> Floats:
+        """Return the virtual finish of each job of the View, GPU-seconds, shape (n,).
+
+        Parameters
+        ----------
+        view : View
+        work_gpu_s : ndarray of float, shape (n,)
+            L_j; looked at only for jobs that were not seen before. They arrive at their
+            submission or, where the clock is past it (a job that was profiled first), now.
+        """
+        for at, row in enumerate(view.job.tolist()):
+            if row not in self._finish:
+                self._sharing.advance(max(float(view.submit_s[at]), self._sharing.now_s))
+                self._finish[row] = self._sharing.arrive(row, float(work_gpu_s[at]))
+        return np.array([self._finish[row] for row in view.job.tolist()], dtype=np.float64)

@@ -1,0 +1,238 @@
+"""Goodput, and what a policy learns of its jobs' iteration times while they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import Decision, Setting, View
+from policies.shared.requests import held_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def statistical_efficiency(
+    global_batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats | None = None
+) -> Floats:
+    """Return the progress of a sample at a global batch over that at the base batch.
+
+    (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
+    SOSP '23, section 3.3). Without a noise scale every sample counts alike: 1. No trace format has
+    noise scales so far, and a job's global batch never changes, so policies here leave it out.
+
+    Parameters
+    ----------
+    global_batch, base_batch : ndarray
+        Samples.
+    noise_scale : ndarray of float, optional
+        Samples; NaN: not known, which counts as no loss.
+    """
+    batch, base = np.asarray(global_batch, dtype=np.float64), np.asarray(base_batch, dtype=np.float64)
+    if noise_scale is None:
+        return np.ones(np.broadcast_shapes(batch.shape, base.shape))
+    efficiency: Floats = np.where(np.isnan(noise_scale), 1.0, (noise_scale + base) / (noise_scale + batch))
+    return efficiency
+
+
+def goodput(
+    time_s: Floats,
+    global_batch: Floats | Ints,
+    base_batch: Floats | Ints | None = None,
+    noise_scale: Floats | None = None,
+) -> Floats:
+    """Return throughput times statistical efficiency, samples/s; 0 where the time is inf.
+
+    Parameters
+    ----------
+    time_s : ndarray of float
+        Seconds per iteration.
+    global_batch : ndarray
+        Samples of an iteration; must broadcast against `time_s`.
+    base_batch, noise_scale : ndarray, optional
+        As in `statistical_efficiency`; by default the base batch is the global batch.
+    """
+    base = global_batch if base_batch is None else base_batch
+    return global_batch / time_s * statistical_efficiency(global_batch, base, noise_scale)
+
+
+def restart_factor(view: View) -> Floats:
+    """Return max(age - restarts x S, 0) / (age + S), with S the seconds of a restart, shape (n, T, K).
+
+    The share of its age that a job will have worked after one more restart (Sia, section 3.4; Pollux,
+    section 4.2); 1 for the allotment a job holds, and for jobs that hold none.
+    """
+    restart_s = view.restart_cost_s()
+    age_s = (view.now_s - view.submit_s)[:, None, None]
+    left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
+    total_s = age_s + restart_s
+    factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
+    held = view.gpus > 0
+    rows = np.flatnonzero(held)
+    factor[~held] = 1.0
+    factor[rows, view.gpu_type[rows], held_level(view)[rows]] = 1.0
+    return factor
+
+
+def configurations(setting: Setting) -> Bools:
+    """Return which (type, count) are configurations (Sia, section 3.3), shape (T, K).
+
+    Powers of two inside a node, then whole nodes, so that jobs on several nodes share none.
+    """
+    counts, per_node = setting.counts, setting.gpus_per_node[:, None]
+    inside = (counts <= per_node) & (counts & (counts - 1) == 0)
+    whole = (counts >= per_node) & (counts % per_node == 0)
+    configured: Bools = (inside | whole) & (counts <= setting.capacity[:, None])
+    return configured
+
+
+def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bools:
+    """Return whether a job may have a configuration now, shape (n, T, K).
+
+    Where it fits in memory; of jobs that fit no configuration anywhere, all counts count as one. What
+    a job holds stays allowed.
+
+    Parameters
+    ----------
+    view : View
+    most_gpus : ndarray of int, shape (n,), or None
+        The most GPUs each job has held: it may have at most `growth` times as many, its least count at
+        any rate. None: no limit.
+    growth : int
+    """
+    counts = view.setting.counts
+    allowed = view.feasible & configurations(view.setting)
+    nowhere = ~allowed.any(axis=(1, 2))
+    allowed[nowhere] = view.feasible[nowhere]
+    if most_gpus is not None:
+        least = counts[np.argmax(allowed, axis=2)][..., None]
+        allowed &= counts <= np.maximum(most_gpus[:, None, None] * growth, least)
+    held = np.flatnonzero(view.gpus > 0)
+    allowed[held, view.gpu_type[held], held_level(view)[held]] = True
+    return allowed
+
+
+class ObservedSpeeds:
+    """Iteration times that a policy observed, and estimates of the others from them.
+
+    The policy shows every View before it decides (`observe`) and every Decision (`decided`). While a
+    job worked on one allotment from a decision to the next View, the fall of its remaining iterations
+    says how long an iteration takes there.
+    """
+
+    def __init__(self) -> None:
+        self._seen = np.empty((0, 0, 0))
+        self._most_gpus = np.zeros(0, dtype=np.int64)
+        self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
+        self._remaining = self._ready_s = np.empty(0)
+
+    def observe(self, view: View) -> Ints:
+        """Take in a View; return the positions of jobs whose known times changed."""
+        self._make_room(view)
+        held = view.gpus > 0
+        self._most_gpus[view.job] = np.maximum(self._most_gpus[view.job], view.gpus)
+        if not len(self._job):
+            return np.empty(0, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
+        same = held & (self._job[at] == view.job)
+        same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
+        worked_s = view.now_s - self._ready_s[at]
+        done = self._remaining[at] - view.remaining_iterations
+        row = np.flatnonzero(same & (worked_s > 1e-3) & (done > 0))
+        level = np.searchsorted(view.setting.counts, view.gpus[row])
+        time_s = worked_s[row] / done[row]
+        before = self._seen[view.job[row], view.gpu_type[row], level]
+        new = ~(np.abs(before - time_s) <= 1e-3 * time_s)
+        row, level, time_s = row[new], level[new], time_s[new]
+        self._seen[view.job[row], view.gpu_type[row], level] = time_s
+        return row
+
+    def decided(self, view: View, decision: Decision) -> None:
+        """Take in what was decided at a View: when each job will work, and on what."""
+        order = np.argsort(decision.job)
+        job, kind, gpus = decision.job[order], decision.gpu_type[order], decision.gpus[order]
+        at = np.searchsorted(view.job, job)
+        level = np.searchsorted(view.setting.counts, gpus)
+        kept = (view.gpu_type[at] == kind) & (view.gpus[at] == gpus)
+        wait_s = np.where(kept, view.standstill_s[at], view.restart_cost_s()[at, kind, level])
+        self._job, self._kind, self._gpus = job, kind, gpus
+        self._remaining, self._ready_s = view.remaining_iterations[at], view.now_s + wait_s
+
+    def observed(self, view: View) -> Floats:
+        """Return observed seconds per iteration, shape (n, T, K); NaN: never ran there."""
+        return self._seen[view.job]
+
+    def most_gpus(self, view: View) -> Ints:
+        """Return the most GPUs each job was seen to hold, shape (n,); 0: none."""
+        return self._most_gpus[view.job]
+
+    def estimates(self, view: View, prior: Floats) -> Floats:
+        """Return `prior` corrected by what was observed (Sia, section 3.2).
+
+        Observed times stand. On a type where a job ran, the efficiency between two known counts is
+        interpolated log-linearly, and beyond the last stays: the least count that fits is known
+        from the prior. A type where it never ran on more than that takes the mean efficiency of
+        those where it did.
+
+        Parameters
+        ----------
+        view : View
+        prior : ndarray of float, shape (n, T, K)
+            Bootstrap estimates, seconds; inf where infeasible.
+        """
+        seen = self.observed(view)
+        rows = np.flatnonzero(np.isfinite(seen).any(axis=(1, 2)))
+        if not len(rows):
+            return prior
+        estimate = prior.copy()
+        estimate[rows] = _corrected(prior[rows], seen[rows])
+        return estimate
+
+    def _make_room(self, view: View) -> None:
+        types, counts = view.feasible.shape[1:]
+        if not self._seen.size:
+            self._seen = np.empty((0, types, counts))
+        need = int(view.job[-1]) + 1 if len(view) else 0
+        if need > len(self._seen):
+            more = max(need, 2 * len(self._seen)) - len(self._seen)
+            self._seen = np.concatenate([self._seen, np.full((more, types, counts), np.nan)])
+            self._most_gpus = np.concatenate([self._most_gpus, np.zeros(more, dtype=np.int64)])
+
+
+def _corrected(prior: Floats, seen: Floats) -> Floats:
+    """Return the prior, shape (n, T, K), corrected by observations (NaN: none)."""
+    feasible = np.isfinite(prior)
+    ran = np.isfinite(seen) & feasible
+    least = np.argmax(feasible, axis=2)[..., None]
+    known = ran.copy()
+    np.put_along_axis(known, least, feasible.any(axis=2, keepdims=True), axis=2)
+    ratio = np.ones_like(prior)
+    np.divide(seen, prior, out=ratio, where=ran)
+    log_slowdown = _interpolated(np.log(ratio), known)
+    levels = np.arange(prior.shape[2])
+    more = (ran & (levels > least)).any(axis=2)
+    curves = (
+        np.where(more[..., None], log_slowdown, 0.0).sum(axis=1) / np.maximum(more.sum(axis=1), 1)[:, None]
+    )
+    borrowed = curves[:, None, :] - np.take_along_axis(
+        curves[:, None, :], np.minimum(least, levels[-1]), axis=2
+    )
+    own = np.take_along_axis(log_slowdown, least, axis=2)
+    log_slowdown = np.where(more[..., None], log_slowdown, own + borrowed)
+    corrected: Floats = np.where(ran, seen, prior * np.exp(log_slowdown))
+    return corrected
+
+
+def _interpolated(values: Floats, known: Bools) -> Floats:
+    """Fill the last axis between known values linearly, outside with the nearest; 0 where none is known."""
+    levels = np.arange(values.shape[-1])
+    last = len(levels) - 1
+    left = np.maximum.accumulate(np.where(known, levels, -1), axis=-1)
+    right = np.minimum.accumulate(np.where(known, levels, last + 1)[..., ::-1], axis=-1)[..., ::-1]
+    left, right = np.where(left < 0, right, left), np.where(right > last, left, right)
+    none = (left > last) | (right < 0)
+    left, right = np.clip(left, 0, last), np.clip(right, 0, last)
+    low, high = np.take_along_axis(values, left, -1), np.take_along_axis(values, right, -1)
+    share = np.where(right > left, (levels - left) / np.maximum(right - left, 1), 0.0)
+    return np.where(none, 0.0, low + share * (high - low))

@@ -1,0 +1,351 @@
+"""The integer program of several policies: at most one configuration per job, within capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SOLVERS = ("scip", "highs")
+OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"
+"""Proved to within the gap; the node limit came first; the solver gave nothing of use."""
+
+
+class SolverError(RuntimeError):
+    """A solver ended without a solution."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which of m configurations is worth what to each of n jobs.
+
+    Attributes
+    ----------
+    value : ndarray of float, shape (n, m)
+        What is maximised in sum; -inf where a job may not have a configuration.
+    kind, gpus : ndarray of int, shape (m,)
+        GPU type and count of each configuration.
+    capacity : ndarray of int, shape (T,)
+    """
+
+    value: Floats
+    kind: Ints
+    gpus: Ints
+    capacity: Ints
+
+    def total(self, choice: Ints) -> float:
+        """Return the value of a choice per job, shape (n,); -1: none."""
+        taken = np.flatnonzero(choice >= 0)
+        return float(self.value[taken, choice[taken]].sum())
+
+    def used(self, choice: Ints) -> Ints:
+        """Return the GPUs that a choice takes of each type, shape (T,)."""
+        taken = choice[choice >= 0]
+        used: Ints = np.bincount(self.kind[taken], self.gpus[taken], len(self.capacity)).astype(np.int64)
+        return used
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A choice for each job.
+
+    Attributes
+    ----------
+    choice : ndarray of int, shape (n,)
+        Index of a configuration; -1: none.
+    value : float
+    bound : float
+        No choice is worth more: the Lagrangian bound, which at the LP's prices is the LP's optimum, or
+        the solver's where that is tighter.
+    status : str
+        `optimal`, `limit` or `failed`; a choice is legal in every case.
+    """
+
+    choice: Ints
+    value: float
+    bound: float
+    status: str
+
+    @property
+    def gap(self) -> float:
+        """How far below the bound the value is at most, as a fraction of the bound; 0 where both are 0."""
+        return max(self.bound - self.value, 0.0) / self.bound if self.bound > 0 else 0.0
+
+
+def solve(
+    problem: Choices,
+    start: Ints,
+    solver: str = "scip",
+    gap: float = 1e-4,
+    nodes: int = 10_000,
+) -> Solution:
+    """Choose at most one configuration per job so that the total value is greatest.
+
+    All steps but the last are exact and leave it little to do: configurations that cost no less and
+    bring no more than another of their type are left out; jobs of equal value rows share one integer
+    variable; the LP relaxation gives prices and a bound; the start and the rounded LP, both improved
+    greedily, give a first solution; what by its reduced cost cannot be in a better one is left out.
+
+    Parameters
+    ----------
+    problem : Choices
+    start : ndarray of int, shape (n,)
+        A choice to begin with, as the one of now; what no longer fits of it is left out.
+    solver : str
+        `highs` or `scip`, for what is left; `scip` is started from the first solution.
+    gap : float
+        Relative distance to the bound at which a solution counts as optimal.
+    nodes : int
+        Most nodes of the search.
+
+    Raises
+    ------
+    InputError
+        For an unknown solver.
+    """
+    check_solver(solver)
+    value = np.where(problem.gpus <= problem.capacity[problem.kind], problem.value, -np.inf)
+    value = np.where(value > 0, value, -np.inf)
+    problem = Choices(value, problem.kind, problem.gpus, problem.capacity)
+    first = improved(problem, _legal(problem, start))
+    rows, row_of, members = np.unique(_undominated(problem), axis=0, return_inverse=True, return_counts=True)
+    row_of = row_of.reshape(-1)
+    merged = Choices(rows, problem.kind, problem.gpus, problem.capacity)
+    try:
+        prices, amounts = _relaxed(merged, members)
+    except SolverError:
+        worst = np.where(np.isfinite(value), value, 0.0)
+        bound = float(worst.max(axis=1).sum()) if value.size else 0.0
+        return Solution(first, problem.total(first), bound, FAILED)
+    bound, reduced = _lagrangian(merged, members, prices)
+    rounded = improved(problem, _unmerged(np.floor(amounts + 1e-6).astype(np.int64), row_of, start))
+    best = max(first, rounded, key=problem.total)
+    distance = bound - problem.total(best)
+    if distance <= gap * bound:
+        return Solution(best, problem.total(best), bound, OPTIMAL)
+    usable = np.isfinite(rows) & (reduced > -distance)
+    begin = _merged(best, row_of, rows)
+    try:
+        counted, proved, status = _integral(merged, members, usable, begin, solver, gap, nodes)
+    except SolverError:
+        return Solution(best, problem.total(best), bound, FAILED)
+    best = max(best, improved(problem, _unmerged(counted, row_of, start)), key=problem.total)
+    bound = min(bound, max(proved, problem.total(best)))
+    return Solution(best, problem.total(best), bound, status)
+
+
+def check_solver(solver: str) -> None:
+    """Raise an InputError for a solver there is not."""
+    if solver not in SOLVERS:
+        raise InputError(f"unknown solver {solver!r}", field="policy.solver", remedy=nearest(solver, SOLVERS))
+    if solver == "scip" and find_spec("pyscipopt") is None:
+        remedy = "pip install pyscipopt, or choose highs"
+        raise InputError("SCIP is not installed", field="policy.solver", remedy=remedy)
+
+
+def _legal(problem: Choices, choice: Ints) -> Ints:
+    """Return the choice without what has no value and, from the last job on, what is over capacity."""
+    rows = np.arange(len(choice))
+    kept = np.where((choice >= 0) & np.isfinite(problem.value[rows, choice]), choice, -1)
+    used = problem.used(kept)
+    for row in np.flatnonzero(kept >= 0)[::-1] if (used > problem.capacity).any() else ():
+        kind = problem.kind[kept[row]]
+        if used[kind] > problem.capacity[kind]:
+            used[kind] -= problem.gpus[kept[row]]
+            kept[row] = -1
+    return kept
+
+
+def improved(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
+    """Give jobs better configurations while GPUs are free, one at a time, by greatest gain per added GPU.
+
+    A configuration of another type than the job has adds all its GPUs.
+
+    Parameters
+    ----------
+    problem : Choices
+    choice : ndarray of int, shape (n,)
+        Legal; -1: none.
+    none : float
+        What a job is worth that has no configuration.
+    """
+    choice = choice.copy()
+    value, kind, gpus = problem.value, problem.kind, problem.gpus
+    free = problem.capacity - problem.used(choice)
+    usable = np.isfinite(value)
+    now = np.where(choice >= 0, value[np.arange(len(choice)), choice], none)
+    own = (choice >= 0)[:, None] & (kind[choice][:, None] == kind)
+    added = gpus - np.where(own, gpus[choice][:, None], 0)
+    gain = np.where(usable, np.where(usable, value, 0.0) - now[:, None], -np.inf)
+    worth = np.where(gain > 1e-9, gain / np.maximum(added, 1e-3), -np.inf)
+    while worth.size:
+        row, column = divmod(int(np.argmax(np.where(added <= free[kind], worth, -np.inf))), len(kind))
+        if not (worth[row, column] > 0 and added[row, column] <= free[kind[column]]):
+            break
+        if choice[row] >= 0:
+            free[kind[choice[row]]] += gpus[choice[row]]
+        choice[row] = column
+        free[kind[column]] -= gpus[column]
+        better = np.where(usable[row], value[row] - value[row, column], -np.inf)
+        added[row] = gpus - np.where(kind == kind[column], gpus[column], 0)
+        worth[row] = np.where(better > 1e-9, better / np.maximum(added[row], 1e-3), -np.inf)
+    return choice
+
+
+def _undominated(problem: Choices) -> Floats:
+    """Return the values, -inf where fewer or as many GPUs of the same type are worth as much."""
+    value = problem.value.copy()
+    for kind in range(len(problem.capacity)):
+        columns = np.flatnonzero(problem.kind == kind)
+        columns = columns[np.argsort(problem.gpus[columns], kind="stable")]
+        if len(columns) > 1:
+            best = np.maximum.accumulate(problem.value[:, columns], axis=1)[:, :-1]
+            later = problem.value[:, columns[1:]]
+            value[:, columns[1:]] = np.where(later > best, later, -np.inf)
+    return value
+
+
+def _constraints(problem: Choices, row: Ints, column: Ints) -> object:
+    """Return the matrix of one line per job row and one per GPU type, for the variables (row, column)."""
+    from scipy.sparse import csr_array
+
+    n, variables = len(problem.value), np.arange(len(row))
+    lines = np.concatenate([row, n + problem.kind[column]])
+    weights = np.concatenate([np.ones(len(row)), problem.gpus[column].astype(np.float64)])
+    shape = (n + len(problem.capacity), len(row))
+    return csr_array((weights, (lines, np.concatenate([variables, variables]))), shape=shape)
+
+
+def _relaxed(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
+    """Return the prices of the GPU types and the amounts, shape (n, m), of the LP relaxation."""
+    from scipy.optimize import linprog
+
+    amounts = np.zeros(problem.value.shape)
+    row, column = np.nonzero(np.isfinite(problem.value))
+    if not len(row):
+        return np.zeros(len(problem.capacity)), amounts
+    limits = np.concatenate([members, problem.capacity]).astype(np.float64)
+    found = linprog(
+        -problem.value[row, column], A_ub=_constraints(problem, row, column), b_ub=limits, method="highs"
+    )
+    if found.status != 0:
+        raise SolverError(found.message)
+    amounts[row, column] = found.x
+    prices: Floats = np.maximum(-found.ineqlin.marginals[len(members) :], 0.0)
+    return prices, amounts
+
+
+def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float, Floats]:
+    """Return the bound at prices of the GPU types, and by how much each variable, at 1, lowers it."""
+    net = problem.value - (prices[problem.kind] * problem.gpus)
+    best = np.maximum(net.max(axis=1, initial=0.0), 0.0)
+    bound = float(prices @ problem.capacity + members @ best)
+    return bound, net - best[:, None]
+
+
+def _integral(
+    problem: Choices,
+    members: Ints,
+    usable: npt.NDArray[np.bool_],
+    start: Ints,
+    solver: str,
+    gap: float,
+    nodes: int,
+) -> tuple[Ints, float, str]:
+    """Return how many jobs of each row take each configuration, the solver's bound, and its status."""
+    row, column = np.nonzero(usable)
+    counted = np.zeros(problem.value.shape, dtype=np.int64)
+    if not len(row):
+        return counted, 0.0, OPTIMAL
+    search = {"highs": _highs, "scip": _scip}[solver]
+    amounts, bound, status = search(problem, members, row, column, start[row, column], gap, nodes)
+    counted[row, column] = np.round(amounts).astype(np.int64)
+    used = np.bincount(
+        problem.kind[column], problem.gpus[column] * counted[row, column], len(problem.capacity)
+    )
+    if (counted < 0).any() or (counted.sum(axis=1) > members).any() or (used > problem.capacity).any():
+        raise SolverError("its solution breaks a constraint")
+    return counted, bound, status
+
+
+def _highs(
+    problem: Choices, members: Ints, row: Ints, column: Ints, start: Ints, gap: float, nodes: int
+) -> tuple[Floats, float, str]:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    limits = np.concatenate([members, problem.capacity])
+    found = milp(
+        -problem.value[row, column],
+        integrality=np.ones(len(row)),
+        bounds=Bounds(0, members[row]),
+        constraints=LinearConstraint(_constraints(problem, row, column), ub=limits),
+        options={"mip_rel_gap": gap, "node_limit": nodes},
+    )
+    if found.x is None:
+        raise SolverError(found.message)
+    return found.x, -float(found.mip_dual_bound), OPTIMAL if found.status == 0 else LIMIT
+
+
+def _scip(
+    problem: Choices, members: Ints, row: Ints, column: Ints, start: Ints, gap: float, nodes: int
+) -> tuple[Floats, float, str]:
+    from pyscipopt import Model, quicksum
+
+    model = Model()
+    model.hideOutput()
+    model.setParams({"limits/gap": gap, "limits/nodes": nodes, "parallel/maxnthreads": 1})
+    value, top = problem.value[row, column], members[row]
+    amount = [
+        model.addVar(vtype="I", lb=0, ub=int(most), obj=float(v)) for v, most in zip(value, top, strict=True)
+    ]
+    model.setMaximize()
+    for job in np.unique(row):
+        model.addCons(quicksum(amount[v] for v in np.flatnonzero(row == job)) <= int(members[job]))
+    for kind, capacity in enumerate(problem.capacity.tolist()):
+        uses = np.flatnonzero(problem.kind[column] == kind)
+        if len(uses):
+            weights = problem.gpus[column[uses]].tolist()
+            model.addCons(quicksum(w * amount[v] for w, v in zip(weights, uses, strict=True)) <= capacity)
+    known = model.createSol()
+    for variable, taken in zip(amount, start.tolist(), strict=True):
+        model.setSolVal(known, variable, taken)
+    model.addSol(known)
+    model.optimize()
+    if model.getNSols() == 0:
+        raise SolverError(f"SCIP ended {model.getStatus()}")
+    best = model.getBestSol()
+    amounts = np.array([model.getSolVal(best, variable) for variable in amount])
+    done = model.getStatus() in ("optimal", "gaplimit")
+    return amounts, float(model.getDualbound()), OPTIMAL if done else LIMIT
+
+
+def _merged(choice: Ints, row_of: Ints, value: Floats) -> Ints:
+    """Return how many jobs of each merged row take each configuration, of those it may have."""
+    counted = np.zeros(value.shape, dtype=np.int64)
+    taken = np.flatnonzero(choice >= 0)
+    np.add.at(counted, (row_of[taken], choice[taken]), 1)
+    return np.where(np.isfinite(value), counted, 0)
+
+
+def _unmerged(counted: Ints, row_of: Ints, start: Ints) -> Ints:
+    """Share out configurations among the jobs of each row: first to those that have them at the start."""
+    choice = np.full(len(row_of), -1, dtype=np.int64)
+    left = counted.copy()
+    for job in np.flatnonzero((start >= 0) & (left[row_of, start] > 0)):
+        if left[row_of[job], start[job]] > 0:
+            left[row_of[job], start[job]] -= 1
+            choice[job] = start[job]
+    rows = np.flatnonzero(left.sum(axis=1))
+    queues = {int(row): np.flatnonzero((row_of == row) & (choice < 0)).tolist() for row in rows}
+    for row, queue in queues.items():
+        for column in np.flatnonzero(left[row]).tolist():
+            for _ in range(int(left[row, column])):
+                choice[queue.pop(0)] = column
+    return choice

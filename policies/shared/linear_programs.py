@@ -1,0 +1,275 @@
+"""Linear programs over shares of time on GPU types (Gavel, OSDI '20, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.shared.integer_programs import SolverError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+INTERIOR_POINT_FROM = 200
+"""Groups of jobs from which HiGHS's interior point with crossover beats its dual simplex."""
+FLOOR_SLACK = 1e-6
+"""By what fraction a floor under progress is lowered: more than HiGHS's own tolerance, 1e-7."""
+SHADOW_PRICE = 1e-6
+"""A job with more than this of the shadow prices, 1 in all, of a max-min program is a bottleneck."""
+FINISH_TOLERANCE = 1e-6
+"""Relative tolerance of the least finish ratio."""
+FINISH_STEPS = 50
+"""Most programs solved to find one least finish ratio."""
+
+
+@dataclass(frozen=True)
+class ShareProblem:
+    """Groups of like jobs that share a cluster; the unknown is each job's share of time per type.
+
+    Shares x[m, t] >= 0 of a group's every job obey: at most 1 a job over all types, and on
+    each type at most its GPUs, sum over m of members[m] gpus[m] x[m, t] <= capacity[t].
+
+    Attributes
+    ----------
+    rate : ndarray of float, shape (m, T)
+        Progress per second while running; 0 where the job cannot run.
+    gpus : ndarray of int, shape (m,)
+        GPUs of one job of the group.
+    members : ndarray of int, shape (m,)
+        Jobs in the group.
+    capacity : ndarray of int, shape (T,)
+    """
+
+    rate: Floats
+    gpus: Ints
+    members: Ints
+    capacity: Ints
+
+    def progress(self, share: Floats) -> Floats:
+        """Return each job's progress per second under shares, shape (m,)."""
+        rate: Floats = (self.rate * share).sum(axis=1)
+        return rate
+
+    def broken(self, share: Floats) -> float:
+        """Return by how much shares break a limit, relative to it; 0 if they obey all."""
+        used = ((self.members * self.gpus)[:, None] * share).sum(axis=0)
+        over = np.concatenate([share.sum(axis=1) - 1.0, used / np.maximum(self.capacity, 1) - 1.0])
+        return max(float(over.max(initial=0.0)), float((-share).max(initial=0.0)))
+
+
+def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
+    """Group jobs that are the same in all columns.
+
+    A program that treats like jobs alike has an optimum that gives them equal shares: the
+    average over their permutations. So grouping is exact.
+
+    Returns
+    -------
+    first, inverse, members : ndarray of int
+        A job of each group; each job's group; the number of jobs per group.
+    """
+    table = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+    _, first, inverse, members = np.unique(
+        table, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    return first, inverse.reshape(-1), members
+
+
+def max_min_shares(problem: ShareProblem, need: Floats) -> tuple[Floats, float]:
+    """Maximise the least progress / need over jobs; then total progress / need at that level.
+
+    The second program spends what the first leaves idle, so that the shares are Pareto-optimal.
+
+    Parameters
+    ----------
+    problem : ShareProblem
+    need : ndarray of float, shape (m,)
+        Progress per second that counts as 1; 0: the job is left out of the minimum.
+
+    Returns
+    -------
+    shares : ndarray of float, shape (m, T)
+    level : float
+        The least progress / need.
+
+    Raises
+    ------
+    SolverError
+    """
+    _, level, _ = _level(problem, need, np.zeros_like(need))
+    weight = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
+    return max_total_shares(problem, weight, level * need), level
+
+
+def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None = None) -> Floats:
+    """Maximise the sum over jobs of weight x progress, with progress of at least `floor`.
+
+    Raises
+    ------
+    SolverError
+    """
+    worth = (problem.members * weight)[:, None] * problem.rate
+    nothing = np.zeros(len(problem.gpus))
+    return _solve(problem, worth, 0.0, nothing, nothing if floor is None else floor)[0]
+
+
+def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
+    """Raise progress / need of all jobs together; where some can rise no further, of the others.
+
+    Gavel, section 4.3. Bottlenecked jobs are those with a shadow price: complementary
+    slackness holds them at the level in every optimum, and one at least has a price.
+
+    Raises
+    ------
+    SolverError
+    """
+    floor, left = np.zeros_like(need), need > 0
+    share = np.zeros_like(problem.rate)
+    while left.any():
+        share, level, price = _level(problem, np.where(left, need, 0.0), floor)
+        bottleneck = left & (price > SHADOW_PRICE)
+        floor = np.where(bottleneck, level * need, floor)
+        left = left & ~bottleneck
+        if not bottleneck.any():
+            raise SolverError("no job is a bottleneck")
+    return share
+
+
+def least_finish_ratio_shares(
+    problem: ShareProblem, elapsed_s: Floats, remaining: Floats, ideal_s: Floats
+) -> tuple[Floats, float]:
+    """Minimise the greatest (elapsed + remaining / progress) / ideal over jobs.
+
+    Gavel, section 4.2. For a ratio R a job needs the progress remaining / (R ideal - elapsed),
+    and R is attainable if the level of these needs reaches 1. The shadow prices of the level
+    bound the least ratio from below, which is the next R (Newton's method, a cut a step).
+
+    Returns
+    -------
+    shares : ndarray of float, shape (m, T)
+    ratio : float
+        Within `FINISH_TOLERANCE` of the least.
+
+    Raises
+    ------
+    SolverError
+    """
+    counts = np.isfinite(ideal_s) & (remaining > 0) & (problem.rate > 0).any(axis=1)
+    if not counts.any():
+        return _equal_shares(problem), 0.0
+    jobs = _Finishes(elapsed_s, remaining, np.where(counts, ideal_s, 1.0), counts)
+    share = _equal_shares(problem)
+    ratio = best = jobs.ratio(problem.progress(share))
+    least = float((elapsed_s[counts] / ideal_s[counts]).max())
+    for _ in range(FINISH_STEPS):
+        need = jobs.needed(ratio)
+        found, level, price = _level(problem, need, np.zeros_like(need))
+        reached = jobs.ratio(problem.progress(found))
+        if reached < best:
+            share, best = found, reached
+        bound = jobs.bound(price / np.where(counts, need, 1.0), level, least, best)
+        least = max(least, bound)
+        if best - least <= FINISH_TOLERANCE * best:
+            break
+        ratio = bound if bound == least and (jobs.room(bound) > 0).all() else (least + best) / 2
+    need = jobs.needed(best)
+    weight = np.where(counts, 1.0 / np.where(counts, need, 1.0), 0.0)
+    return max_total_shares(problem, weight, need), best
+
+
+class _Finishes(NamedTuple):
+    """What finish ratios depend on, a row a group; only those that count are compared."""
+
+    elapsed_s: Floats
+    remaining: Floats
+    ideal_s: Floats
+    counts: Bools
+
+    def ratio(self, progress: Floats) -> float:
+        if not (progress[self.counts] > 0).all():
+            return np.inf
+        ratio = (self.elapsed_s + self.remaining / np.where(self.counts, progress, 1.0)) / self.ideal_s
+        return float(ratio[self.counts].max())
+
+    def room(self, ratio: float) -> Floats:
+        return np.where(self.counts, ratio * self.ideal_s - self.elapsed_s, 1.0)
+
+    def needed(self, ratio: float) -> Floats:
+        need: Floats = np.where(self.counts, self.remaining / self.room(ratio), 0.0)
+        return need
+
+    def bound(self, price: Floats, level: float, low: float, high: float) -> float:
+        """Return the ratio at which needs cost what the cluster can yield at these prices."""
+        priced = price > 0
+        part = _Finishes(
+            self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]
+        )
+        low = max(low, float((part.elapsed_s / part.ideal_s).max()))
+        for _ in range(60):
+            middle = (low + high) / 2
+            room = part.room(middle)
+            short = not (room > 0).all() or float((price[priced] * part.remaining / room).sum()) > level
+            low, high = (middle, high) if short else (low, middle)
+        return low
+
+
+def _equal_shares(problem: ShareProblem) -> Floats:
+    jobs = max(int(problem.members.sum()), 1)
+    share = problem.capacity[None, :] / (jobs * problem.gpus[:, None])
+    share = np.where(problem.rate > 0, share, 0.0)
+    limited: Floats = share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+    return limited
+
+
+def _level(problem: ShareProblem, need: Floats, floor: Floats) -> tuple[Floats, float, Floats]:
+    """Maximise z with progress >= need z and >= floor; return shares, z and each job's price, 1 in all."""
+    if not (need > 0).any():
+        return _equal_shares(problem), 0.0, np.zeros_like(need)
+    return _solve(problem, np.zeros_like(problem.rate), 1.0, need, floor)
+
+
+def _solve(
+    problem: ShareProblem, worth: Floats, worth_of_level: float, need: Floats, floor: Floats
+) -> tuple[Floats, float, Floats]:
+    """Maximise worth . x + worth_of_level z, where progress >= need z + floor of each job."""
+    from scipy.optimize import linprog
+
+    m, types = problem.rate.shape
+    can = problem.rate > 0
+    # Progress in units of the job's fastest type keeps rows of jobs unlike in speed alike in size.
+    unit = np.where(can.any(axis=1), problem.rate.max(axis=1), 1.0)
+    scale = float((need / unit).max()) if worth_of_level else 1.0
+    rows = _rows(problem, unit, need / scale)
+    slack = np.maximum(floor / unit * (1 - FLOOR_SLACK), 0.0)
+    bounds = np.zeros((m * types + 1, 2))
+    bounds[:-1, 1] = can.ravel()
+    bounds[-1, 1] = np.inf if worth_of_level else 0.0
+    aim = np.append(-worth.ravel() / max(float(np.abs(worth).max(initial=0.0)), 1e-300), -worth_of_level)
+    method = "highs-ds" if m < INTERIOR_POINT_FROM else "highs-ipm"
+    limits = np.concatenate([np.ones(m), np.ones(types), -slack])
+    solved = linprog(aim, A_ub=rows, b_ub=limits, bounds=bounds, method=method)
+    if solved.status != 0:
+        raise SolverError(solved.message)
+    share: Floats = np.clip(solved.x[:-1].reshape(m, types), 0.0, 1.0)
+    if problem.broken(share) > 1e-6:
+        raise SolverError(f"a limit is exceeded by {problem.broken(share)}")
+    price: Floats = -np.asarray(solved.ineqlin.marginals)[m + types :] * need / (unit * scale)
+    return share, float(solved.x[-1]) / scale, price
+
+
+def _rows(problem: ShareProblem, unit: Floats, need: Floats) -> object:
+    """Return the constraint matrix: a row per job, per type, and per job's progress."""
+    from scipy.sparse import csr_matrix
+
+    m, types = problem.rate.shape
+    columns = np.arange(m * types)
+    owner, kind = np.divmod(columns, types)
+    used = (problem.members * problem.gpus)[owner] / np.maximum(problem.capacity, 1)[kind]
+    values = np.concatenate([np.ones(m * types), used, -(problem.rate / unit[:, None]).ravel(), need / unit])
+    row = np.concatenate([owner, m + kind, m + types + owner, m + types + np.arange(m)])
+    column = np.concatenate([columns, columns, columns, np.full(m, m * types)])
+    return csr_matrix((values, (row, column)), shape=(2 * m + types, m * types + 1))

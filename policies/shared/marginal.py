@@ -1,0 +1,171 @@
+"""Elastic allotments in an order: the most a job may have, what is left over, and what stays."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import Decision, View
+from policies.shared.finish_times import request_times
+from policies.shared.requests import held_level, requested_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def times_or_guess(view: View) -> Floats:
+    """Return seconds per iteration, shape (n, T, K), as the policy knows them, or a guess.
+
+    A job of which no time is known at its requested count or above has the guess of
+    `request_times` at its request.
+    """
+    time_s = view.iteration_time_s()
+    guess = request_times(view)
+    enough = view.setting.counts >= view.requested_gpus[:, None, None]
+    unknown = np.flatnonzero(guess.guessed & ~(np.isfinite(time_s) & enough).any(axis=(1, 2)))
+    if len(unknown):
+        time_s = time_s.copy()
+        time_s[unknown, :, requested_level(view)[unknown]] = guess.time_s[unknown]
+    return time_s
+
+
+def per_gpu_efficiency(view: View, time_s: Floats) -> Floats:
+    """Return throughput per GPU over that at the request on the same type, shape (n, T, K).
+
+    Where the request cannot run on a type, the next larger count that can is the reference;
+    0 where infeasible, and on counts below the reference the ratio as it is.
+    """
+    counts = view.setting.counts
+    usable = np.isfinite(time_s) & (counts >= view.requested_gpus[:, None, None])
+    base = np.argmax(usable, axis=2)[..., None]
+    gpu_s = time_s * counts
+    known = usable.any(axis=2, keepdims=True) & np.isfinite(time_s)
+    at_base = np.take_along_axis(gpu_s, base, 2)
+    efficiency: Floats = np.divide(at_base, gpu_s, out=np.zeros(gpu_s.shape), where=known)
+    return efficiency
+
+
+class Target:
+    """The allotments to decide, built up from none.
+
+    Parameters
+    ----------
+    view : View
+    time_s : ndarray of float, shape (n, T, K)
+        Seconds per iteration, inf where infeasible or unknown.
+    hysteresis : float
+        How many times its restart a change of a running job must save to be made for its sake.
+
+    Attributes
+    ----------
+    kind, level : ndarray of int, shape (n,)
+        Index of the GPU type and of the count; -1: none.
+    free : ndarray of int, shape (T,)
+    """
+
+    def __init__(self, view: View, time_s: Floats, hysteresis: float = 1.0) -> None:
+        self.view, self.hysteresis = view, hysteresis
+        self.time_s = np.where(view.feasible, time_s, np.inf)
+        self.counts = view.setting.counts
+        self.kind = np.full(len(view), -1, dtype=np.int64)
+        self.level = self.kind.copy()
+        self.free = view.available.copy()
+        self.held_level = held_level(view)
+        self.cost_s = view.restart_cost_s()
+
+    def decision(self) -> Decision:
+        """Return the allotments as a Decision."""
+        chosen = np.flatnonzero(self.kind >= 0)
+        return Decision(self.view.job[chosen], self.kind[chosen], self.counts[self.level[chosen]])
+
+    def give(self, at: int, kind: int, level: int) -> None:
+        """Set one job's allotment, taking back what it had."""
+        if self.kind[at] >= 0:
+            self.free[self.kind[at]] += self.counts[self.level[at]]
+        self.kind[at], self.level[at] = kind, level
+        if kind >= 0:
+            self.free[kind] -= self.counts[level]
+
+    def repays(self, at: int, kind: int, level: int) -> bool:
+        """Whether moving a running job from what it holds to (type, level) is worth its restart."""
+        now_kind, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
+        faster_s = float(self.time_s[at, now_kind, now_level]) - float(self.time_s[at, kind, level])
+        standing_s = float(self.cost_s[at, kind, level]) - float(self.view.standstill_s[at])
+        return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
+
+    def place(self, order: Ints, allowed: Bools) -> None:
+        """Give each job that has nothing its fastest allowed allotment with room, in order.
+
+        A running job keeps what it holds, where that is allowed and has room, unless moving
+        repays its restart.
+
+        Parameters
+        ----------
+        order : ndarray of int
+            Positions in the View.
+        allowed : ndarray of bool, shape (n, T, K)
+        """
+        masked = np.where(allowed, self.time_s, np.inf)
+        levels = len(self.counts)
+        least = np.where(np.isfinite(masked), self.counts, np.iinfo(np.int64).max).min(axis=2)
+        waiting = order[(self.kind[order] < 0) & (least[order] <= self.free).any(axis=1)]
+        for at, needs in zip(waiting.tolist(), least[waiting].tolist(), strict=True):
+            if not any(need <= free for need, free in zip(needs, self.free.tolist(), strict=True)):
+                continue
+            times = np.where(self.counts <= self.free[:, None], masked[at], np.inf)
+            kind, level = divmod(int(np.argmin(times)), levels)
+            held = int(self.view.gpu_type[at]), int(self.held_level[at])
+            stays = held[0] >= 0 and times[held] < np.inf and not self.repays(at, kind, level)
+            self.give(at, *(held if stays else (kind, level)))
+            if not self.free.any():
+                return
+
+    def keep_running(self, order: Ints) -> None:
+        """Leave a job, in order, what it holds, where GPUs left over make up for what it would lose."""
+        for at in order.tolist():
+            held = int(self.view.gpu_type[at]), int(self.held_level[at])
+            if held[0] < 0 or held == (self.kind[at], self.level[at]):
+                continue
+            own = int(self.counts[self.level[at]]) if self.kind[at] == held[0] else 0
+            if self.free[held[0]] + own < self.counts[held[1]]:
+                continue
+            if self.kind[at] < 0 or not self.repays(at, int(self.kind[at]), int(self.level[at])):
+                self.give(at, *held)
+
+    def grow(self, weight: Floats) -> None:
+        """Give GPUs left over to placed jobs, by greatest weighted throughput a GPU.
+
+        A job that would stay as it is grows only where that repays its restart.
+
+        Parameters
+        ----------
+        weight : ndarray of float, shape (n,)
+            What an iteration per second of each job is worth.
+        """
+        heap: list[tuple[float, int, int]] = []
+        for at in np.flatnonzero(self.kind >= 0).tolist():
+            self._offer(heap, at, weight)
+        while heap and self.free.any():
+            _, at, level = heapq.heappop(heap)
+            extra = int(self.counts[level] - self.counts[self.level[at]])
+            if extra <= self.free[self.kind[at]]:
+                self.give(at, int(self.kind[at]), level)
+                self._offer(heap, at, weight)
+
+    def _offer(self, heap: list[tuple[float, int, int]], at: int, weight: Floats) -> None:
+        """Push the next larger count that is faster, if it has room and repays."""
+        kind, level = int(self.kind[at]), int(self.level[at])
+        times = self.time_s[at, kind]
+        larger = np.flatnonzero(times[level + 1 :] < times[level])
+        if not len(larger):
+            return
+        after = level + 1 + int(larger[0])
+        extra = int(self.counts[after] - self.counts[level])
+        as_held = (kind, level) == (int(self.view.gpu_type[at]), int(self.held_level[at]))
+        if extra > self.free[kind] or (as_held and not self.repays(at, kind, after)):
+            return
+        gain = float(weight[at]) * (1.0 / float(times[after]) - 1.0 / float(times[level])) / extra
+        heapq.heappush(heap, (-gain, at, after))

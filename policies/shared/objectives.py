@@ -1,0 +1,89 @@
+"""What an allotment is worth to a job, under one of several objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError
+from clustergym.policy import View
+from clustergym.workload.trace import Trace
+from policies.shared.finish_times import remaining_s
+from policies.shared.requests import requested_level, requested_time_s
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+def normalised_throughput(view: View) -> Floats:
+    """Return throughput over that at the request, shape (n, T, K); 0 where it is not known to run.
+
+    A job without any known time (its data-parallel profile fits nowhere, say) is worth 1 as
+    requested and nothing elsewhere: it runs as its user asked.
+    """
+    reference_s, time_s = requested_time_s(view), view.iteration_time_s()
+    known = np.isfinite(reference_s)
+    value: Floats = np.where(known, reference_s, 0.0)[:, None, None] / time_s
+    unknown = np.flatnonzero(~known)
+    level = requested_level(view)[unknown]
+    types = np.arange(value.shape[1])
+    asked = (view.requested_type[unknown, None] < 0) | (view.requested_type[unknown, None] == types)
+    value[unknown[:, None], types, level[:, None]] = (
+        asked & view.feasible[unknown[:, None], types, level[:, None]]
+    )
+    return value
+
+
+def meets_deadline(view: View) -> Bools:
+    """Return on which (type, count) each job would end by its deadline; one without always does."""
+    late = view.now_s + remaining_s(view) > view.deadline_s[:, None, None]
+    return ~late
+
+
+def throughput_value(view: View) -> Floats:
+    """Return normalised throughput, shape (n, T, K)."""
+    return normalised_throughput(view)
+
+
+def deadline_value(view: View) -> Floats:
+    """Return normalised throughput where the deadline is met, 0 elsewhere, shape (n, T, K)."""
+    return np.where(meets_deadline(view), normalised_throughput(view), 0.0)
+
+
+def fairness_value(view: View) -> Floats:
+    """Return normalised throughput weighted by finish-time fairness, shape (n, T, K)."""
+    return normalised_throughput(view) * behind(view)[:, None, None]
+
+
+def behind(view: View) -> Floats:
+    """Return (age + remaining time at the request) / (whole time at the request), shape (n,).
+
+    The finish-time fairness a job would have if it ran as requested from now on, against
+    a run of its own as requested (Themis, NSDI '20, section 3); 1 where no time is known.
+    """
+    reference_s = requested_time_s(view)
+    known = np.isfinite(reference_s)
+    time_s = np.where(known, reference_s, 1.0)
+    rho = (view.now_s - view.submit_s + view.remaining_iterations * time_s) / (view.iterations * time_s)
+    return np.where(known, rho, 1.0)
+
+
+OBJECTIVES: dict[str, Callable[[View], Floats]] = {
+    "throughput": throughput_value,
+    "deadline": deadline_value,
+    "finish_time_fairness": fairness_value,
+}
+"""Value of every allotment, shape (n, T, K), by the name of the objective."""
+
+
+def check_deadlines(trace: Trace, policy: str, parameter: str, remedy: str) -> None:
+    """Raise an `InputError` unless some job of the trace has a deadline."""
+    if not np.isfinite(trace.deadline_s).any():
+        raise InputError(
+            f"policy {policy} with {parameter} needs deadlines, trace {trace.name} has none",
+            file=trace.path or None,
+            field="deadline_s",
+            remedy=remedy,
+        )

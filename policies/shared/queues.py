@@ -1,0 +1,102 @@
+"""Serving a queue in order: rigid requests onto free GPUs, and queues by service received."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import View
+from policies.shared.requests import request_options
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+BLOCKS = ("nothing", "types", "cluster")
+"""What a job that must wait closes to those after it: see `fill`."""
+
+
+def fill(
+    view: View, order: Ints, preference: Floats, free: Ints, blocks: str = "nothing"
+) -> list[tuple[int, int, int]]:
+    """Give jobs their requests, in order, while GPUs are free.
+
+    Parameters
+    ----------
+    view : View
+    order : ndarray of int
+        Positions in the View, the first to be served first.
+    preference : ndarray of float, shape (n, T)
+        The least finite one among the types with room is chosen; inf: not on this type.
+    free : ndarray of int, shape (T,)
+        GPUs to hand out.
+    blocks : str
+        What a job that does not fit closes to later ones: `nothing`, the `types` it could
+        run on, or the whole `cluster`.
+
+    Returns
+    -------
+    list of (job, type index, GPUs)
+    """
+    room, closed, chosen = free.tolist(), [False] * len(free), []
+    rows, gpus, liked = view.job.tolist(), view.requested_gpus.tolist(), preference[order].tolist()
+    for at, likes in zip(order.tolist(), liked, strict=True):
+        options = [(like, kind) for kind, like in enumerate(likes) if like < np.inf]
+        fits = [option for option in options if room[option[1]] >= gpus[at] and not closed[option[1]]]
+        if fits:
+            kind = min(fits)[1]
+            room[kind] -= gpus[at]
+            chosen.append((rows[at], kind, gpus[at]))
+        elif blocks != "nothing":
+            for _, kind in options:
+                closed[kind] = True
+            if blocks == "cluster" or all(closed):
+                break
+        if not any(room):
+            break
+    return chosen
+
+
+def staying_options(view: View) -> Bools:
+    """Return where each request may run if a running job keeps its GPU type, shape (n, T).
+
+    A running job that holds other than its request is brought back to it on the same type.
+    """
+    options = request_options(view)
+    here = view.gpu_type[:, None] == np.arange(options.shape[1])
+    stays: Bools = np.where((view.gpus > 0)[:, None], here, options)
+    return stays
+
+
+def first_type(options: Bools) -> Floats:
+    """Return a preference for the first type of the cluster that fits, shape (n, T)."""
+    preference: Floats = np.where(options, np.arange(options.shape[1], dtype=np.float64), np.inf)
+    return preference
+
+
+def restart_gpu_s(view: View) -> Floats:
+    """Return the GPU-seconds that starting each job at its request would waste, shape (n,).
+
+    0 for a job that holds GPUs. Of the types it may run on, the least.
+    """
+    level = np.searchsorted(view.setting.counts, view.requested_gpus)[:, None, None]
+    cost = np.take_along_axis(view.restart_cost_s(), level, 2)[..., 0]
+    least = np.where(staying_options(view), cost, np.inf).min(axis=1)
+    wasted: Floats = np.where((view.gpus > 0) | np.isinf(least), 0.0, least * view.requested_gpus)
+    return wasted
+
+
+def queue_of(service: Floats, thresholds: Sequence[float]) -> Ints:
+    """Return the queue each job is in, 0 the highest: how many thresholds its service has reached."""
+    queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
+    return queue
+
+
+def require_thresholds(field: str, thresholds: Sequence[float], unit: str) -> None:
+    """Raise an `InputError` unless thresholds ascend from above 0."""
+    ascending = all(low < high for low, high in pairwise((0.0, *thresholds)))
+    require(ascending, field, list(thresholds), f"give ascending {unit} above 0")

@@ -1,0 +1,114 @@
+"""Gavel's round mechanism: enacts shares of time as rounds of whole gangs (OSDI '20, section 5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import Decision, View
+from policies.shared.requests import requested_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+LEAST_SHARE = 1e-6
+"""A smaller share of time counts as none."""
+
+
+class RoundMechanism:
+    """Keeps what each job should have had and has had of each type, and fills rounds by it.
+
+    A job's priority on a type is the time it should have had there by the end of this round
+    over the time it has had, the coming round counted half. While its share x stays the
+    same that is x over the fraction of time received; when shares change, what a job is
+    owed is kept. Pairs of job and type are taken in order of priority, each job once, while
+    its GPUs are free. GPUs that would idle go to jobs without a share there.
+
+    Parameters
+    ----------
+    round_s : float
+        Length of a round where the setting has none.
+    turn_restarts : float
+        A job that was launched keeps its GPUs for at least this many times the restart
+        that it cost; 0: until the next round.
+    """
+
+    def __init__(self, round_s: float, turn_restarts: float = 0.0) -> None:
+        self.round_s, self.turn_restarts = round_s, turn_restarts
+        self.last_s = 0.0
+        self.owed_s = np.zeros((0, 0))
+        self.received_s = np.zeros((0, 0))
+        self.share = np.zeros((0, 0))
+        self.turn_end_s = np.zeros(0)
+
+    def account(self, view: View) -> None:
+        """Book the time since the last decision: what jobs were to have, and what they had."""
+        self._make_room(view)
+        since_s = view.now_s - self.last_s
+        self.owed_s[view.job] += self.share[view.job] * since_s
+        held = np.flatnonzero(view.gpus > 0)
+        self.received_s[view.job[held], view.gpu_type[held]] += since_s
+        self.last_s = view.now_s
+
+    def _make_room(self, view: View) -> None:
+        rows = int(view.job.max(initial=-1)) + 1
+        more, types = max(rows - len(self.share), 0), len(view.setting.gpu_types)
+        for name in ("owed_s", "received_s", "share") if more else ():
+            old = getattr(self, name).reshape(-1, types)
+            setattr(self, name, np.concatenate([old, np.zeros((max(more, len(old)), types))]))
+        self.turn_end_s = np.concatenate([self.turn_end_s, np.zeros(len(self.share) - len(self.turn_end_s))])
+
+    def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
+        """Fill the coming round, rigidly at each job's request.
+
+        Parameters
+        ----------
+        view : View
+            Whose time since the last decision is already accounted for.
+        share : ndarray of float, shape (n, T)
+            Share of time each job is to have of each type.
+        time_s : ndarray of float, shape (n, T)
+            Seconds per iteration at the request; inf: the job cannot run there.
+        """
+        self._make_room(view)
+        self.share[:] = 0.0
+        self.share[view.job] = share
+        at, kind = self._order(view, share, time_s)
+        free, chosen, placed = view.available.tolist(), [], [False] * len(view)
+        gpus = view.requested_gpus.tolist()
+        for i, t in zip(at.tolist(), kind.tolist(), strict=True):
+            if not placed[i] and free[t] >= gpus[i]:
+                placed[i] = True
+                free[t] -= gpus[i]
+                chosen.append((i, t, gpus[i]))
+                if not any(free):
+                    break
+        self._start_turns(view, chosen)
+        return Decision.of((int(view.job[i]), t, count) for i, t, count in chosen)
+
+    def _order(self, view: View, share: Floats, time_s: Floats) -> tuple[Ints, Ints]:
+        """Return all (job position, type) that may run, in the order they are to be taken."""
+        owed, received = self.owed_s[view.job], self.received_s[view.job]
+        round_s = view.setting.round_s or self.round_s
+        priority = (owed + share * round_s) / (received + round_s / 2)
+        priority = np.where(share > LEAST_SHARE, priority, 0.0)
+        holds = view.gpu_type[:, None] == np.arange(share.shape[1])
+        on_turn = holds & (self.turn_end_s[view.job] > view.now_s)[:, None]
+        speed = 1.0 / time_s
+        speed = speed / np.maximum(speed.max(axis=1, keepdims=True), 1e-300)
+        wait_s = np.take_along_axis(view.restart_cost_s(), requested_level(view)[:, None, None], 2)[..., 0]
+        # Without a share a job may lose its GPUs after a round: then that round must do some work.
+        useful = np.isfinite(time_s) & ((priority > 0) | holds | (wait_s < round_s))
+        at, kind = np.nonzero(useful)
+        keys = (speed, owed - received, holds, np.round(priority, 9), on_turn)
+        order = np.lexsort([-key[at, kind].astype(np.float64) for key in keys])
+        return at[order], kind[order]
+
+    def _start_turns(self, view: View, chosen: list[tuple[int, int, int]]) -> None:
+        if self.turn_restarts <= 0:
+            return
+        cost_s, level = view.restart_cost_s(), requested_level(view)
+        for i, kind, _ in chosen:
+            if view.gpu_type[i] != kind:
+                turn_s = self.turn_restarts * float(cost_s[i, kind, level[i]])
+                self.turn_end_s[view.job[i]] = view.now_s + turn_s

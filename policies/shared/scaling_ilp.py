@@ -1,0 +1,143 @@
+"""The scalings of greatest total value, as an integer program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.shared.elastic import Scaling, VirtualCluster
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+NODE_LIMIT = 500
+RELATIVE_GAP = 1e-3
+"""To the bound at which a solution is good enough; value is a sum of estimates."""
+
+
+class Candidates(NamedTuple):
+    """Changes of c allotments; `at` is the job's position in the View, `gain` what it adds."""
+
+    at: Ints
+    kind: Ints
+    level: Ints
+    gain: Floats
+
+
+def best_scalings(
+    cluster: VirtualCluster, waiting: Ints, spare: int = 0, gap: float = RELATIVE_GAP
+) -> list[Scaling] | None:
+    """Choose launches, halvings and growths of greatest total gain.
+
+    The candidates are the heuristic's: half, once and twice the request of a waiting job on
+    each type; for a running one half its count (not below half its request, nor shortly before
+    its end), and whatever growth repays its restart. At most one a job; jobs are not preempted.
+
+    Parameters
+    ----------
+    cluster : VirtualCluster
+    waiting : ndarray of int
+        Positions in the View of jobs that may be launched.
+    spare : int
+        GPUs of each type that are left idle, if they are now.
+    gap : float
+        Relative distance to the bound at which the solver stops.
+
+    Returns
+    -------
+    list of Scaling or None
+        Those that shrink first. None if the solver found no solution within its limits.
+    """
+    found = _all_candidates(cluster, waiting)
+    if not (found.gain > 0).any():
+        return []
+    chosen = _solve(cluster, found, np.maximum(cluster.free - spare, 0), gap)
+    if chosen is None:
+        return None
+    freed = np.where(cluster.kind[found.at] >= 0, cluster.counts[cluster.level[found.at]], 0)
+    order = sorted(chosen.tolist(), key=lambda c: int(cluster.counts[found.level[c]] - freed[c]))
+    return [Scaling(int(found.at[c]), int(found.kind[c]), int(found.level[c])) for c in order]
+
+
+def _all_candidates(cluster: VirtualCluster, waiting: Ints) -> Candidates:
+    held = np.flatnonzero(cluster.kind >= 0)
+    parts = [_launches(cluster, waiting), _growths(cluster, held), _halvings(cluster, held)]
+    return Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _launches(cluster: VirtualCluster, waiting: Ints) -> Candidates:
+    steps = cluster.requested[waiting][:, None, None] + np.array([-1, 0, 1])
+    shape = (len(waiting), len(cluster.free), 3)
+    level = np.broadcast_to(steps, shape)
+    kind = np.broadcast_to(np.arange(len(cluster.free))[None, :, None], shape)
+    at = np.broadcast_to(waiting[:, None, None], shape)
+    inside = (level >= 0) & (level < len(cluster.counts))
+    gain = np.where(inside, cluster.value[at, kind, np.clip(level, 0, len(cluster.counts) - 1)], 0.0)
+    take = gain > 0
+    return Candidates(at[take], kind[take], level[take], gain[take])
+
+
+def _growths(cluster: VirtualCluster, held: Ints) -> Candidates:
+    gain, kind, level = cluster.growth(held)
+    at = np.broadcast_to(held[:, None, None], gain.shape)
+    take = gain > 0
+    return Candidates(at[take], kind[take], level[take], gain[take])
+
+
+def _halvings(cluster: VirtualCluster, held: Ints) -> Candidates:
+    held = held[cluster.worth_disturbing(held)]
+    kind, level = cluster.kind[held], cluster.level[held]
+    freed, lost = cluster.halving(held, kind, level)
+    take = freed > 0
+    return Candidates(held[take], kind[take], level[take] - 1, -lost[take])
+
+
+def _solve(cluster: VirtualCluster, found: Candidates, free: Ints, gap: float) -> Ints | None:
+    """Return the positions of the chosen candidates; None if there is no trustworthy solution."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, vstack
+
+    types, columns = len(cluster.free), np.arange(len(found.at))
+    use = np.zeros((types, len(columns)))
+    use[found.kind, columns] += cluster.counts[found.level]
+    running = np.flatnonzero(cluster.kind[found.at] >= 0)
+    jobs = found.at[running]
+    use[cluster.kind[jobs], running] -= cluster.counts[cluster.level[jobs]]
+    members, row = np.unique(found.at, return_inverse=True)
+    once = csr_array((np.ones(len(columns)), (row, columns)), shape=(len(members), len(columns)))
+    # Rows within 1: at larger coefficients a value within the solver's tolerance of 1 breaks its own rows.
+    largest = float(cluster.counts[-1])
+    limits = np.concatenate([free / largest, np.ones(len(members))])
+    with _muted_stdout():
+        answer = milp(
+            -found.gain,
+            integrality=np.ones(len(columns)),
+            bounds=Bounds(0, 1),
+            constraints=LinearConstraint(vstack([csr_array(use / largest), once]), -np.inf, limits),
+            options={"node_limit": NODE_LIMIT, "mip_rel_gap": gap},
+        )
+    if answer.x is None:
+        return None
+    chosen = np.flatnonzero(answer.x > 0.5)
+    legal = (use[:, chosen].sum(axis=1) <= free).all() and len(np.unique(found.at[chosen])) == len(chosen)
+    return chosen if legal and found.gain[chosen].sum() >= 0 else None
+
+
+@contextlib.contextmanager
+def _muted_stdout() -> Iterator[None]:
+    """Drop what HiGHS writes to the process's stdout (a line of debugging) whatever its options say."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

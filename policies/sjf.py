@@ -1,0 +1,50 @@
+"""Shortest job first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from clustergym.errors import InputError, nearest
+from clustergym.policy import QUEUED, Decision, InformationClass, Policy, View
+from policies.shared.finish_times import remaining_at_request_s, request_times
+from policies.shared.queues import BLOCKS, fill
+from policies.shared.requests import request_options
+
+
+@dataclass
+class ShortestJobFirst(Policy):
+    """Gang scheduling by run time at the request, which stays rigid, without preemption.
+
+    A job runs to completion once started. A waiting one takes the fastest type of its request
+    that is free.
+
+    Parameters
+    ----------
+    blocks : str
+        What a job that must wait closes to longer ones: `nothing`, the `types` of its request,
+        or the `cluster`.
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "sjf"
+    information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
+    blocks: str = "nothing"
+    round_s: float | None = 300.0
+
+    def __post_init__(self) -> None:
+        if self.blocks not in BLOCKS:
+            raise InputError(
+                f"unknown choice {self.blocks!r}", field="policy.blocks", remedy=nearest(self.blocks, BLOCKS)
+            )
+
+    def schedule(self, view: View) -> Decision:
+        """Start waiting jobs in order of run time."""
+        left_s = remaining_at_request_s(view, request_times(view))
+        left_s = np.where(request_options(view), left_s, np.inf)
+        waiting = np.flatnonzero(view.state == QUEUED)
+        order = waiting[np.argsort(left_s[waiting].min(axis=1, initial=np.inf), kind="stable")]
+        return Decision.keep(view).also(fill(view, order, left_s, view.free, self.blocks))

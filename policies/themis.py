@@ -1,0 +1,222 @@
+"""Themis's finish-time-fair auctions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared import finish_times
+from policies.shared.integer_programs import OPTIMAL, Choices, improved, solve
+from policies.shared.requests import held_level, requested_level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Themis(Policy):
+    """Themis (NSDI '20): partial auctions that even out finish-time fairness.
+
+    rho of a job is its finish time in the shared cluster over that on an exclusive 1/N of it
+    (section 3.1). Each round the GPUs whose lease has ended are offered to the fraction 1 - f
+    of jobs with the worst rho (section 4.2). A job bids the rho that each (type, count) would
+    give it; the auction maximises the product of improvements of 1/rho. GPUs that stay over
+    go to the other jobs, gang by gang: first to those that hold them, then by rho.
+
+    Differences from the paper: hidden payments are left out, as jobs bid the truth here (they
+    leave GPUs over that the rest then gets); leftovers go to the worst off rather than to a
+    random job; a gang is moved whole; a bid for nothing is worth waiting for one more lease
+    and then having the 1/N share, so that the product is finite; bids count the restart. N is
+    the mean number of jobs since the job came. Bids rest on data-parallel profiles; the speed
+    of a job that has none is guessed (`finish_times.request_times`, counted in `counters`).
+
+    Parameters
+    ----------
+    fairness : float
+        The knob f, at least 0 and below 1: larger offers to fewer jobs.
+    lease_s : float
+        Seconds a job keeps GPUs that it was given before they are offered again.
+    auction : str
+        `greedy`: by improvement per GPU; `ilp`: the paper's integer program.
+    counts : str
+        `request`: bids for the requested count alone; `up_to_request`: for smaller ones too.
+    round_s : float or None
+        Seconds between decision points.
+    """
+
+    name: ClassVar[str] = "themis"
+    information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
+    fairness: float = 0.8
+    lease_s: float = 360.0
+    auction: str = "greedy"
+    counts: str = "request"
+    round_s: float | None = 360.0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.fairness < 1, "policy.fairness", self.fairness, "give 0 to below 1")
+        require(0 <= self.lease_s < math.inf, "policy.lease_s", self.lease_s, "give seconds of 0 or more")
+        for name, valid in (("auction", AUCTIONS), ("counts", COUNTS)):
+            value = getattr(self, name)
+            if value not in valid:
+                raise InputError(
+                    f"unknown {name} {value!r}", field=f"policy.{name}", remedy=nearest(value, valid)
+                )
+        self._start()
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget all jobs."""
+        self._start()
+
+    def _start(self) -> None:
+        self._lease_end_s: dict[int, float] = {}
+        self._guessed: set[int] = set()
+        self._failures = self._auctions = 0
+        # The integral of the number of jobs over time, now and when each job was first seen.
+        self._job_s, self._last_s, self._last_jobs = 0.0, 0.0, 0
+        self._first_seen: dict[int, tuple[float, float]] = {}
+
+    def counters(self) -> Mapping[str, int]:
+        """Return auctions, programs not solved to the optimum, and jobs whose speed was guessed."""
+        return {
+            "auctions": self._auctions,
+            "solver_fallbacks": self._failures,
+            "jobs_without_profile": len(self._guessed),
+        }
+
+    def schedule(self, view: View) -> Decision:
+        """Auction the GPUs whose lease has ended, then give out what stays over."""
+        times = finish_times.request_times(view)
+        self._guessed.update(view.job[times.guessed].tolist())
+        left_s = self._options_s(view, times)
+        elapsed_s = view.now_s - view.submit_s
+        none_s = elapsed_s + finish_times.isolated_remaining_s(view, times)
+        ideal_s = finish_times.ideal_s(view, times, self._contention(view))
+        rho = self._finish_s(view, elapsed_s, left_s, none_s) / np.where(np.isfinite(ideal_s), ideal_s, 1.0)
+        rho = np.where(np.isfinite(rho) & np.isfinite(ideal_s), rho, 0.0)
+        gain = _log_improvement(none_s + self.lease_s, elapsed_s[:, None, None] + left_s)
+        chosen = self._leased(view)
+        order = [int(at) for at in np.argsort(-rho, kind="stable") if int(at) not in chosen]
+        offered = order[: math.ceil((1 - self.fairness) * len(order) - 1e-9)]
+        chosen |= self._auction(view, np.array(offered, dtype=np.int64), gain, chosen)
+        self._give_leftovers(view, [at for at in order if at not in chosen], left_s, chosen)
+        self._lease_end_s = self._leases(view, chosen)
+        return Decision.of((int(view.job[at]), kind, gpus) for at, (kind, gpus) in chosen.items())
+
+    def _options_s(self, view: View, times: finish_times.RequestTimes) -> Floats:
+        """Return seconds to the end at each allotment a job may bid for, shape (n, T, K); else inf."""
+        asked, level = requested_level(view), np.arange(len(view.setting.counts))
+        left_s = finish_times.remaining_s(view)
+        may = level <= asked[:, None] if self.counts == "up_to_request" else level == asked[:, None]
+        left_s = np.where(may[:, None, :], left_s, np.inf)
+        at_request = finish_times.remaining_at_request_s(view, times)
+        np.put_along_axis(left_s, asked[:, None, None], at_request[..., None], axis=2)
+        return left_s
+
+    def _finish_s(self, view: View, elapsed_s: Floats, left_s: Floats, none_s: Floats) -> Floats:
+        """Return each job's finish time, since its submission, as it stands, shape (n,)."""
+        held = np.flatnonzero(view.gpus > 0)
+        finish_s = none_s.copy()
+        finish_s[held] = elapsed_s[held] + left_s[held, view.gpu_type[held], held_level(view)[held]]
+        return np.where(np.isfinite(finish_s), finish_s, none_s)
+
+    def _contention(self, view: View) -> Floats:
+        """Return the mean number of jobs in the system since each job was first seen, shape (n,)."""
+        self._job_s += self._last_jobs * (view.now_s - self._last_s)
+        self._last_s, self._last_jobs = view.now_s, len(view)
+        now = (view.now_s, self._job_s)
+        self._first_seen = {row: self._first_seen.get(row, now) for row in view.job.tolist()}
+        seen = np.array(list(self._first_seen.values())).reshape(-1, 2)
+        spent_s = view.now_s - seen[:, 0]
+        mean = (self._job_s - seen[:, 1]) / np.where(spent_s > 0, spent_s, 1.0)
+        return np.where(spent_s > 0, mean, float(len(view)))
+
+    def _leased(self, view: View) -> dict[int, tuple[int, int]]:
+        """Return the allotments, by position, whose lease goes on."""
+        return {
+            int(at): (int(view.gpu_type[at]), int(view.gpus[at]))
+            for at in np.flatnonzero(view.gpus > 0)
+            if self._lease_end_s.get(int(view.job[at]), 0.0) > view.now_s
+        }
+
+    def _leases(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> dict[int, float]:
+        ends = {}
+        for at in chosen:
+            row = int(view.job[at])
+            end_s = self._lease_end_s.get(row, 0.0)
+            ends[row] = end_s if end_s > view.now_s else view.now_s + self.lease_s
+        return ends
+
+    def _auction(
+        self, view: View, offered: Ints, gain: Floats, chosen: Mapping[int, tuple[int, int]]
+    ) -> dict[int, tuple[int, int]]:
+        """Return the allotments won, by position."""
+        if not (gain[offered] > 0).any():
+            return {}
+        self._auctions += 1
+        counts, types = view.setting.counts, len(view.setting.gpu_types)
+        value = gain[offered].reshape(len(offered), -1)
+        kind, gpus = np.repeat(np.arange(types), len(counts)), np.tile(counts, types)
+        bids = Choices(np.where(value > 0, value, -np.inf), kind, gpus, self._free(view, chosen))
+        won, solved = AUCTIONS[self.auction](bids)
+        self._failures += not solved
+        return {int(offered[i]): (int(kind[won[i]]), int(gpus[won[i]])) for i in np.flatnonzero(won >= 0)}
+
+    def _free(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> Ints:
+        free = view.available.copy()
+        for kind, gpus in chosen.values():
+            free[kind] -= gpus
+        return free
+
+    def _give_leftovers(
+        self, view: View, rest: list[int], left_s: Floats, chosen: dict[int, tuple[int, int]]
+    ) -> None:
+        """Give what stays over to the rest: what they hold, else where they end first."""
+        free = self._free(view, chosen).tolist()
+        for at in rest:
+            kind, gpus = int(view.gpu_type[at]), int(view.gpus[at])
+            if gpus and free[kind] >= gpus:
+                free[kind] -= gpus
+                chosen[at] = (kind, gpus)
+        for at in rest:
+            if not any(free):
+                return
+            if at in chosen:
+                continue
+            room = view.setting.counts[None, :] <= np.array(free)[:, None]
+            end_s = np.where(room, left_s[at], np.inf)
+            kind, level = divmod(int(np.argmin(end_s)), end_s.shape[1])
+            if np.isfinite(end_s[kind, level]):
+                gpus = int(view.setting.counts[level])
+                free[kind] -= gpus
+                chosen[at] = (kind, gpus)
+
+
+def _log_improvement(without_s: Floats, with_s: Floats) -> Floats:
+    """Return the logarithm of how much earlier a bid ends a job, shape (n, T, K); 0: impossible."""
+    possible = np.isfinite(with_s) & np.isfinite(without_s)[:, None, None] & (with_s > 0)
+    ratio = np.where(possible, without_s[:, None, None], 1.0) / np.where(possible, with_s, 1.0)
+    gain: Floats = np.log(ratio)
+    return gain
+
+
+def _greedily(bids: Choices) -> tuple[Ints, bool]:
+    """Take bids by improvement per GPU while these last; see `_by_program` for what is returned."""
+    return improved(bids, np.full(len(bids.value), -1, dtype=np.int64)), True
+
+
+def _by_program(bids: Choices) -> tuple[Ints, bool]:
+    """Return the bid won by each job, -1: none, and whether that is proved best."""
+    solution = solve(bids, np.full(len(bids.value), -1, dtype=np.int64))
+    return solution.choice, solution.status == OPTIMAL
+
+
+AUCTIONS: dict[str, Callable[[Choices], tuple[Ints, bool]]] = {"greedy": _greedily, "ilp": _by_program}
+COUNTS = ("request", "up_to_request")

@@ -1,0 +1,150 @@
+"""Tiresias: discretised two-dimensional least attained service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared.queues import (
+    fill,
+    first_type,
+    queue_of,
+    require_thresholds,
+    restart_gpu_s,
+    staying_options,
+)
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class Tiresias(Policy):
+    """Tiresias (NSDI '19), section 3: 2D-LAS and 2D-Gittins in discretised queues.
+
+    A job's service is GPUs times time. Each threshold that it reaches moves a job one queue
+    down; queues are served in order, preemptively, every job with its request. In a queue jobs
+    go in order of their first start, those not yet started last, by submission; with `gittins`
+    by the Gittins index of their service, the greatest first. A job that has run, and then
+    waited at least `promote_knob` times as long as it has run, goes back to the first queue
+    with its service counted anew (section 3.3, starvation).
+
+    Differences from the paper: placement is the placer's, not by a profile of tensor sizes; a
+    waiting job takes the first GPU type of its request with room and keeps it while it runs. For
+    `gittins` without `sizes` the distribution is that of the service which the jobs that have
+    left in this run had received, reckoned from the iterations they had done when last seen;
+    until one has left, jobs go in order of their start. The GPU-seconds that a restart would
+    waste count as service in the index of a job that does not run, so that jobs of a queue do
+    not take turns.
+
+    Parameters
+    ----------
+    thresholds_gpu_s : tuple of float
+        Service that separates the queues, GPU-seconds, ascending.
+    promote_knob : float
+        0: nobody is promoted.
+    gittins : bool
+        Order within a queue by Gittins index.
+    sizes : tuple of float
+        Known sample of the jobs' whole service, GPU-seconds; empty: learnt in the run.
+    round_s : float or None
+        Seconds between decision points.
+    """
+
+    name: ClassVar[str] = "tiresias"
+    information_class: ClassVar[InformationClass] = InformationClass.NONE
+    thresholds_gpu_s: tuple[float, ...] = (3600.0, 57_600.0)
+    promote_knob: float = 0.0
+    gittins: bool = False
+    sizes: tuple[float, ...] = ()
+    round_s: float | None = 60.0
+
+    def __post_init__(self) -> None:
+        require_thresholds("policy.thresholds_gpu_s", self.thresholds_gpu_s, "GPU-seconds")
+        require(self.promote_knob >= 0, "policy.promote_knob", self.promote_knob, "give 0 or more")
+        sizes = list(self.sizes)
+        require(all(0 < size < np.inf for size in sizes), "policy.sizes", sizes, "give GPU-seconds above 0")
+        require(self.gittins or not sizes, "policy.sizes", sizes, "give policy.gittins=true as well")
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Forget all jobs."""
+        self._started: dict[int, float] = {}
+        self._forgiven: dict[int, float] = {}
+        self._seen: dict[int, float] = {}
+        self._sizes = sorted(self.sizes)
+
+    def schedule(self, view: View) -> Decision:
+        """Fill the cluster queue by queue."""
+        if self.gittins and not self.sizes:
+            self._learn(view)
+        self._promote(view)
+        service = view.attained_gpu_s - self._of(view, self._forgiven, 0.0)
+        queue = queue_of(service, self.thresholds_gpu_s)
+        started = self._of(view, self._started, np.inf)
+        rank = np.zeros(len(view))
+        if self.gittins:
+            rank = -gittins_index(service + restart_gpu_s(view), np.array(self._sizes))
+        order = np.lexsort((view.job, view.submit_s, started, rank, queue))
+        chosen = fill(view, order, first_type(staying_options(view)), view.available)
+        for job, _, _ in chosen:
+            self._started.setdefault(job, view.now_s)
+        return Decision.of(chosen)
+
+    @staticmethod
+    def _of(view: View, table: dict[int, float], default: float) -> Floats:
+        return np.array([table.get(row, default) for row in view.job.tolist()], dtype=np.float64)
+
+    def _promote(self, view: View) -> None:
+        """Forgive the service of jobs that have starved."""
+        if not self.promote_knob:
+            return
+        service = view.attained_gpu_s - self._of(view, self._forgiven, 0.0)
+        ran_s = service / view.requested_gpus
+        waited_s = np.nan_to_num(view.now_s - view.queued_s, nan=-1.0)
+        starving = (ran_s > 0) & (waited_s >= self.promote_knob * ran_s)
+        for at in np.flatnonzero(starving).tolist():
+            self._forgiven[int(view.job[at])] = float(view.attained_gpu_s[at])
+
+    def _learn(self, view: View) -> None:
+        """Take down the whole service of jobs that have left since the last decision."""
+        present = set(view.job.tolist())
+        left = [size for row, size in self._seen.items() if row not in present]
+        if left:
+            self._sizes = sorted([*self._sizes, *left])
+        done = 1.0 - view.remaining_iterations / view.iterations
+        whole = np.where(done > 0, view.attained_gpu_s / np.where(done > 0, done, 1.0), np.nan)
+        rows = np.flatnonzero(np.isfinite(whole))
+        self._seen = dict(zip(view.job[rows].tolist(), whole[rows].tolist(), strict=True))
+
+
+def gittins_index(service: Floats, sizes: Floats) -> Floats:
+    """Return the Gittins index of jobs of unknown size by the service they have received.
+
+    The greatest over quanta d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with S drawn
+    from `sizes` and a the service; the best d ends at one of the sizes (Tiresias, section 3.3).
+
+    Parameters
+    ----------
+    service : ndarray of float, shape (n,)
+        GPU-seconds.
+    sizes : ndarray of float, shape (m,)
+        Ascending sample of whole services, GPU-seconds.
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+        1 / GPU-second; 0 for a job that has had more than any of the sample.
+    """
+    beyond = sizes[None, :] > service[:, None]
+    quantum = np.where(beyond, sizes[None, :] - service[:, None], 0.0)
+    ends = np.cumsum(beyond, axis=1)
+    survive = beyond.sum(axis=1, keepdims=True) - ends
+    cost = np.cumsum(quantum, axis=1) + survive * quantum
+    ratio = np.divide(ends, cost, out=np.zeros(cost.shape), where=beyond & (cost > 0))
+    index: Floats = ratio.max(axis=1, initial=0.0)
+    return index

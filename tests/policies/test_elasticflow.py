@@ -1,0 +1,193 @@
+"""ElasticFlow on cases solved by hand, and its reservations against a plain loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_scenarios import all_left, random_scenarios
+from scenarios import Job, small_scenario
+
+from clustergym.errors import InputError
+from clustergym.policy import InformationClass
+from clustergym.sim.engine import Simulation
+from clustergym.sim.log import EventKind
+from clustergym.sim.run import simulate
+from policies.elasticflow import ElasticFlow
+from policies.placement.buddy import Buddy
+from policies.shared.reservations import Reservations
+
+LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 4.0, 2: 2.0, 4: 1.0}}}
+
+
+def times_of(run, kind):
+    ids = run.simulation.scenario.trace.job_id
+    return {ids[e.job]: e.time_s for e in run.simulation.log.events if e.kind == kind}
+
+
+def first_decision(scenario, **parameters):
+    simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL)
+    decision = ElasticFlow(**parameters).schedule(simulation.advance())
+    ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
+    return {
+        ids[row]: (kinds[kind], int(gpus))
+        for row, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
+    }
+
+
+# a needs all 4 GPUs for its 100 iterations to end by 110 (on 2 it would take 200 s). From 100 on,
+# b would end at 200: too late for 150. c may end by 210.
+THREE = [
+    Job("a", 0, 100, gpus=4, deadline_s=110),
+    Job("b", 0, 100, gpus=4, deadline_s=150),
+    Job("c", 0, 100, gpus=4, deadline_s=210),
+]
+
+
+def test_admission_drops_what_cannot_meet_its_deadline_beside_the_admitted():
+    run = simulate(small_scenario(THREE, {"X": (1, 4)}, LINEAR), ElasticFlow(round_s=None), Buddy())
+    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0, "c": 200.0}
+    assert times_of(run, EventKind.DROP) == {"b": 0.0}
+
+
+def test_a_new_job_must_not_cost_an_admitted_one_its_deadline():
+    # late comes at 50 with the earliest deadline: it would take 4 GPUs for 50 s, and a, which
+    # is half done, would end at 150.
+    jobs = [Job("a", 0, 100, gpus=4, deadline_s=110), Job("late", 50, 50, gpus=4, deadline_s=105)]
+    run = simulate(small_scenario(jobs, {"X": (1, 4)}, LINEAR), ElasticFlow(round_s=None), Buddy())
+    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0}
+    assert times_of(run, EventKind.DROP) == {"late": 50.0}
+
+
+def test_loosened_drops_nothing():
+    # b's 150 s are doubled: by 300. From 100 on, 2 GPUs would do, and it gets the 2 left over as well.
+    run = simulate(
+        small_scenario(THREE[:2], {"X": (1, 4)}, LINEAR),
+        ElasticFlow(mode="loosened", least_slack=0.5, round_s=None),
+        Buddy(),
+    )
+    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0, "b": 200.0}
+
+
+def test_without_a_deadline_a_job_is_allowed_a_multiple_of_its_run_time():
+    # As requested on 2 GPUs both need 200 s. Allowed 2 x 200 s, 1 GPU (400 s) is enough for each;
+    # the other 2 GPUs go one to each. Allowed 1 x, 2 GPUs each. Allowed 0.5 x, a needs all 4.
+    jobs = [Job("a", 0, 100, gpus=2), Job("b", 0, 100, gpus=2)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, LINEAR)
+    both = {"a": ("X", 2), "b": ("X", 2)}
+    assert first_decision(scenario, mode="loosened", least_slack=2.0) == both
+    assert first_decision(scenario, mode="loosened", least_slack=1.0) == both
+    assert first_decision(scenario, mode="loosened", least_slack=0.5) == {"a": ("X", 4)}
+
+
+def test_what_is_left_goes_by_marginal_return():
+    # Both meet their deadlines on 1 GPU; 4 of 6 are left. Doubling from 1 gains, per GPU and over
+    # the speed of 1: b (1/2 - 1/4) / (1/4) = 1, a (1/10 - 1/18) / (1/18) = 0.8; from 2 to 4, b again
+    # (1 - 1/2) / 2 / (1/4) = 1. So b takes 1 + 2, a the last one.
+    times = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}, "concave": {"X": {1: 18.0, 2: 10.0, 4: 6.0}}}
+    jobs = [
+        Job("a", 0, 100, gpus=1, family="concave", deadline_s=9000),
+        Job("b", 0, 100, gpus=1, deadline_s=9500),
+    ]
+    scenario = small_scenario(jobs, {"X": (1, 6)}, times)
+    assert first_decision(scenario) == {"a": ("X", 2), "b": ("X", 4)}
+
+
+@pytest.mark.parametrize(("checkpoint_s", "end_s"), [(49.0, 199.0), (51.0, 200.0)])
+def test_scaling_up_must_repay_its_restart(checkpoint_s, end_s):
+    # Each runs on 2; b ends at 100, when a has 50 iterations left: 100 s on 2, 50 s on 4.
+    jobs = [Job("a", 0, 100, deadline_s=9000), Job("b", 0, 50, deadline_s=9000)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, LINEAR, checkpoint_s={"m": checkpoint_s})
+    run = simulate(scenario, ElasticFlow(round_s=None), Buddy())
+    assert times_of(run, EventKind.COMPLETE) == {"a": end_s, "b": 100.0}
+
+
+def test_jobs_stay_on_the_type_they_request_and_any_goes_where_least_waits():
+    # On Y nothing waits: c goes there. Each takes all 4 of its type it can use.
+    jobs = [Job("a", 0, 100, gpus=4, gpu_type="X"), Job("c", 0, 100, gpus=4)]
+    scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 4)}, LINEAR)
+    assert first_decision(scenario, mode="loosened") == {"a": ("X", 4), "c": ("Y", 4)}
+
+
+def test_a_job_without_a_profile_runs_as_requested():
+    scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 4)}, LINEAR)
+    blind = replace(scenario.tables, data_parallel=np.full_like(scenario.tables.data_parallel, np.inf))
+    scenario = replace(scenario, tables=blind)
+    policy = ElasticFlow(mode="loosened", round_s=None)
+    run = simulate(scenario, policy, Buddy())
+    assert [e.gpus for e in run.simulation.log.events if e.iteration_time_s] == [2]
+    assert policy.counters() == {"jobs_without_profile": 1}
+
+
+def test_strict_needs_deadlines_by_name():
+    scenario = small_scenario([Job("a", 0, 100)], {"X": (1, 4)}, LINEAR)
+    with pytest.raises(InputError, match=r"deadline_s: policy elasticflow with mode=strict needs deadlines"):
+        simulate(scenario, ElasticFlow(), Buddy())
+    simulate(scenario, ElasticFlow(mode="loosened"), Buddy())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"mode": "lose"}, "did you mean loosened"), ({"least_slack": 0.0}, "policy.least_slack: 0.0 is not")],
+)
+def test_bad_parameters(given, message):
+    with pytest.raises(InputError, match=message):
+        ElasticFlow(**given)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenario=random_scenarios(data_parallel_fits=False), slack=st.sampled_from([0.5, 1.0, 4.0]))
+def test_loosened_finishes_every_job(scenario, slack):
+    assert all_left(
+        simulate(scenario, ElasticFlow(mode="loosened", least_slack=slack, round_s=None), Buddy())
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenario=random_scenarios(data_parallel_fits=False))
+def test_strict_drops_a_job_at_its_first_decision_or_never(scenario):
+    if not np.isfinite(scenario.trace.deadline_s).any():
+        return
+    run = simulate(scenario, ElasticFlow(round_s=None), Buddy())
+    assert all_left(run, drops=True)
+    launched = {e.job for e in run.simulation.log.events if e.iteration_time_s}
+    assert not launched & {e.job for e in run.simulation.log.events if e.kind == EventKind.DROP}
+
+
+COUNTS = np.array([1, 2, 4, 8])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rates=st.lists(
+        st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0]), min_size=4, max_size=4), min_size=1, max_size=6
+    ),
+    work=st.lists(st.integers(1, 60), min_size=6, max_size=6),
+    free=st.integers(1, 12),
+)
+def test_reservations_agree_with_a_plain_loop(rates, work, free):
+    book = Reservations(free, COUNTS)
+    for rate, iterations in zip(rates, work, strict=False):
+        rate = np.array(rate)
+        plans = book.plans(rate, iterations, np.zeros(4))
+        expected = [plain_finish(book.start_s, book.free, rate[: cap + 1], iterations) for cap in range(4)]
+        assert plans.finish_s == pytest.approx(expected)
+        if np.isfinite(plans.finish_s).any():
+            cap = int(np.argmin(plans.finish_s))
+            book.take(cap, rate, float(plans.finish_s[cap]))
+        assert (book.free >= 0).all()
+
+
+def plain_finish(start_s, free, rate, left):
+    for at, here in enumerate(free):
+        speed = max((r for r, count in zip(rate, COUNTS, strict=False) if count <= here), default=0.0)
+        if at + 1 == len(free):
+            return start_s[at] + left / speed if speed else np.inf
+        lasts = start_s[at + 1] - start_s[at]
+        if speed * lasts >= left:
+            return start_s[at] + left / speed
+        left -= speed * lasts
+    return np.inf

@@ -1,0 +1,176 @@
+"""Gavel: rounds and shares worked out by hand, and legal runs to the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles
+from scenarios import Job, small_scenario
+
+from clustergym.errors import InputError
+from clustergym.sim.log import EventKind
+from clustergym.sim.run import simulate
+from policies import gavel
+from policies.gavel import OBJECTIVES, Gavel
+from policies.placement.buddy import Buddy
+from policies.shared import finish_times, linear_programs
+
+SECOND = {"m": {"X": {1: 1.0}}}
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "gavel"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"Gavel's published traces are not in {DATA}")
+
+
+def ends(run):
+    trace = run.simulation.scenario.trace
+    return {trace.job_id[e.job]: e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE}
+
+
+def shares(scenario, objective):
+    view = first_view(scenario, Gavel())
+    return OBJECTIVES[objective](view, finish_times.request_times(view))
+
+
+def test_two_jobs_take_turns_of_a_round():
+    # Shares 1/2 each: a 0-360, b 360-720; even at 720, where b holds the GPU and ends at 1080; a to 1440.
+    scenario = small_scenario([Job("a", 0, 720), Job("b", 0, 720)], {"X": (1, 1)}, SECOND, rounds="policy")
+    assert ends(simulate(scenario, Gavel(), Buddy())) == {"a": 1440.0, "b": 1080.0}
+
+
+def test_max_min_fairness_gives_each_job_the_type_that_suits_it():
+    # Rates (4, 1), (2, 2), (1, 4): as in the test of the linear program, 5/9 for a and c.
+    times = {"a": {"F": {1: 0.25}, "S": {1: 1.0}}, "b": {"F": {1: 0.5}, "S": {1: 0.5}}}
+    times["c"] = {"F": {1: 1.0}, "S": {1: 0.25}}
+    jobs = [Job(name, 0, 1000, family=name) for name in "abc"]
+    scenario = small_scenario(jobs, {"F": (1, 1), "S": (1, 1)}, times)
+    expected = [5 / 9, 0, 4 / 9, 4 / 9, 0, 5 / 9]
+    for objective in ("max_min_fairness", "max_min_water_filling"):
+        assert shares(scenario, objective).ravel().tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_makespan_and_total_throughput():
+    # One GPU; 100 s and 300 s: 1/4 and 3/4 end together. On two types, a is faster on F by 3 a
+    # second, b by 1: a has F, b has S.
+    scenario = small_scenario([Job("a", 0, 100), Job("b", 0, 300)], {"X": (1, 1)}, SECOND)
+    assert shares(scenario, "min_makespan").ravel().tolist() == pytest.approx([0.25, 0.75], abs=1e-5)
+    times = {"m": {"F": {1: 1 / 4}, "S": {1: 1.0}}, "n": {"F": {1: 1 / 3}, "S": {1: 1 / 2}}}
+    jobs = [Job("a", 0, 100), Job("b", 0, 100, family="n")]
+    scenario = small_scenario(jobs, {"F": (1, 1), "S": (1, 1)}, times)
+    assert shares(scenario, "max_total_throughput").ravel().tolist() == pytest.approx([1, 0, 0, 1])
+
+
+def test_finish_time_fairness_makes_up_for_time_waited():
+    # At 360 s b (100 s of work) comes to a, which has done 360 of 720 s on the only GPU. Alone on
+    # half of it: 1440 and 200 s. (360 + 360/x)/1440 = (100/(1 - x))/200.
+    scenario = small_scenario([Job("a", 0, 720), Job("b", 360, 100)], {"X": (1, 1)}, SECOND, rounds=360.0)
+    seen = []
+
+    class Watch(Gavel):
+        def schedule(self, view):
+            decision = super().schedule(view)
+            seen.append(self._share.copy())
+            return decision
+
+    simulate(scenario, Watch(objective="finish_time_fairness"), Buddy())
+    x, y = seen[1].ravel().tolist()
+    assert x + y == pytest.approx(1.0)
+    assert (360 + 360 / x) / 1440 == pytest.approx(0.5 / y, rel=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_scenarios(), st.sampled_from(sorted(OBJECTIVES)), st.sampled_from([0.0, 20.0]))
+def test_it_is_legal_and_ends(scenario, objective, turn_restarts):
+    policy = Gavel(objective=objective, turn_restarts=turn_restarts)
+    run_to_the_end(scenario, policy)
+    assert policy.counters()["solver_fallbacks"] == 0
+
+
+@settings(max_examples=10, deadline=None)
+@given(random_scenarios(rounds="event"), st.sampled_from(sorted(OBJECTIVES)))
+def test_it_is_legal_at_every_event(scenario, objective):
+    run_to_the_end(scenario, Gavel(objective=objective))
+
+
+@settings(max_examples=15, deadline=None)
+@given(random_scenarios(), st.sampled_from(sorted(OBJECTIVES)))
+def test_jobs_without_profiles_run_and_are_counted(scenario, objective):
+    policy = Gavel(objective=objective)
+    run_to_the_end(without_profiles(scenario, "m"), policy)
+    fits = [
+        model == "m" and bool(gpus)
+        for model, gpus in zip(scenario.trace.model_family, scenario.request_gpus, strict=True)
+    ]
+    assert policy.counters()["jobs_without_profile"] == sum(fits)
+
+
+def test_a_type_without_profile_is_not_used_by_a_share():
+    times = {"m": {"X": {1: 1.0}, "Y": {1: 1.0}}}
+    scenario = small_scenario([Job("a", 0, 100), Job("b", 0, 100)], {"X": (1, 1), "Y": (1, 1)}, times)
+    share = shares(without_profiles(scenario, "m", ("Y",)), "max_min_fairness")
+    assert share.ravel().tolist() == pytest.approx([0.5, 0, 0.5, 0])
+
+
+def test_isolated_shares_stand_in_for_a_failed_program(monkeypatch):
+    def fail(*_):
+        raise linear_programs.SolverError("no")
+
+    monkeypatch.setitem(gavel.OBJECTIVES, "min_makespan", fail)
+    scenario = small_scenario([Job("a", 0, 720), Job("b", 0, 100)], {"X": (1, 1)}, SECOND, rounds="policy")
+    policy = Gavel(objective="min_makespan")
+    assert set(ends(simulate(scenario, policy, Buddy()))) == {"a", "b"}
+    # Solved for {a, b}, and for a once b has left.
+    assert policy.counters() == {"programs": 2, "solver_fallbacks": 2, "jobs_without_profile": 0}
+
+
+def test_it_decides_the_same_again():
+    rng = np.random.default_rng(3)
+    jobs = [Job(f"j{i}", float(i * 50), int(rng.integers(100, 3000)), gpus=1) for i in range(20)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, SECOND, rounds="policy")
+    policy = Gavel(objective="finish_time_fairness")
+    first = simulate(scenario, policy, Buddy()).simulation.changes
+    assert simulate(scenario, policy, Buddy()).simulation.changes == first
+
+
+def published_scenario():
+    """Return Gavel's 96 jobs on its 48 GPUs at its measured rates, with free restarts."""
+    rates = json.loads((DATA / "simulation_throughputs.json").read_text())
+    jobs, times = [], {}
+    for line in (DATA / "traces_physical" / "max_min_fairness.trace").read_text().splitlines():
+        fields = line.split("\t")
+        model, gpus = fields[0], int(fields[6])
+        times[f"{model} {gpus}"] = {
+            kind: {gpus: 1 / rates[kind][str((model, gpus))]["null"]}
+            for kind in ("v100", "p100", "k80")
+            if rates[kind].get(str((model, gpus)), {"null": 0.0})["null"] > 0
+        }
+        jobs.append(Job(str(len(jobs)), float(fields[9]), int(fields[5]), gpus, family=f"{model} {gpus}"))
+    groups = {"v100": (2, 4), "p100": (4, 4), "k80": (6, 4)}
+    return small_scenario(jobs, groups, times, rounds="policy")
+
+
+@needs_data
+def test_it_reproduces_its_own_simulator():
+    # Gavel's simulator gives a mean JCT of 4.06 h under max-min fairness and a makespan of 17.1 h
+    # under its makespan policy.
+    scenario = published_scenario()
+    fair = ends(simulate(scenario, Gavel(turn_restarts=0.0), Buddy()))
+    submit = dict(zip(scenario.trace.job_id, scenario.trace.submit_s.tolist(), strict=True))
+    assert len(fair) == 96
+    mean_h = np.mean([end - submit[job] for job, end in fair.items()]) / 3600
+    assert mean_h == pytest.approx(4.06, rel=0.03)
+    packed = ends(simulate(scenario, Gavel(objective="min_makespan"), Buddy()))
+    assert max(packed.values()) / 3600 == pytest.approx(17.1, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [({"objective": "makespan"}, "did you mean min_makespan"), ({"turn_restarts": -1.0}, "turn_restarts")],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(InputError, match=message):
+        Gavel(**parameters)

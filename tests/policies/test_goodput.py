@@ -1,0 +1,122 @@
+"""Goodput, the restart factor and what is learnt from running jobs, worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scenarios import Job, small_scenario
+
+from clustergym.policy import Decision, InformationClass
+from clustergym.sim.costs import Costs
+from clustergym.sim.engine import Simulation
+from policies.placement.buddy import Buddy
+from policies.shared.goodput import (
+    ObservedSpeeds,
+    configurations,
+    goodput,
+    open_configurations,
+    restart_factor,
+    statistical_efficiency,
+)
+
+# Linear scaling would be 8, 4, 2, 1 on X and 16, 8, 4, 2 on Y; jobs really scale worse.
+TIMES = {"m": {"X": {1: 8.0, 2: 5.0, 4: 4.0, 8: 3.0}, "Y": {1: 16.0, 2: 12.0, 4: 10.0}}}
+
+
+def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES):
+    scenario = small_scenario(
+        jobs,
+        groups or {"X": (1, 8), "Y": (1, 4)},
+        times,
+        checkpoint_s={"m": checkpoint_s},
+        costs=Costs(search="proxy", profile_s={}),
+        rounds=60.0,
+    )
+    return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
+
+
+def test_efficiency_by_hand():
+    # (phi + M0) / (phi + M) = (100 + 50) / (100 + 200) = 0.5; at the base batch 1.
+    batch, base, noise = np.array([200, 50, 200]), np.array([50, 50, 50]), np.array([100.0, 100.0, np.nan])
+    assert statistical_efficiency(batch, base, noise).tolist() == [0.5, 1.0, 1.0]
+    assert statistical_efficiency(batch, base).tolist() == [1.0, 1.0, 1.0]
+    # 200 samples in 2 s at efficiency 0.5.
+    assert goodput(np.full(3, 2.0), batch, base, noise).tolist() == [50.0, 25.0, 100.0]
+    assert goodput(np.array([2.0, np.inf]), np.array([8, 8])).tolist() == [4.0, 0.0]
+
+
+def test_observation_corrects_the_linear_guess():
+    simulation = simulation_of([Job("a", 0, 1000)])
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    prior = view.iteration_time_s()
+    assert prior[0, 0].tolist() == [8.0, 4.0, 2.0, 1.0]
+    assert len(speeds.observe(view)) == 0
+    assert (speeds.estimates(view, prior) == prior).all()
+    decision = Decision.of([(0, 0, 4)])
+    speeds.decided(view, decision)
+    simulation.apply(decision)
+    view = simulation.advance()
+    assert speeds.observe(view).tolist() == [0]
+    # On 4 X it takes 4 s, twice the guess of 2: beyond that the factor 2 stays, at 2 GPUs it is the
+    # root of 2, half way between 1 at 1 GPU (known) and 2 at 4. Y borrows the same factors.
+    slower = np.array([1.0, np.sqrt(2), 2.0, 2.0])
+    estimate = speeds.estimates(view, prior)[0]
+    assert estimate[0] == pytest.approx(np.array([8.0, 4.0, 2.0, 1.0]) * slower)
+    assert estimate[1, :3] == pytest.approx(np.array([16.0, 8.0, 4.0]) * slower[:3])
+    assert np.isinf(estimate[1, 3])
+    assert speeds.most_gpus(view).tolist() == [4]
+    # What is known already is no news.
+    speeds.decided(view, decision)
+    simulation.apply(decision)
+    assert len(speeds.observe(simulation.advance())) == 0
+
+
+def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
+    # From 60 s on 1 X after a first minute on 8; the restart takes 30 s: 30 s of work are seen.
+    simulation = simulation_of([Job("a", 0, 1000)], checkpoint_s=30.0)
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    for gpus in (8, 1):
+        speeds.observe(view)
+        decision = Decision.of([(0, 0, gpus)])
+        speeds.decided(view, decision)
+        simulation.apply(decision)
+        view = simulation.advance()
+    speeds.observe(view)
+    observed = speeds.observed(view)[0, 0]
+    assert observed[[0, 3]] == pytest.approx([8.0, 3.0])
+    assert np.isnan(observed[[1, 2]]).all()
+    # 8 GPUs: 3 s against 1; half way in log scale 3^(1/3) and 3^(2/3).
+    estimate = speeds.estimates(view, view.iteration_time_s())[0, 0]
+    assert estimate == pytest.approx([8.0, 4 * 3 ** (1 / 3), 2 * 3 ** (2 / 3), 3.0])
+
+
+def test_restart_factor_by_hand():
+    # Started at 0 on 2 X, at 60 moved to 4 X (30 s). At 120: age 120, one restart of 30 s behind it:
+    # (120 - 30) / (120 + 30) = 0.6 on all but what it holds. b waits: 1 everywhere.
+    simulation = simulation_of([Job("a", 0, 1000), Job("b", 0, 1000)], checkpoint_s=30.0)
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 0, 2)]))
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 0, 4)]))
+    factor = restart_factor(simulation.advance())
+    assert factor[0] == pytest.approx(np.array([[0.6, 0.6, 1.0, 0.6], [0.6] * 4]))
+    assert (factor[1] == 1.0).all()
+
+
+def test_configurations_are_powers_of_two_inside_a_node_then_whole_nodes():
+    simulation = simulation_of([Job("a", 0, 10)], groups={"X": (2, 4), "Y": (1, 2)})
+    # X: 1, 2, 4, and 8 on two nodes; Y: 1, 2.
+    assert configurations(simulation.setting).tolist() == [[True] * 4, [True, True, False, False]]
+    view = simulation.advance()
+    assert open_configurations(view, None, 2)[0].tolist() == [[True] * 4, [True, True, False, False]]
+    # Having held nothing, it gets its least count; having held 2, up to 4.
+    assert open_configurations(view, np.array([0]), 2)[0, 0].tolist() == [True, False, False, False]
+    assert open_configurations(view, np.array([2]), 2)[0, 0].tolist() == [True, True, True, False]
+
+
+def test_a_job_that_fits_no_configuration_may_have_any_count_it_fits():
+    # Nodes of 3: 4 GPUs are neither inside a node nor whole nodes.
+    only_four = {"m": {"X": {4: 4.0}}}
+    simulation = simulation_of([Job("a", 0, 10)], groups={"X": (2, 3)}, times=only_four)
+    assert configurations(simulation.setting)[0].tolist() == [True, True, False]
+    assert open_configurations(simulation.advance(), np.array([0]), 2)[0, 0].tolist() == [False, False, True]

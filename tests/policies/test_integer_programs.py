@@ -1,0 +1,156 @@
+"""At most one configuration a job within capacity: against brute force, by both solvers."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustergym.errors import InputError
+from policies.shared import integer_programs
+from policies.shared.integer_programs import (
+    FAILED,
+    LIMIT,
+    OPTIMAL,
+    SOLVERS,
+    Choices,
+    SolverError,
+    improved,
+    solve,
+)
+
+HIGHS_AND_SCIP = [name for name in SOLVERS if name != "scip" or integer_programs.find_spec("pyscipopt")]
+NONE = np.array([-1, -1, -1])
+
+
+def brute_force(problem: Choices) -> float:
+    best = 0.0
+    for choice in itertools.product(range(-1, problem.value.shape[1]), repeat=len(problem.value)):
+        taken = np.array(choice)
+        if (problem.used(taken) <= problem.capacity).all():
+            best = max(best, problem.total(taken))
+    return best
+
+
+@st.composite
+def problems(draw):
+    kind = np.array([0, 0, 0, 1, 1])
+    gpus = np.array([1, 2, 4, 1, 2])
+    rows = draw(st.lists(st.lists(st.integers(-2, 9), min_size=5, max_size=5), min_size=1, max_size=5))
+    value = np.array(rows, dtype=np.float64) / 3.0
+    value[value < -0.5] = -np.inf
+    capacity = np.array([draw(st.integers(0, 7)), draw(st.integers(0, 4))])
+    start = np.array([draw(st.integers(-1, 4)) for _ in rows])
+    return Choices(value, kind, gpus, capacity), start
+
+
+@pytest.mark.parametrize("solver", HIGHS_AND_SCIP)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(case=problems())
+def test_it_finds_the_optimum_and_bounds_it(solver, case):
+    problem, start = case
+    solution = solve(problem, start, solver, gap=0.0)
+    best = brute_force(problem)
+    assert solution.status == OPTIMAL
+    assert (problem.used(solution.choice) <= problem.capacity).all()
+    assert problem.total(solution.choice) == pytest.approx(solution.value)
+    assert solution.value == pytest.approx(best)
+    assert solution.bound >= best - 1e-9
+    assert solution.gap == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_lp_bound_of_a_case_by_hand(monkeypatch):
+    # Two jobs want 3 of 4 GPUs for 3 each, or 2 for 1.5 each: the integer optimum is 3 (3 GPUs for
+    # one; or 2 + 2 for 3), the LP takes 4/3 of the job on three GPUs: 4. The search closes the gap.
+    problem = Choices(np.array([[1.5, 3.0]] * 2), np.array([0, 0]), np.array([2, 3]), np.array([4]))
+    assert solve(problem, NONE[:2]).value == 3.0
+    assert solve(problem, NONE[:2]).bound == 3.0
+
+    def out_of_nodes(*_: object) -> None:
+        raise SolverError("no solution")
+
+    monkeypatch.setattr(integer_programs, "_scip", out_of_nodes)
+    stopped = solve(problem, NONE[:2])
+    assert (stopped.status, stopped.value, stopped.bound) == (FAILED, 3.0, pytest.approx(4.0))
+    assert stopped.gap == pytest.approx(0.25)
+
+
+def test_when_the_lp_fails_the_start_stays_and_is_filled_up(monkeypatch):
+    def fails(*_: object) -> None:
+        raise SolverError("numerical trouble")
+
+    monkeypatch.setattr(integer_programs, "_relaxed", fails)
+    # Job 0 keeps its 2 GPUs; of the others job 2 gains most per GPU on the 2 that are free.
+    problem = Choices(
+        np.array([[1.0, 1.1], [1.0, 1.0], [2.0, 2.1]]), np.array([0, 0]), np.array([1, 2]), np.array([4])
+    )
+    solution = solve(problem, np.array([1, -1, -1]))
+    assert solution.status == FAILED
+    assert solution.choice.tolist() == [1, 0, 0]
+    assert solution.bound >= solution.value
+
+
+def test_a_solution_that_breaks_a_constraint_is_refused(monkeypatch):
+    problem = Choices(np.array([[1.5, 3.0]] * 2), np.array([0, 0]), np.array([2, 3]), np.array([4]))
+    wrong = lambda *given: (np.ones(len(given[2])), 9.0, OPTIMAL)  # noqa: E731
+    monkeypatch.setattr(integer_programs, "_scip", wrong)
+    solution = solve(problem, NONE[:2])
+    assert solution.status == FAILED
+    assert (problem.used(solution.choice) <= 4).all()
+
+
+def test_a_start_that_no_longer_fits_is_cut_from_the_last_job_on():
+    problem = Choices(np.ones((3, 1)), np.array([0]), np.array([2]), np.array([4]))
+    assert solve(problem, np.array([0, 0, 0])).choice.tolist() == [0, 0, -1]
+
+
+def test_equal_jobs_keep_what_they_have():
+    # Three equal jobs, GPUs for one: whoever runs goes on.
+    problem = Choices(np.ones((3, 1)), np.array([0]), np.array([2]), np.array([2]))
+    assert solve(problem, np.array([-1, -1, 0])).choice.tolist() == [-1, -1, 0]
+
+
+def test_improvement_is_by_gain_per_added_gpu():
+    # 3 GPUs free. Job 0: 1 GPU is worth 1; job 1: 3 GPUs are worth 2.7, less per GPU. After job 0 has
+    # its GPU only 2 are free: job 1 gets nothing.
+    problem = Choices(
+        np.array([[1.0, 0.0], [-np.inf, 2.7]]), np.array([0, 0]), np.array([1, 3]), np.array([3])
+    )
+    assert improved(problem, NONE[:2]).tolist() == [0, -1]
+    # The integer program takes the three.
+    assert solve(problem, NONE[:2]).choice.tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize("solver", HIGHS_AND_SCIP)
+def test_five_hundred_jobs_on_four_types(solver):
+    rng = np.random.default_rng(4)
+    gpus = np.tile(2 ** np.arange(7), 4)
+    value = 1.1 - 1 / np.sqrt(np.tile(rng.uniform(0.5, 1, (500, 4)), 7) * gpus)
+    problem = Choices(value, np.repeat(np.arange(4), 7), gpus, np.array([320] * 4))
+    solution = solve(problem, np.full(500, -1), solver)
+    assert solution.status in (OPTIMAL, LIMIT)
+    assert solution.gap <= 1e-4
+    assert (problem.used(solution.choice) <= problem.capacity).all()
+    again = solve(problem, np.full(500, -1), solver)
+    assert (again.choice == solution.choice).all()
+
+
+def test_nothing_to_choose():
+    none = Choices(np.full((2, 1), -np.inf), np.array([0]), np.array([1]), np.array([4]))
+    assert solve(none, NONE[:2]).choice.tolist() == [-1, -1]
+    assert solve(none, NONE[:2]).gap == 0.0
+
+
+def test_unknown_solver():
+    problem = Choices(np.ones((1, 1)), np.array([0]), np.array([1]), np.array([1]))
+    with pytest.raises(InputError, match=r"unknown solver 'skip' \(did you mean scip\?\)"):
+        solve(problem, NONE[:1], "skip")
+
+
+def test_scip_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(integer_programs, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"SCIP is not installed \(pip install pyscipopt, or choose highs\)"):
+        integer_programs.check_solver("scip")

@@ -1,0 +1,122 @@
+"""Optimus's marginal gains on cases solved by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from random_scenarios import all_left, random_scenarios
+from scenarios import Job, small_scenario
+
+from clustergym.errors import InputError
+from clustergym.policy import Decision, InformationClass
+from clustergym.sim.costs import Costs
+from clustergym.sim.engine import Simulation
+from clustergym.sim.log import EventKind
+from clustergym.sim.run import simulate
+from policies.optimus import Optimus
+from policies.placement.buddy import Buddy
+
+COSTS = Costs(search="proxy", profile_s={})
+
+
+def simulation_of(jobs, groups, times, checkpoint_s=None):
+    scenario = small_scenario(jobs, groups, times, checkpoint_s=checkpoint_s, costs=COSTS, rounds=60.0)
+    return Simulation(scenario, Buddy(defragment_s=None), InformationClass.DATA_PARALLEL)
+
+
+def allotments(decision):
+    return {
+        int(job): (int(kind), int(gpus))
+        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
+    }
+
+
+def test_gpus_go_where_they_save_most_time():
+    # Each job gets 1 GPU; 2 are left. A second saves a 1000 x (4 - 2) = 2000 s, b 1000 x (4 - 3.5) =
+    # 500 s, a fourth would save a (4 - 1) x 1000 / 3 = 1000 s a GPU but 3 are not free.
+    times = {"a": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}, "b": {"X": {1: 4.0, 2: 3.5, 4: 3.4}}}
+    jobs = [Job("a", 0, 1000, family="a"), Job("b", 0, 1000, family="b")]
+    view = simulation_of(jobs, {"X": (1, 4)}, times).advance()
+    assert allotments(Optimus().schedule(view)) == {0: (0, 2), 1: (0, 2)}
+
+
+def test_a_gpu_that_helps_nobody_stays_free():
+    times = {"m": {"X": {1: 4.0, 2: 4.0}}}
+    view = simulation_of([Job("a", 0, 1000)], {"X": (1, 2)}, times).advance()
+    assert allotments(Optimus().schedule(view)) == {0: (0, 1)}
+
+
+def test_least_counts_first_the_shortest_jobs_first():
+    # One GPU: b ends sooner. c needs at least 2.
+    times = {"m": {"X": {1: 4.0}}, "big": {"X": {2: 0.1}}}
+    jobs = [Job("a", 0, 1000), Job("b", 0, 10), Job("c", 0, 1, family="big")]
+    view = simulation_of(jobs, {"X": (1, 2)}, times).advance()
+    # c ends first and takes both.
+    assert allotments(Optimus().schedule(view)) == {2: (0, 2)}
+    view = simulation_of(jobs[:2], {"X": (1, 1)}, {"m": {"X": {1: 4.0}}}).advance()
+    assert allotments(Optimus().schedule(view)) == {1: (0, 1)}
+
+
+def test_a_job_moves_to_a_faster_type_that_is_free():
+    # a holds 1 Y and has 99 iterations left; on 1 X they take half the time.
+    times = {"m": {"X": {1: 1.0}, "Y": {1: 2.0}}}
+    simulation = simulation_of([Job("a", 0, 129)], {"X": (1, 1), "Y": (1, 1)}, times)
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 1, 1)]))
+    assert allotments(Optimus().schedule(simulation.advance())) == {0: (0, 1)}
+
+
+@pytest.mark.parametrize(("checkpoint_s", "gpus"), [(30.0, 2), (50.0, 1)])
+def test_rescaling_must_repay_its_restart_with_a_margin(checkpoint_s, gpus):
+    # 100 iterations are left at 60 s: 100 s on 1, 50 s on 2. With hysteresis .1 a restart of 30 s makes
+    # it (50 + 30) / .9 = 88.9 < 100; one of 50 s 111.
+    times = {"m": {"X": {1: 1.0, 2: 0.5}}}
+    simulation = simulation_of([Job("a", 0, 160)], {"X": (1, 2)}, times, {"m": checkpoint_s})
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 0, 1)]))
+    assert allotments(Optimus().schedule(simulation.advance())) == {0: (0, gpus)}
+
+
+@pytest.mark.parametrize(("turn_restarts", "gpus"), [(2.0, [1, 1, 1, 2]), (0.0, [1, 2, 2, 2])])
+def test_a_launched_job_keeps_its_gpus_for_some_restarts(turn_restarts, gpus):
+    # a starts on 1 X at 0 beside b, which ends at 30; a restart takes 80 s, two of them 160 s. Without
+    # turns a grows at 60, with them at 180.
+    times = {"m": {"X": {1: 1.0, 2: 0.5}}}
+    jobs = [Job("a", 0, 10_000), Job("b", 0, 30)]
+    simulation, policy = simulation_of(jobs, {"X": (1, 2)}, times, {"m": 80.0}), Optimus(0.1, turn_restarts)
+    held = []
+    for _ in range(4):
+        decision = policy.schedule(simulation.advance())
+        simulation.apply(decision)
+        held.append(allotments(decision)[0][1])
+    assert held == gpus
+
+
+def test_bad_hysteresis():
+    with pytest.raises(InputError, match=r"policy\.hysteresis: 1\.0 is not valid"):
+        Optimus(hysteresis=1.0)
+    with pytest.raises(InputError, match=r"policy\.turn_restarts"):
+        Optimus(turn_restarts=-1.0)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(scenario=random_scenarios(data_parallel_fits=False))
+def test_every_job_completes_and_runs_repeat(scenario):
+    run = simulate(scenario, Optimus(), Buddy())
+    assert all_left(run)
+    again = simulate(scenario, Optimus(), Buddy())
+    assert again.simulation.changes == run.simulation.changes
+
+
+def test_a_job_without_a_profile_runs_as_requested():
+    # "n" fits on 2 and 4 GPUs, but not in pure data parallelism.
+    jobs = [Job("a", 0, 100, gpus=2, family="n"), Job("b", 0, 100)]
+    times = {"m": {"X": {1: 4.0, 2: 3.0}}, "n": {"X": {2: 2.0, 4: 1.0}}}
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times, costs=COSTS, rounds="policy")
+    profile = scenario.tables.data_parallel.copy()
+    profile[[model.family == "n" for model in scenario.tables.classes]] = float("inf")
+    object.__setattr__(scenario.tables, "data_parallel", profile)
+    simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL, 60.0)
+    assert allotments(Optimus().schedule(simulation.advance()))[0] == (0, 2)
+    run = simulate(scenario, Optimus(), Buddy())
+    assert sum(e.kind == EventKind.COMPLETE for e in run.simulation.log.events) == 2

@@ -1,0 +1,154 @@
+"""Pollux's fitness, speed model and searches, on cases solved by hand and against brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_scenarios import all_left, random_scenarios
+from scenarios import Job, small_scenario
+
+from clustergym.errors import InputError
+from clustergym.policy import Decision, InformationClass
+from clustergym.sim.costs import Costs
+from clustergym.sim.engine import Simulation
+from clustergym.sim.run import simulate
+from policies.placement.buddy import Buddy
+from policies.pollux import SEARCHES, Pollux, fitted_time_s
+from policies.shared.genetic import GeneticSearch
+
+LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
+COSTS = Costs(search="proxy", profile_s={})
+
+
+def policy_of(simulation, **parameters):
+    policy = Pollux(**parameters)
+    policy.reset(simulation.setting, np.random.default_rng([0, 1]))
+    return policy
+
+
+def simulation_of(jobs, groups, times=LINEAR):
+    scenario = small_scenario(jobs, groups, times, costs=COSTS, rounds=60.0)
+    return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
+
+
+def allotments(decision):
+    return {
+        int(job): (int(kind), int(gpus))
+        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
+    }
+
+
+def test_the_speed_model_by_hand():
+    # a + b / N with sync c + d (N - 2) inside a node of 4: b = 8 from one GPU; 2 GPUs take 5 = 4 + 1,
+    # so c = 1; 4 GPUs 4 = 2 + 1 + 2 d, so d = 0.5. Across nodes nothing is known: 8 / 8 and no sync.
+    counts = np.array([1, 2, 4, 8])
+    times = np.array([8.0, 5.0, 4.0, np.inf])
+    fitted = fitted_time_s(counts, 4, np.array([True, True, True, False]), times)
+    assert fitted[:3].tolist() == [8.0, 5.0, 4.0]
+    assert fitted[3] == pytest.approx(1.0, rel=1e-3)
+    # One observation: perfect scaling. Two: the synchronisation of 2 GPUs stays on 4.
+    alone = fitted_time_s(counts, 8, np.array([True, False, False, False]), times)
+    assert alone == pytest.approx([8, 4, 2, 1], rel=1e-3)
+    two = fitted_time_s(counts, 8, np.array([True, True, False, False]), times)
+    assert two == pytest.approx([8, 5, 3, 2], rel=1e-3)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_two_equal_jobs_share_a_type_equally(search):
+    # p = -1, 4 X: 2 + 2 against the fair share of 2 gives 1/1 + 1/1; 4 + 0 far worse. They have held 1.
+    simulation = simulation_of([Job("a", 0, 10_000), Job("b", 0, 10_000)], {"X": (1, 4)})
+    policy = policy_of(simulation, search=search)
+    held = []
+    for _ in range(3):
+        decision = policy.schedule(simulation.advance())
+        simulation.apply(decision)
+        held.append(allotments(decision))
+    assert held == [{0: (0, 1), 1: (0, 1)}, {0: (0, 2), 1: (0, 2)}, {0: (0, 2), 1: (0, 2)}]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_waiting_jobs_join_the_type_with_most_throughput_a_job(search):
+    # 2 X at 1/8 a GPU and 2 Y at 1/16: alone on X 2/8, on Y 2/16; the second gets half of X, 1/8, or
+    # all of Y, 1/8: the first of equals, X. The third: X 2/24, Y 1/8.
+    simulation = simulation_of([Job(f"j{at}", 0, 1000) for at in range(3)], {"X": (1, 2), "Y": (1, 2)})
+    chosen = allotments(policy_of(simulation, search=search).schedule(simulation.advance()))
+    assert chosen == {0: (0, 1), 1: (0, 1), 2: (1, 1)}
+
+
+def test_a_running_job_moves_to_a_type_that_nobody_is_on():
+    # Both run on Y although X is twice as fast and empty: one moves.
+    simulation = simulation_of([Job("a", 0, 1000), Job("b", 0, 1000)], {"X": (1, 2), "Y": (1, 2)})
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 1, 1), (1, 1, 1)]))
+    chosen = allotments(policy_of(simulation, search="exact").schedule(simulation.advance()))
+    assert sorted(kind for kind, _ in chosen.values()) == [0, 1]
+
+
+@st.composite
+def instances(draw):
+    n = draw(st.integers(1, 4))
+    rows = draw(st.lists(st.lists(st.integers(-1, 9), min_size=3, max_size=3), min_size=n, max_size=n))
+    value = np.array([[0.0, *row] for row in rows], dtype=np.float64)
+    value[value < 0] = -np.inf
+    return value, draw(st.integers(0, 8))
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(instance=instances())
+def test_the_genetic_search_finds_the_optimum_of_small_instances(instance):
+    value, capacity = instance
+    gpus = np.array([0, 1, 2, 4])
+    n = len(value)
+    search = GeneticSearch(np.random.default_rng(3), 40, 40)
+    genes = search.search(np.arange(n), value, gpus, capacity, np.zeros(n, dtype=np.int64))
+    best = max(
+        sum(value[job, gene] for job, gene in enumerate(choice))
+        for choice in itertools.product(range(4), repeat=n)
+        if gpus[list(choice)].sum() <= capacity
+    )
+    assert gpus[genes].sum() <= capacity
+    assert value[np.arange(n), genes].sum() == best
+
+
+def test_the_population_goes_on_with_the_jobs_that_stay():
+    # One generation is too few to find the optimum of 12 jobs; the search goes on from round to round.
+    rng = np.random.default_rng(7)
+    value = np.concatenate([np.zeros((12, 1)), np.sort(rng.random((12, 3)), axis=1)], axis=1)
+    gpus, search, start = np.array([0, 1, 2, 4]), GeneticSearch(rng, 20, 1), np.zeros(12, dtype=np.int64)
+    found = []
+    for _ in range(60):
+        genes = search.search(np.arange(12), value, gpus, 20, start)
+        found.append(float(value[np.arange(12), genes].sum()))
+    assert found == sorted(found)
+    assert found[-1] > found[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"search": "genetik"}, r"policy\.search: unknown search 'genetik' \(did you mean genetic\?\)"),
+        ({"power": 0.0}, r"policy\.power"),
+        ({"population": 1}, r"policy\.population"),
+        ({"generations": 0}, r"policy\.generations"),
+        ({"gap": 1.0}, r"policy\.gap"),
+        ({"nodes": 0}, r"policy\.nodes"),
+        ({"solver": "x"}, r"policy\.solver"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(InputError, match=message):
+        Pollux(**parameters)
+
+
+@settings(max_examples=5, deadline=None, derandomize=True)
+@given(scenario=random_scenarios(), search=st.sampled_from(SEARCHES))
+def test_every_job_completes_and_runs_repeat(scenario, search):
+    parameters = {"search": search, "population": 10, "generations": 5}
+    run = simulate(scenario, Pollux(**parameters), Buddy())
+    assert all_left(run)
+    again = simulate(scenario, Pollux(**parameters), Buddy())
+    assert again.simulation.changes == run.simulation.changes

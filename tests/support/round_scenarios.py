@@ -1,0 +1,81 @@
+"""Random small scenarios to run policies on, and a check that a run was legal to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from scenarios import Job, small_scenario
+
+from clustergym.oracle.base import OracleTables
+from clustergym.policy import Policy
+from clustergym.scenario import Scenario
+from clustergym.sim.costs import Costs
+from clustergym.sim.engine import Simulation
+from clustergym.sim.run import Run, simulate
+from clustergym.sim.state import Phase
+from policies.placement.buddy import Buddy
+
+
+@st.composite
+def random_scenarios(draw: st.DrawFn, rounds: str | float = "policy") -> Scenario:
+    """Draw up to 8 jobs on one to three GPU types, with memory limits and restart costs."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = [f"T{kind}" for kind in range(draw(st.integers(1, 3)))]
+    groups = {kind: (int(rng.integers(1, 4)), int(rng.choice([1, 2, 4]))) for kind in kinds}
+    times: dict[str, dict[str, dict[int, float]]] = {}
+    for family in ("m", "n"):
+        base = {kind: float(rng.uniform(1.0, 10.0)) for kind in kinds}
+        least = int(rng.choice([1, 1, 2]))
+        times[family] = {
+            kind: {count: round(base[kind] / count**0.8, 3) for count in (1, 2, 4, 8) if count >= least}
+            for kind in kinds
+        }
+    largest = max(nodes * per_node for nodes, per_node in groups.values())
+    jobs = [
+        Job(
+            f"j{row}",
+            submit_s=float(rng.integers(0, 2000)),
+            iterations=int(rng.integers(1, 500)),
+            gpus=int(min(rng.choice([1, 2, 4]), largest)),
+            family=str(rng.choice(["m", "n"])),
+        )
+        for row in range(draw(st.integers(1, 8)))
+    ]
+    jobs.sort(key=lambda job: job.submit_s)
+    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 5.0}, profile_s={})
+    return small_scenario(
+        jobs, groups, times, checkpoint_s={"m": 20.0, "n": 60.0}, costs=costs, rounds=rounds, oversize="drop"
+    )
+
+
+def without_profiles(scenario: Scenario, family: str, kinds: tuple[str, ...] | None = None) -> Scenario:
+    """Return the scenario where pure data parallelism does not fit for a family, on some types or all."""
+    tables = scenario.tables
+    table = tables.data_parallel.copy()
+    for row, model in enumerate(tables.classes):
+        for kind, name in enumerate(tables.gpu_types):
+            if model.family == family and (kinds is None or name in kinds):
+                table[row, kind] = np.inf
+    fewer = OracleTables(
+        tables.classes, tables.gpu_types, tables.counts, tables.execution, tables.profiled, table
+    )
+    return replace(scenario, tables=fewer)
+
+
+def run_to_the_end(scenario: Scenario, policy: Policy) -> Run:
+    """Run a policy; every job must complete, or be dropped because it fits nowhere."""
+    run = simulate(scenario, policy, Buddy())
+    phase = run.simulation.jobs.phase
+    assert (phase >= Phase.COMPLETED).all()
+    assert ((phase == Phase.DROPPED) == (scenario.request_gpus == 0)).all()
+    return run
+
+
+def first_view(scenario: Scenario, policy: Policy) -> Any:
+    """Return the View of the first decision point."""
+    view = Simulation(scenario, Buddy(), policy.information_class, policy.round_s).advance()
+    assert view is not None
+    return view

@@ -1,0 +1,126 @@
+"""The reproduce command: what it refuses, and Arena's study on the published data where it is here."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scenarios import Job, small_scenario
+
+from clustergym.errors import InputError
+from clustergym.policy import InformationClass
+from clustergym.reproduce import main
+from clustergym.reproduction import PAPERS
+from clustergym.reproduction.arena_scenarios import data_parallel_fits, read_memory
+from clustergym.reproduction.study import (
+    Cell,
+    Options,
+    change,
+    choose,
+    make_preset,
+    presets,
+    run_cells,
+    table,
+)
+from clustergym.workload.trace import ModelClass
+
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLUSTERGYM_DATA", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["arena"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
+        (["arean"], "error: unknown paper 'arean' (did you mean arena?)"),
+        ([], "error: the following arguments are required: PAPER (see --help)"),
+        (["arena", "--workers", "0"], "error: --workers: 0 is no number of processes (give 1 or more)"),
+        (["arena", "--quik"], "error: unrecognized arguments: --quik (see --help)"),
+    ],
+)
+def test_bad_input_is_one_line(argv, message, capsys, tmp_path):
+    assert main(argv) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert shown.err.startswith(message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_lists_what_exists(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {paper} " in shown for paper in PAPERS)
+
+
+def test_policies_are_chosen_by_preset():
+    assert presets()["elasticflow-ls"]
+    assert choose(["fcfs", "nobody", "arena"], None) == (["fcfs", "arena"], ["nobody"])
+    assert choose(["fcfs"], ["crius", "crius"]) == (["crius"], [])
+    with pytest.raises(InputError, match=r"--policies: unknown policy 'criu' .did you mean crius"):
+        choose([], ["criu"])
+    policy = make_preset(Cell("philly", None, "fair", "crius", (("planner", "dp"),)))
+    assert (policy.opportunistic, policy.information_class) == (True, InformationClass.DATA_PARALLEL)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, capsys):
+    options = Options(tmp_path, True, None, tmp_path / "work")
+    cells = [Cell("one", None, "plain", "fcfs")] * 2
+    first = run_cells(cells, one_job, options)
+    assert first[cells[0]]["jct_mean"] == 100.0
+    assert capsys.readouterr().err.count("fcfs took") == 1
+    assert run_cells(cells, one_job, options) == first
+    assert capsys.readouterr().err == ""
+
+
+def one_job(cell):
+    return small_scenario([Job("a", 0, 10)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
+
+
+def test_the_memory_rule(tmp_path):
+    # 40 GB: 0.8 x 40 = 32 >= 1.2 x GB up to 26.67 GB. 4 and 8 GPUs count as the greatest degree, 2.
+    path = tmp_path / "memory.csv"
+    path.write_text(
+        "model_family,params,batch_size,dp_degree,memory_gb,recorded\n"
+        "bert,1.3B,32,1,26.7,1\nbert,1.3B,32,2,26.6,1\nbert,2.6B,32,1,,0\nbert,2.6B,32,2,9.0,1\n"
+    )
+    memory = read_memory(path)
+    scenario = small_scenario([Job("a", 0, 1, family="gpt3")], {"X": (2, 4)}, {"gpt3": {"X": {1: 1.0}}})
+    for size, fits in (("1.3B", [0, 1, 1, 1]), ("2.6B", [0, 1, 1, 1]), ("6.7B", [0, 0, 0, 0])):
+        model = ModelClass("gpt3", size, 32)
+        cut = replace(scenario, tables=replace(scenario.tables, classes=(model,)))
+        assert data_parallel_fits(cut, memory)[0, 0].tolist() == fits
+
+
+def test_tables_and_changes():
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+    assert [change(110.0, 100.0), change(None, 1.0), change(1.0, 0.0)] == ["+10 %", "-", "-"]
+
+
+@pytest.mark.skipif(
+    not (DATA / "arena" / "arena_profile.csv").is_file(), reason=f"{DATA} is not here; set CLUSTERGYM_DATA"
+)
+def test_fcfs_is_within_15_percent_of_the_published_simulator(tmp_path, capsys):
+    argv = ["arena", "--quick", "--data", str(DATA), "--policies", "fcfs", "--json", "figures.json"]
+    assert main([*argv, "--work", "one"]) == 0
+    capsys.readouterr()
+    text = Path("docs/reproduction/arena-quick.md").read_text()
+    assert main([*argv, "--work", "two", "--out", "again.md"]) == 0
+    assert Path("again.md").read_text() == text
+    assert "| fcfs | *published* | 202 |" in text
+    for row in json.loads(Path("figures.json").read_text()):
+        published = row["published"]
+        assert row["jobs_finished"] == pytest.approx(published["finished"], rel=0.15)
+        assert row["throughput_mean"] == pytest.approx(published["throughput"], rel=0.15)
+        assert row["jct_mean"] == pytest.approx(published["jct_s"], rel=0.15)
+        assert np.isfinite(row["jct_mean_censored"])
