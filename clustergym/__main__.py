@@ -13,6 +13,7 @@ COMMANDS = {
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
     "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
+    "bench": ("clustergym.bench", "compare placement algorithms, and what placement is worth"),
 }
 
 
