@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clustergym.envs.registration import register_when_gymnasium_loads
+
 if TYPE_CHECKING:
     from clustergym.api import Result, load_scenario, simulate
     from clustergym.policy import Decision, InformationClass, Policy, View
@@ -22,3 +24,6 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(f"clustergym.{_HOMES.get(name, 'policy')}"), name)
+
+
+register_when_gymnasium_loads()

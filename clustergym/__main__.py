@@ -15,6 +15,7 @@ COMMANDS = {
     "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
     "oracle": ("clustergym.oracle.__main__", "explain, calibrate and validate the performance oracle"),
+    "bench": ("clustergym.bench", "compare placement algorithms, and what placement is worth"),
 }
 
 

@@ -41,7 +41,7 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
-    tested = "calibration cluster costs generator hardware model oracle placer policy scenario trace"
+    tested = "calibration cluster costs env generator hardware model oracle placer policy scenario trace"
     assert groups == set(tested.split())
 
 

@@ -1,0 +1,104 @@
+"""A job half placed: which nodes of which communication group are in which minipod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from clustergym.placement.instances import Assignment, Instance
+from clustergym.placement.spread import Spread, weighted
+
+
+class PlacementState:
+    """Groups are placed one after the other, node by node.
+
+    Parameters
+    ----------
+    instance : Instance
+
+    Attributes
+    ----------
+    shortfall : int
+        Nodes that the instance lacks.
+    free : list of int, length M
+        Free nodes left in each minipod.
+    counts : list of list of int, groups x M
+        Nodes of each group in each minipod so far.
+    group : int
+        The group to place next; the number of groups where all are placed.
+    left : int
+        Nodes of it that are still to be placed.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance, self.shortfall = instance, instance.shortfall
+        self.free: list[int] = instance.free_nodes.tolist()
+        self.counts = [[0] * instance.minipods for _ in range(instance.groups)]
+        self.of_job = [0] * instance.minipods
+        self.group, self.left = 0, instance.group_nodes
+        self._most, self._of_group, self._touched = 0, 0, 0
+
+    @property
+    def placed(self) -> bool:
+        """Whether the whole job is placed."""
+        return self.group == self.instance.groups
+
+    @property
+    def of_group(self) -> list[int]:
+        """Nodes of the group in hand in each minipod; all 0 where the job is placed."""
+        return [0] * self.instance.minipods if self.placed else self.counts[self.group]
+
+    def place(self, minipod: int, nodes: int) -> None:
+        """Put nodes of the group in hand into a minipod that has them free."""
+        if not 0 < nodes <= min(self.free[minipod], self.left):
+            raise ValueError(
+                f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
+            )
+        self._touched += self.of_job[minipod] == 0
+        self._of_group += self.counts[self.group][minipod] == 0
+        self._most = max(self._most, self._of_group)
+        self.free[minipod] -= nodes
+        self.counts[self.group][minipod] += nodes
+        self.of_job[minipod] += nodes
+        self.left -= nodes
+        if not self.left:
+            self.group, self.left, self._of_group = self.group + 1, self.instance.group_nodes, 0
+
+    @property
+    def spread(self) -> Spread:
+        """The spreads of what is placed so far, counted as `clustergym.placement.spread.spread` does."""
+        if self.instance.unit == "pp":
+            return Spread(self._touched, self._most)
+        return Spread(self._most, self._touched)
+
+    @property
+    def score(self) -> float:
+        """Weighted spread of what is placed so far; 0 at the start."""
+        return weighted(self.spread, self.instance.alpha)
+
+    def assignment(self) -> Assignment:
+        """Return what is placed as an answer to the instance; nothing unless all of it is."""
+        if not self.placed:
+            return Assignment.infeasible(self.instance)
+        return Assignment(np.array(self.counts, dtype=np.int64))
+
+
+def _dp_spread(state: PlacementState) -> float:
+    return state.spread.dp
+
+
+def _pp_spread(state: PlacementState) -> float:
+    return state.spread.pp
+
+
+def _score(state: PlacementState) -> float:
+    return state.score
+
+
+COSTS: Mapping[str, Callable[[PlacementState], float]] = {
+    "spread": _score,
+    "dp_spread": _dp_spread,
+    "pp_spread": _pp_spread,
+}
+"""What a reward can be made of; each is 0 at the start of an episode and never falls."""

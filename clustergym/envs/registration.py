@@ -1,0 +1,99 @@
+"""The one table of environments, and how Gymnasium comes to know it.
+
+`import clustergym` must stay light, and Gymnasium imports NumPy. So where Gymnasium's registry
+is loaded already the table is entered at once, and where it is not, as soon as it is loaded.
+Gymnasium itself is never imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+REGISTRY_MODULE = "gymnasium.envs.registration"
+
+
+class Environment(NamedTuple):
+    """A row of the table.
+
+    Attributes
+    ----------
+    id : str
+        Gymnasium's id.
+    entry_point : str
+        `module:Class`, loaded when the environment is made.
+    kwargs : mapping
+        What its constructor is given, as plain JSON values.
+    """
+
+    id: str
+    entry_point: str
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+
+
+_PLACEMENT = "clustergym.envs.placement:PlacementEnv"
+
+ENVIRONMENTS: tuple[Environment, ...] = (
+    Environment("ClusterGym/Placement-v0", _PLACEMENT, {"setting": "ii"}),
+    Environment("ClusterGym/Placement-small-v0", _PLACEMENT, {"setting": "i"}),
+    Environment("ClusterGym/Placement-large-v0", _PLACEMENT, {"setting": "iii"}),
+)
+
+
+def register_envs() -> None:
+    """Enter every row of `ENVIRONMENTS` that Gymnasium's registry lacks; import Gymnasium if need be."""
+    from importlib import import_module
+
+    _enter(import_module(REGISTRY_MODULE))
+
+
+def register_when_gymnasium_loads() -> None:
+    """Enter the table now if Gymnasium's registry is loaded, and whenever it is loaded later."""
+    if not any(getattr(finder, "registers_clustergym", False) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterGymnasium())
+    if REGISTRY_MODULE in sys.modules:
+        register_envs()
+
+
+def _enter(registration: ModuleType) -> None:
+    for row in ENVIRONMENTS:
+        if row.id not in registration.registry:
+            registration.register(row.id, entry_point=row.entry_point, kwargs=dict(row.kwargs))
+
+
+class _AfterGymnasium:
+    """Finds nothing itself: it lets the other finders find the registry and adds the table to it."""
+
+    registers_clustergym = True
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != REGISTRY_MODULE:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec: ModuleSpec | None = find(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    # On the instance: its class, and all else the loader can do, stay as they are.
+                    spec.loader.exec_module = _then_enter(spec.loader.exec_module)  # type: ignore[assignment, method-assign]
+                return spec
+        return None
+
+
+def _then_enter(execute: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def execute_and_enter(module: ModuleType) -> None:
+        execute(module)
+        # A loader may serve several modules, as those of archives do.
+        if module.__name__ == REGISTRY_MODULE:
+            _enter(module)
+
+    return execute_and_enter

@@ -1,0 +1,91 @@
+"""The predicted step time of a job half placed, as a cost that a reward can weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clustergym.cluster.spec import Ints
+from clustergym.envs.drawing import Problem
+from clustergym.envs.placement_state import PlacementState
+from clustergym.errors import InputError
+from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.instances import Assignment
+from clustergym.placement.spread import cells
+from clustergym.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.registry import build
+
+LEAST = {"hidden": 1, "layers": 1, "heads": 1, "experts": 0, "micro_batches": 1, "chunk_layers": 1}
+
+
+class StepTimeCost:
+    """By what share a step takes longer than with the whole job inside one minipod.
+
+    While groups are missing, they are taken to be placed like the last one that is whole, so that
+    the cost is 0 until the first group is split or the second is elsewhere, and never falls.
+
+    Parameters
+    ----------
+    problem : Problem
+    model : mapping of str to int
+        Fields of `clustergym.placement.step_time.PretrainingModel`, but its name.
+
+    Raises
+    ------
+    InputError
+        By `check`, or when first asked: if the model is not possible, or does not divide into the job's
+        stages.
+    """
+
+    def __init__(self, problem: Problem, model: Mapping[str, Any]) -> None:
+        self._problem, self._fields = problem, dict(model)
+        self._known: tuple[PlacementState, int, float] | None = None
+
+    def __call__(self, state: PlacementState) -> float:
+        """Return the cost of what is placed so far."""
+        if state.group == 0:
+            return 0.0
+        if self._known is None or self._known[:2] != (state, state.group):
+            share = self.seconds(_matrix(state)) / self.inside_s - 1.0
+            self._known = (state, state.group, share)
+        return self._known[2]
+
+    def check(self) -> None:
+        """Raise what is wrong with the model."""
+        self.inside_s  # noqa: B018  computed once
+
+    @cached_property
+    def inside_s(self) -> float:
+        """Seconds of a step with the whole job inside one minipod, whether or not one is large enough."""
+        job = self._problem.job
+        return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
+
+    def seconds(self, matrix: Ints) -> float:
+        """Return seconds of a step, for the minipod of each node, shape (rows, columns)."""
+        return predict(matrix, self._problem.job, self._model, self._tiers).total_s
+
+    @cached_property
+    def _model(self) -> PretrainingModel:
+        made: PretrainingModel = build(PretrainingModel, {"name": "model", **self._fields}, "env.model")
+        for name, least in LEAST.items():
+            value = getattr(made, name)
+            if value is not None and value < least:
+                remedy = f"give a whole number from {least}"
+                raise InputError(f"{value} is not valid", field=f"env.model.{name}", remedy=remedy)
+        return made
+
+    @cached_property
+    def _tiers(self) -> Tiers:
+        return Tiers.of(self._problem.cluster)
+
+
+def _matrix(state: PlacementState) -> Ints:
+    """Return the minipod of each node, with missing groups like the last whole one."""
+    instance = state.instance
+    job: PretrainingJob = instance.job
+    rows = state.counts[: state.group]
+    counts = np.array(rows + [rows[-1]] * (instance.groups - len(rows)), dtype=np.int64)
+    return cells(Assignment(counts), job, instance.unit)

@@ -1,0 +1,1 @@
+"""Placement of LLM pre-training jobs over minipods: communication groups, instances, spread, algorithms."""

@@ -1,0 +1,40 @@
+"""Every placement algorithm by name: `solve(instance, rng) -> Assignment`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import numpy as np
+
+from clustergym.errors import InputError, nearest
+from clustergym.placement.instances import Assignment, Instance
+
+Algorithm = Callable[[Instance, np.random.Generator], Assignment]
+
+ALGORITHMS = {
+    "arnold": "policies.placement.arnold",
+    "best_fit": "policies.placement.best_fit",
+    "random_fit": "policies.placement.random_fit",
+    "gpu_packing": "policies.placement.gpu_packing",
+    "topology_aware": "policies.placement.topology_aware",
+    "round_robin": "policies.placement.round_robin",
+    "exhaustive": "policies.placement.exhaustive",
+}
+"""Name -> module with the function `solve`; imported when first asked for."""
+
+
+def algorithm(name: str) -> Algorithm:
+    """Return the `solve` function of an algorithm.
+
+    It answers an instance that does not fit with an infeasible assignment, and raises nothing for it.
+
+    Raises
+    ------
+    InputError
+        For an unknown name; with the nearest ones.
+    """
+    if name not in ALGORITHMS:
+        raise InputError(f"unknown placement algorithm {name!r}", remedy=nearest(name, ALGORITHMS))
+    solve: Algorithm = importlib.import_module(ALGORITHMS[name]).solve
+    return solve

@@ -1,0 +1,180 @@
+"""The placement benchmark: weighted spread of every algorithm over random states of three clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.config import load_cluster
+from clustergym.cluster.spec import Ints
+from clustergym.metrics.statistics import Estimate, estimate
+from clustergym.placement.algorithms import algorithm
+from clustergym.placement.communication import UNITS, PretrainingJob
+from clustergym.placement.instances import Assignment, Instance
+from clustergym.placement.spread import cell_spread, cells, score, weighted
+from clustergym.placement.states import draw_free_nodes, minipod_sizes
+
+SCHEMA = "clustergym.bench.placement/1"
+
+
+class Setting(NamedTuple):
+    """A cluster and a job of the benchmark."""
+
+    name: str
+    cluster: str
+    job: PretrainingJob
+
+
+SETTINGS = (
+    Setting("i", "arnold-i", PretrainingJob(96, 12, 4, 2)),
+    Setting("ii", "arnold-ii", PretrainingJob(768, 24, 4, 8)),
+    Setting("iii", "arnold-iii", PretrainingJob(2944, 46, 8, 8)),
+)
+"""Arnold's, with PP groups as units."""
+
+BASELINES = ("best_fit", "random_fit", "gpu_packing", "topology_aware", "round_robin")
+COMPARED = ("arnold", *BASELINES)
+EITHER_UNIT = "arnold_either_unit"
+ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
+QUICK_ALPHAS = (0.0, 0.3, 0.5, 0.7, 1.0)
+
+Advance = Callable[[str], None]
+
+
+class Solved(NamedTuple):
+    """One answer: its score, the score of its matrix cell by cell, and what the solver said."""
+
+    score: float
+    cell_score: float
+    proven: bool
+    gap: float
+    nodes: int
+
+
+def solve(name: str, instance: Instance, rng: np.random.Generator) -> Solved:
+    """Place an instance by an algorithm and check the answer."""
+    made = algorithm(name)(instance, rng)
+    made.check(instance)
+    said = made.solution
+    on_cells = weighted(cell_spread(cells(made, instance.job, instance.unit)), instance.alpha)
+    return Solved(
+        score(made, instance),
+        on_cells,
+        said is not None and said.proven,
+        said.gap if said else 0.0,
+        said.nodes if said else 0,
+    )
+
+
+def solve_either_unit(instance: Instance) -> float:
+    """Return the lower score, cell by cell, of Arnold with PP groups and with DP groups as units."""
+    scores = []
+    for unit in UNITS:
+        other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
+        made: Assignment = algorithm("arnold")(other, np.random.default_rng(0))
+        scores.append(weighted(cell_spread(cells(made, other.job, unit)), instance.alpha))
+    return min(scores)
+
+
+def run_setting(
+    setting: Setting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
+) -> dict[str, Any]:
+    """Run every algorithm on every state and alpha of a setting; return plain values.
+
+    Scores are lists by alpha of lists by state.
+    """
+    position = SETTINGS.index(setting)
+    sizes = minipod_sizes(load_cluster(setting.cluster))
+    drawn = [
+        draw_free_nodes(sizes, setting.job.nodes, np.random.default_rng([seed, position, state]))
+        for state in range(states)
+    ]
+    found = {}
+    for number, name in enumerate(COMPARED):
+        streams = [np.random.default_rng([seed, position, state, number]) for state in range(states)]
+        found[name] = [_over_states(name, setting, drawn, alpha, streams) for alpha in alphas]
+        if advance is not None:
+            advance(f"({setting.name}) {name}")
+    either = [[solve_either_unit(Instance(setting.job, free, a)) for free in drawn] for a in alphas]
+    exact = [answer for by_state in found["arnold"] for answer in by_state]
+    return {
+        "name": setting.name,
+        "cluster": setting.cluster,
+        "minipods": len(sizes),
+        "nodes": int(sizes.sum()),
+        "job": {
+            "gpus": setting.job.gpus,
+            "nodes": setting.job.nodes,
+            "data_parallel": setting.job.data_parallel,
+            "tensor_parallel": setting.job.tensor_parallel,
+            "pipeline_parallel": setting.job.pipeline_parallel,
+        },
+        "free_nodes": [free.tolist() for free in drawn],
+        "scores": {name: _column(rows, "score") for name, rows in found.items()},
+        "cell_scores": {name: _column(rows, "cell_score") for name, rows in found.items()}
+        | {EITHER_UNIT: either},
+        "arnold": {
+            "proven": sum(answer.proven for answer in exact),
+            "solved": len(exact),
+            "largest_gap": max(answer.gap for answer in exact),
+            "branch_and_bound_nodes": sum(answer.nodes for answer in exact),
+        },
+    }
+
+
+def _over_states(
+    name: str, setting: Setting, drawn: list[Ints], alpha: float, streams: list[np.random.Generator]
+) -> list[Solved]:
+    instances = [Instance(setting.job, free, alpha) for free in drawn]
+    return [solve(name, instance, rng) for instance, rng in zip(instances, streams, strict=True)]
+
+
+def _column(rows: list[list[Solved]], field: str) -> list[list[float]]:
+    return [[round(getattr(answer, field), 9) for answer in by_state] for by_state in rows]
+
+
+def run_benchmark(
+    alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
+) -> dict[str, Any]:
+    """Return scores of all settings and what they come to, as plain values."""
+    settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
+    return {
+        "schema": SCHEMA,
+        "seed": seed,
+        "states": states,
+        "alphas": list(alphas),
+        "settings": settings,
+        "summary": summary(settings),
+    }
+
+
+def summary(settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many times better than the best baseline Arnold is, and the ties of setting (i).
+
+    The best baseline is, for each setting and alpha, the one of the least mean score over states.
+    """
+    ratios = {}
+    for setting in settings:
+        means = {name: [float(np.mean(row)) for row in rows] for name, rows in setting["scores"].items()}
+        best = [min(means[name][k] for name in BASELINES) for k in range(len(means["arnold"]))]
+        ratios[setting["name"]] = [b / a for b, a in zip(best, means["arnold"], strict=True)]
+    every = [ratio for row in ratios.values() for ratio in row]
+    return {
+        "ratio_to_best_baseline": ratios,
+        "greatest_ratio": max(every),
+        "mean_ratio": float(np.mean(every)),
+        "ties": {setting["name"]: _ties(setting["scores"]) for setting in settings},
+    }
+
+
+def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:
+    """Return the share of states and alphas in which a baseline scores as Arnold does."""
+    arnold = np.array(scores["arnold"])
+    return {name: float(np.mean(np.array(scores[name]) < arnold + 1e-9)) for name in BASELINES}
+
+
+def estimates(scores: Sequence[Sequence[float]]) -> list[Estimate]:
+    """Return mean and 95 % interval over states, by alpha."""
+    return [estimate(row) for row in scores]

@@ -1,0 +1,225 @@
+"""What placement is worth to a model, by predicted step times, and the alpha that suits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.config import load_cluster
+from clustergym.cluster.spec import ClusterSpec, Fabric, Ints
+from clustergym.metrics.statistics import estimate
+from clustergym.placement.algorithms import algorithm
+from clustergym.placement.communication import UNITS, PretrainingJob, Unit
+from clustergym.placement.instances import Instance
+from clustergym.placement.spread import cell_spread, cells
+from clustergym.placement.states import draw_free_nodes
+from clustergym.placement.step_time import PretrainingModel, Tiers, predict
+
+JOB = PretrainingJob(96, 12, 4, 2)
+FREE = (8, 6)
+"""Free nodes of the two minipods, or leaves, that the job of 12 nodes is put in."""
+
+LAYERS = (16, 32, 48, 64)
+DENSE = PretrainingModel("dense", hidden=5120, layers=48, heads=40)
+MOE = PretrainingModel("MoE, 8 experts", hidden=2048, layers=48, heads=16, experts=8)
+LARGE_MOE = PretrainingModel("MoE, 48 experts", hidden=2048, layers=48, heads=16, experts=48)
+MODELS = (DENSE, MOE, LARGE_MOE)
+
+CORE_FACTORS = (1.0, 1.25, 1.5, 2.0, 4.0)
+ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
+
+
+class Scale(NamedTuple):
+    """A large job, and minipods of its cluster and nodes of each."""
+
+    job: PretrainingJob
+    minipods: int
+    nodes: int
+
+
+SCALES = (
+    Scale(PretrainingJob(208, 26, 4, 2), 11, 16),
+    Scale(PretrainingJob(9600, 150, 8, 8), 20, 100),
+    Scale(PretrainingJob(9600, 150, 8, 8), 30, 100),
+)
+
+
+def fabric_tiers(core_oversubscription: float) -> Tiers:
+    """Return the tiers of Arnold's H800 nodes under a core of some oversubscription."""
+    cluster: ClusterSpec = load_cluster("arnold-i")
+    fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)
+    return Tiers.of(ClusterSpec(cluster.name, cluster.groups, fabric))
+
+
+def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
+    """Return the matrix of a scheduler that knows nothing of groups: ranks in order fill minipod by minipod.
+
+    Parameters
+    ----------
+    free : sequence of int
+        Free nodes of each minipod; the roomiest is filled first, as GPU packing does.
+    job : PretrainingJob
+
+    Returns
+    -------
+    ndarray of int, shape (rows, columns)
+    """
+    counts = algorithm("gpu_packing")(Instance(job, np.array(free)), np.random.default_rng(0)).counts
+    by_minipod = counts.sum(axis=0)
+    order = np.argsort(-np.array(free), kind="stable")
+    return np.repeat(order, by_minipod[order]).reshape(job.columns, job.rows).T
+
+
+def aligned(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
+    """Return the matrix in which as few groups of a kind as possible are split (Arnold, one unit alone)."""
+    alpha = 0.0 if unit == "pp" else 1.0
+    made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), np.random.default_rng(0))
+    return cells(made, job, unit)
+
+
+def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
+    """Return the three placements that are compared, by name."""
+    return {
+        "packed": packed(free, job),
+        "pp_aligned": aligned(free, job, "pp"),
+        "dp_aligned": aligned(free, job, "dp"),
+    }
+
+
+def two_minipods(
+    models: Sequence[PretrainingModel], layers: Sequence[int], core: float
+) -> list[dict[str, Any]]:
+    """Return step times and gains over packing of 96 GPUs in two minipods, by model and layers."""
+    tiers, rows = fabric_tiers(core), []
+    for model in (replace(m, layers=count) for m in models for count in layers):
+        times = {name: predict(made, JOB, model, tiers) for name, made in placements(FREE, JOB).items()}
+        base = times["packed"].total_s
+        rows.append(
+            {
+                "model": model.name,
+                "layers": model.layers,
+                "step_s": {name: time.total_s for name, time in times.items()},
+                "communication_share": times["packed"].communication_share,
+                "gain": {name: base / time.total_s - 1 for name, time in times.items() if name != "packed"},
+            }
+        )
+    return rows
+
+
+def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
+    """Return by model how much slower the slowest of the placements over two leaves is than the fastest."""
+    tiers, variation = fabric_tiers(Fabric().core_oversubscription), {}
+    for model in models:
+        minipod = np.zeros((JOB.rows, JOB.columns), dtype=np.int64)
+        times = [
+            predict(minipod, JOB, model, tiers, leaves=leaves).total_s
+            for leaves in placements(FREE, JOB).values()
+        ]
+        variation[model.name] = max(times) / min(times) - 1
+    return variation
+
+
+class Candidate(NamedTuple):
+    """Arnold's placements of a job with one unit and alpha: a matrix for each state."""
+
+    unit: Unit
+    alpha: float
+    matrices: list[Ints]
+
+
+class AlphaChoice(NamedTuple):
+    """The unit and the alpha of least predicted step time, and that time (mean, seconds)."""
+
+    unit: Unit
+    alpha: float
+    step_s: float
+
+
+def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
+    """Return Arnold's placements of a job with either unit and each of `ALPHAS`.
+
+    Parameters
+    ----------
+    job : PretrainingJob
+    states : sequence of ndarray of int, shape (M,)
+        Free nodes of each minipod; each must hold the job.
+    """
+    solve, rng = algorithm("arnold"), np.random.default_rng(0)
+    return [
+        Candidate(unit, alpha, [cells(solve(Instance(job, f, alpha, unit), rng), job, unit) for f in states])
+        for unit in UNITS
+        for alpha in ALPHAS
+    ]
+
+
+def choose_alpha(
+    model: PretrainingModel, job: PretrainingJob, offered: Sequence[Candidate], tiers: Tiers
+) -> AlphaChoice:
+    """Return the unit and alpha whose placements train fastest: how a model is characterised.
+
+    Ties: the least spread of both kinds, then PP groups before DP groups, then the lowest alpha.
+    """
+    ranked = []
+    for unit, alpha, matrices in offered:
+        step_s = float(np.mean([predict(matrix, job, model, tiers).total_s for matrix in matrices]))
+        touched = sum(sum(cell_spread(matrix)) for matrix in matrices)
+        ranked.append((round(step_s, 9), touched, AlphaChoice(unit, alpha, step_s)))
+    return min(ranked, key=lambda entry: entry[:2])[2]
+
+
+def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
+    """Compare Arnold, with unit and alpha chosen for each model, with packing on random states."""
+    job, minipods, nodes = scale
+    streams = [np.random.default_rng([seed, job.gpus, minipods, state]) for state in range(states)]
+    drawn = [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
+    tiers, offered = fabric_tiers(core), candidates(job, drawn)
+    before = [packed(free.tolist(), job) for free in drawn]
+    rows = []
+    for model in MODELS:
+        choice = choose_alpha(model, job, offered, tiers)
+        after = next(c.matrices for c in offered if (c.unit, c.alpha) == (choice.unit, choice.alpha))
+        rows.append(
+            {"gpus": job.gpus, "minipods": minipods, "minipod_nodes": nodes, "model": model.name}
+            | {"unit": choice.unit, "alpha": choice.alpha}
+            | _compared(before, after, job, model, tiers)
+        )
+    return rows
+
+
+def _compared(
+    before: list[Ints], after: list[Ints], job: PretrainingJob, model: PretrainingModel, tiers: Tiers
+) -> dict[str, Any]:
+    """Return the gain in throughput (mean, 95 % interval) and the mean ratios of the spreads."""
+    gains, dp_ratios, pp_ratios = [], [], []
+    for theirs, ours in zip(before, after, strict=True):
+        slower, faster = (predict(matrix, job, model, tiers).total_s for matrix in (theirs, ours))
+        gains.append(slower / faster - 1)
+        wide, narrow = cell_spread(theirs), cell_spread(ours)
+        dp_ratios.append(wide.dp / narrow.dp)
+        pp_ratios.append(wide.pp / narrow.pp)
+    return {
+        "gain": list(estimate(gains)[:3]),
+        "dp_spread_ratio": float(np.mean(dp_ratios)),
+        "pp_spread_ratio": float(np.mean(pp_ratios)),
+    }
+
+
+def characterise(states: int, seed: int) -> dict[str, Any]:
+    """Return all of the characterisation as plain values."""
+    core = Fabric().core_oversubscription
+    return {
+        "core_oversubscription": core,
+        "two_minipods": two_minipods(MODELS, LAYERS, core),
+        "core_factors": {
+            str(factor): {
+                model.name: two_minipods([model], [model.layers], factor)[0]["gain"] for model in MODELS
+            }
+            for factor in CORE_FACTORS
+        },
+        "without_overlap": two_minipods([replace(m, chunk_layers=None) for m in MODELS], [48], core),
+        "inside_a_minipod": inside_a_minipod(MODELS),
+        "scale": [row for scale in SCALES for row in at_scale(scale, states, seed, core)],
+    }

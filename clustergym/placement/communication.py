@@ -1,0 +1,134 @@
+"""Which GPUs of an LLM pre-training job talk to each other: its communication matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import Ints
+from clustergym.errors import InputError
+
+Unit = Literal["pp", "dp"]
+"""Which communication groups are placed as units: pipeline- or data-parallel ones."""
+
+UNITS: tuple[Unit, ...] = ("pp", "dp")
+
+
+class Groups(NamedTuple):
+    """Communication groups of one kind: how many, and nodes of each."""
+
+    number: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class PretrainingJob:
+    """An LLM pre-training job of fixed parallelism on whole nodes.
+
+    A node carries `gpus_per_node / tensor_parallel` tensor-parallel groups: as many consecutive
+    data-parallel ranks of one pipeline stage. The communication matrix (Arnold, section 4) has
+    one node per cell, `rows` = DP / (8 / TP) and `columns` = PP: a row is a PP group (the nodes that
+    pass activations to each other), a column a DP group (the nodes that synchronise the gradients
+    of one stage). Tensor-parallel groups never leave their node.
+
+    Parameters
+    ----------
+    gpus : int
+    data_parallel, tensor_parallel, pipeline_parallel : int
+        Their product is `gpus`.
+    gpus_per_node : int
+
+    Raises
+    ------
+    InputError
+        If a degree is below 1, tensor parallelism does not divide a node, pipeline parallelism
+        does not divide the rest, or the ranks of a stage do not fill whole nodes.
+    """
+
+    gpus: int
+    data_parallel: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    gpus_per_node: int = 8
+
+    def __post_init__(self) -> None:
+        for field in ("gpus", "data_parallel", "tensor_parallel", "pipeline_parallel", "gpus_per_node"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise InputError(f"{value!r} is not valid", field=field, remedy="give a whole number from 1")
+        _check(self.gpus, self.tensor_parallel, self.pipeline_parallel, self.gpus_per_node)
+        fitting = self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+        if self.data_parallel != fitting:
+            raise InputError(
+                f"{self.data_parallel} x {self.tensor_parallel} x {self.pipeline_parallel} (DP x TP x PP) "
+                f"is not {self.gpus} GPUs",
+                field="data_parallel",
+                remedy=f"give DP {fitting}",
+            )
+
+    @staticmethod
+    def of(gpus: int, tensor_parallel: int, pipeline_parallel: int, gpus_per_node: int = 8) -> PretrainingJob:
+        """Return the job of DP = GPUs / TP / PP; raises as the class does."""
+        data_parallel = max(1, int(gpus) // max(1, int(tensor_parallel) * int(pipeline_parallel)))
+        return PretrainingJob(gpus, data_parallel, tensor_parallel, pipeline_parallel, gpus_per_node)
+
+    @property
+    def rows(self) -> int:
+        """PP groups: nodes that hold one stage."""
+        return self.data_parallel * self.tensor_parallel // self.gpus_per_node
+
+    @property
+    def columns(self) -> int:
+        """DP groups: pipeline stages."""
+        return self.pipeline_parallel
+
+    @property
+    def nodes(self) -> int:
+        """Nodes in all."""
+        return self.rows * self.columns
+
+    def groups(self, unit: Unit) -> Groups:
+        """Return number and size (nodes) of the groups of a kind.
+
+        Raises
+        ------
+        InputError
+            If `unit` is neither `pp` nor `dp`.
+        """
+        if unit not in UNITS:
+            raise InputError(f"{unit!r} is no unit", field="unit", remedy="give pp or dp")
+        by_unit = {"pp": Groups(self.rows, self.columns), "dp": Groups(self.columns, self.rows)}
+        return by_unit[unit]
+
+    @cached_property
+    def first_rank(self) -> Ints:
+        """First of the `gpus_per_node` consecutive global ranks on the node of each cell.
+
+        Shape (rows, columns). Ranks run over TP, then DP, then PP, the usual order of Megatron-LM.
+        """
+        blocks = np.arange(self.nodes, dtype=np.int64).reshape(self.columns, self.rows).T
+        return blocks * self.gpus_per_node
+
+
+def _check(gpus: int, tensor: int, pipeline: int, per_node: int) -> None:
+    if per_node % tensor:
+        raise InputError(
+            f"TP {tensor} does not divide the {per_node} GPUs of a node, so its groups would leave it",
+            field="tensor_parallel",
+            remedy=f"give a divisor of {per_node}",
+        )
+    if gpus % tensor or (gpus // tensor) % pipeline:
+        raise InputError(
+            f"TP {tensor} x PP {pipeline} does not divide {gpus} GPUs, so stages would be of unequal size",
+            field="pipeline_parallel",
+            remedy=f"give a multiple of {tensor * pipeline} GPUs",
+        )
+    if (gpus // pipeline) % per_node:
+        raise InputError(
+            f"a stage of {gpus // pipeline} GPUs does not fill whole nodes of {per_node}",
+            field="data_parallel",
+            remedy=f"give a DP that is a multiple of {per_node // tensor}",
+        )

@@ -1,0 +1,89 @@
+"""How long Arnold's formulations take, building the model included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.config import load_cluster
+from clustergym.cluster.spec import Ints
+from clustergym.placement.benchmark import SETTINGS
+from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.instances import Instance
+from clustergym.placement.states import draw_free_nodes, minipod_sizes
+from policies.placement.arnold import METHODS, solve
+
+
+class Case(NamedTuple):
+    """A job and the sizes of minipods, shape (M,), to time."""
+
+    name: str
+    job: PretrainingJob
+    sizes: Ints
+
+
+LITERAL_NODES = 1_019
+"""Nodes of a cluster up to which the literal programme is timed: on setting (iii) it takes seconds."""
+
+
+def cases() -> list[Case]:
+    """Return the settings of the benchmark and two large clusters."""
+    settings = [Case(f"({s.name})", s.job, minipod_sizes(load_cluster(s.cluster))) for s in SETTINGS]
+    return [
+        *settings,
+        Case("2,000 nodes, 50 minipods", PretrainingJob.of(9_600, 8, 8), np.full(50, 40)),
+        Case("10,000 nodes, 50 minipods", PretrainingJob.of(40_000, 8, 8), np.full(50, 200)),
+        Case("10,000 nodes, 250 minipods", PretrainingJob.of(40_000, 8, 8), np.full(250, 40)),
+    ]
+
+
+def instances(case: Case, states: int, seed: int) -> Iterator[Instance]:
+    """Yield random states at alpha 0.3, 0.5 and 0.7.
+
+    A job that takes most of a large cluster almost never finds room in a state of uniform draws, so
+    that in clusters of more than 11 minipods the free nodes are the larger of two draws.
+    """
+    for state in range(states):
+        rng = np.random.default_rng([seed, case.job.nodes, len(case.sizes), state])
+        free = _roomy(case.sizes, rng) if len(case.sizes) > 11 else None
+        if free is None or free.sum() < case.job.nodes:
+            free = draw_free_nodes(case.sizes, min(case.job.nodes, int(case.sizes.sum())), rng)
+        for alpha in (0.3, 0.5, 0.7):
+            yield Instance(case.job, free, alpha)
+
+
+def _roomy(sizes: Ints, rng: np.random.Generator) -> Ints:
+    drawn: Ints = np.maximum(rng.integers(0, sizes + 1), rng.integers(0, sizes + 1))
+    return drawn
+
+
+def speed_table(states: int, seed: int, quick: bool) -> str:
+    """Return a Markdown table of seconds (median, worst), proofs, gaps and branch-and-bound nodes."""
+    lines = [
+        "| case | job nodes | method | median s | worst s | proven | largest gap | B&B nodes |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for case in cases()[: 3 if quick else None]:
+        for method in METHODS:
+            literal = method == "literal"
+            if literal and case.sizes.sum() > LITERAL_NODES:
+                continue
+            lines.append(
+                _row(case, method, list(instances(case, min(states, 3) if literal else states, seed)))
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _row(case: Case, method: str, problems: list[Instance]) -> str:
+    found = [made.solution for made in (solve(p, method=method) for p in problems) if made.solution]
+    seconds = [solution.solve_s for solution in found]
+    figures = (
+        f"{np.median(seconds):.4f}",
+        f"{max(seconds):.4f}",
+        f"{sum(s.proven for s in found)}/{len(found)}",
+        f"{max(s.gap for s in found):.3f}",
+        f"{sum(s.nodes for s in found)}",
+    )
+    return f"| {case.name} | {case.job.nodes} | {method} | {' | '.join(figures)} |"

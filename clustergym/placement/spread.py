@@ -1,0 +1,100 @@
+"""How far communication groups are spread over minipods, and the score of Arnold's objective."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import Ints
+from clustergym.placement.communication import PretrainingJob, Unit
+from clustergym.placement.instances import Assignment, Instance
+
+
+class Spread(NamedTuple):
+    """Most minipods that a DP group and that a PP group touches."""
+
+    dp: int
+    pp: int
+
+
+def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
+    """Return the maximum spreads of an assignment as Arnold's objective counts them.
+
+    Of the groups placed as units it is the most minipods one of them has nodes in (T). Groups
+    of the other kind have one node in every unit; their spread is counted as the minipods the whole
+    job touches (sum of y_j), which is exact where no unit is split, and an upper bound where
+    one is; `cell_spread` measures it for given ranks.
+    """
+    used = assignment.counts > 0
+    of_units, of_job = int(used.sum(axis=1).max()), int(used.any(axis=0).sum())
+    return Spread(of_job, of_units) if unit == "pp" else Spread(of_units, of_job)
+
+
+def score(assignment: Assignment, instance: Instance) -> float:
+    """Return alpha x DP spread + (1 - alpha) x PP spread, on whole nodes; 0 where nothing is placed."""
+    found = spread(assignment, instance.job, instance.unit)
+    return weighted(found, instance.alpha)
+
+
+def weighted(found: Spread, alpha: float) -> float:
+    """Return alpha x DP spread + (1 - alpha) x PP spread."""
+    return alpha * found.dp + (1.0 - alpha) * found.pp
+
+
+def cells(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Ints:
+    """Return the minipod of each node of the communication matrix, shape (rows, columns).
+
+    Groups in the same minipods follow each other, and inside a group the nodes of a minipod
+    do, so that consecutive ranks are inside a minipod.
+
+    Raises
+    ------
+    ValueError
+        If nothing is placed.
+    """
+    if not assignment.feasible:
+        raise ValueError(f"nothing is placed, {assignment.shortfall} nodes are lacking")
+    minipods = np.arange(assignment.counts.shape[1], dtype=np.int64)
+    rows = [np.repeat(minipods, counts) for counts in assignment.counts]
+    rows.sort(key=lambda row: row.tolist())
+    matrix = np.stack(rows)
+    return matrix if unit == "pp" else np.ascontiguousarray(matrix.T)
+
+
+def cell_spread(matrix: Ints) -> Spread:
+    """Return the maximum spreads of a matrix of minipods, shape (rows, columns), cell by cell."""
+    most = [max(len(set(line)) for line in lines.tolist()) for lines in (matrix.T, matrix)]
+    return Spread(*most)
+
+
+def assign_ranks(matrix: Ints, job: PretrainingJob, free: dict[int, list[int]]) -> Ints:
+    """Return the node of each block of `gpus_per_node` consecutive ranks, in order of ranks.
+
+    Parameters
+    ----------
+    matrix : ndarray of int, shape (rows, columns)
+        Minipod of each cell, as `cells` returns it.
+    job : PretrainingJob
+    free : dict
+        Free nodes of each minipod; the lowest ones are taken first.
+
+    Returns
+    -------
+    ndarray of int, shape (job.nodes,)
+
+    Raises
+    ------
+    ValueError
+        If a minipod has too few free nodes; nothing is assigned then.
+    """
+    order = np.argsort(job.first_rank, axis=None)
+    wanted = matrix.reshape(-1)[order]
+    nodes = np.empty(job.nodes, dtype=np.int64)
+    for minipod in np.unique(wanted).tolist():
+        places = np.flatnonzero(wanted == minipod)
+        available = sorted(free.get(minipod, []))
+        if len(available) < len(places):
+            raise ValueError(f"minipod {minipod} lacks {len(places) - len(available)} nodes")
+        nodes[places] = available[: len(places)]
+    return nodes

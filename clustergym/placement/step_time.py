@@ -1,0 +1,236 @@
+"""Seconds of a training step, predicted from where the nodes of a communication matrix are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, Floats, Ints, Locality
+from clustergym.errors import InputError
+from clustergym.oracle.collectives import NETWORK_STEP_S, all_reduce_s
+from clustergym.oracle.devices import Devices, Layout, link_gbs
+from clustergym.oracle.latency import GRADIENT_BYTES
+from clustergym.oracle.models import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
+from clustergym.placement.communication import PretrainingJob
+
+SWITCH_S = 1e-6
+"""Latency a switch adds to a message (assumed); it crosses 1 inside a leaf, 3 inside a minipod, 5 across."""
+
+NETWORK_SHARE = 0.8
+"""Share of the line rate that large messages reach where every GPU has an InfiniBand port (assumed). The
+roofline oracle's 0.3 for collectives and 0.1 for transfers are of nodes whose GPUs share one port."""
+
+SWITCHES = {Locality.NODE: 0, Locality.LEAF: 1, Locality.MINIPOD: 3, Locality.CROSS: 5}
+
+RECOMPUTED_PASSES = 4.0
+"""Forward passes a step is worth: one forward, one to recompute, two backward."""
+
+TOKENS, VOCABULARY, EXPERT_GROUP = 2048, 51200, 2048
+
+
+@dataclass(frozen=True)
+class PretrainingModel:
+    """A language model and how it is trained.
+
+    Attributes
+    ----------
+    name : str
+    hidden, layers, heads : int
+    experts : int
+        0: dense; otherwise every second layer has so many, sharded over the GPUs of a node, so that their
+        all-to-all stays inside.
+    micro_batches : int
+        Micro-batches of one sequence that each pipeline runs in a step.
+    chunk_layers : int or None
+        Layers of a virtual stage of the interleaved 1F1B schedule; gradients of a chunk are reduced
+        while the others compute, and only one chunk's reduction is exposed (MegaScale, NSDI '24,
+        section 3.2). None: one chunk per stage, and all of the reduction is exposed.
+    """
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    experts: int = 0
+    micro_batches: int = 32
+    chunk_layers: int | None = 2
+
+    @cached_property
+    def costs(self) -> Costs:
+        """Costs of one sequence, from the dimensions."""
+        element = ELEMENT_BYTES["fp16"]
+        size = {"hidden": self.hidden, "layers": self.layers, "heads": self.heads}
+        if not self.experts:
+            return transformer(size, TOKENS, VOCABULARY, element)
+        return mixture_of_experts(size | {"experts": self.experts}, TOKENS, VOCABULARY, element, EXPERT_GROUP)
+
+    def chunks(self, stages: int) -> int:
+        """Return the virtual stages on each of `stages` pipeline stages.
+
+        Raises
+        ------
+        InputError
+            If the layers do not divide into stages of whole chunks.
+        """
+        unit = stages * (self.chunk_layers or 1)
+        if self.layers % unit:
+            raise InputError(
+                f"{self.layers} layers do not divide into {stages} stages of whole chunks",
+                field="layers",
+                remedy=f"give a multiple of {unit}",
+            )
+        return 1 if self.chunk_layers is None else self.layers // unit
+
+
+class StepTime(NamedTuple):
+    """Seconds of a step by cause; what is hidden behind computation does not count.
+
+    Attributes
+    ----------
+    compute_s, tensor_s, pipeline_s, data_s : float
+        Computation with the pipeline's bubble; collectives of tensor parallelism and experts inside
+        nodes; transfers between stages; reduction of gradients.
+    """
+
+    compute_s: float
+    tensor_s: float
+    pipeline_s: float
+    data_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of a step."""
+        return sum(self)
+
+    @property
+    def communication_share(self) -> float:
+        """Share of a step that is not computation."""
+        return 1.0 - self.compute_s / self.total_s
+
+
+class Tiers(NamedTuple):
+    """What a message meets in each tier; arrays over `Locality`, for the nodes of one GPU type.
+
+    Attributes
+    ----------
+    layouts : list of Layout
+        Two nodes joined by the tier: bandwidths reached, for a node's GPUs together.
+    latency_s : ndarray of float, shape (4,)
+        Of one message.
+    matmul_flops : float
+        FLOP/s that matrix products reach on a GPU.
+    """
+
+    layouts: list[Layout]
+    latency_s: Floats
+    matmul_flops: float
+
+    @staticmethod
+    def of(cluster: ClusterSpec) -> Tiers:
+        """Return the tiers of a cluster, for its first GPU type."""
+        group = cluster.groups[0]
+        layouts = [_layout(cluster, tier) for tier in Locality]
+        latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
+        return Tiers(layouts, latency, float(Devices.of([group.gpu_type]).matmul_flops[0]))
+
+
+def _layout(cluster: ClusterSpec, tier: Locality) -> Layout:
+    """Return two full nodes joined by a tier; no GPU gets more of the network than its own link."""
+    group = cluster.groups[0]
+    per_node, link = float(group.gpus_per_node), link_gbs(group.gpu_type)
+    network = np.array(min(NETWORK_SHARE * cluster.bandwidth_gbs(0, tier), per_node * link))
+    counts = np.array(2 * per_node), np.array(2.0), np.array(per_node)
+    return Layout(*counts, np.array(link), network, network, np.array(True))
+
+
+def predict(
+    matrix: Ints, job: PretrainingJob, model: PretrainingModel, tiers: Tiers, leaves: Ints | None = None
+) -> StepTime:
+    """Return the time of a step; each collective runs at the slowest tier it crosses.
+
+    Parameters
+    ----------
+    matrix : ndarray of int, shape (rows, columns)
+        Minipod of each node, as `spread.cells` returns it.
+    job : PretrainingJob
+    model : PretrainingModel
+    tiers : Tiers
+    leaves : ndarray of int, shape (rows, columns), optional
+        Leaf of each node, by which groups inside a leaf are told; by default all leave it.
+
+    Notes
+    -----
+    Time of a message of B bytes on a tier: latency + B / bandwidth. With m micro-batches, v chunks on each
+    of PP stages and h the slowest hop between neighbouring stages (the last stage hands on to
+    the first where v > 1), a step takes (m v + PP - 1) slots of 1/v of a micro-batch's computation
+    and 2 h, and the exposed part of the slowest column's all-reduce.
+    """
+    chunks = model.chunks(job.columns)
+    slots = model.micro_batches * chunks + job.columns - 1
+    place = [matrix] if leaves is None else [matrix, leaves]
+    return StepTime(
+        slots * _compute_s(model, job, tiers) / chunks,
+        slots * _tensor_s(model, job, tiers) / chunks,
+        slots * 2 * _hop_s(model, job, tiers, _hop_tier(place, chunks > 1)),
+        _reduction_s(model, job, tiers, _column_tier(place)) / chunks,
+    )
+
+
+def _compute_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers) -> float:
+    """Return seconds of computation of one micro-batch on one stage."""
+    share = RECOMPUTED_PASSES / (job.tensor_parallel * job.columns)
+    return share * model.costs["forward_flops_per_sample"] / tiers.matmul_flops
+
+
+def _tensor_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers) -> float:
+    """Return seconds of all-reduces inside nodes for one micro-batch on one stage."""
+    if job.tensor_parallel == 1:
+        return 0.0
+    inside, one = np.array(float(job.tensor_parallel)), np.array(1.0)
+    volume = np.array(model.costs["exchange_bytes"])
+    return float(all_reduce_s(volume, inside, one, tiers.layouts[0])) * model.layers / job.columns
+
+
+def _hop_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers, tier: Locality) -> float:
+    """Return seconds to send the activations of one micro-batch from stage to stage."""
+    if job.columns == 1:
+        return 0.0
+    senders = job.gpus_per_node / job.tensor_parallel
+    rate = float(tiers.layouts[tier].transfer_gbs) * 1e9
+    return float(tiers.latency_s[tier]) + senders * model.costs["boundary_bytes"] / rate
+
+
+def _reduction_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers, tier: Locality) -> float:
+    """Return seconds of the all-reduce of a stage's gradients, experts' apart from the others'."""
+    inside, across = np.array(job.gpus_per_node / job.tensor_parallel), np.array(float(job.rows))
+    experts = model.costs.get("expert_parameters", 0.0)
+    shared = (model.costs["parameters"] - experts) / (job.tensor_parallel * job.columns)
+    layout = tiers.layouts[tier]
+    seconds = float(all_reduce_s(np.array(GRADIENT_BYTES * shared), inside, across, layout))
+    if experts:
+        part = np.array(GRADIENT_BYTES * experts / (job.gpus_per_node * job.columns))
+        seconds += float(all_reduce_s(part, np.array(1.0), across, layout))
+    farther = float(tiers.latency_s[tier]) - NETWORK_STEP_S
+    return seconds + 2 * (job.rows - 1) * farther
+
+
+def _hop_tier(place: list[Ints], wraps: bool) -> Locality:
+    """Return the highest tier between neighbours in a row."""
+    shift = 0 if wraps else 1
+    same = [(np.roll(where, -1, axis=1) == where)[:, : where.shape[1] - shift].all() for where in place]
+    return _tier([bool(answer) for answer in same])
+
+
+def _column_tier(place: list[Ints]) -> Locality:
+    """Return the highest tier that a column crosses."""
+    return Locality.NODE if len(place[0]) == 1 else _tier([bool((w == w[0]).all()) for w in place])
+
+
+def _tier(same: list[bool]) -> Locality:
+    """Return the tier of nodes that are in the same minipod (and leaf) or not."""
+    if not same[0]:
+        return Locality.CROSS
+    return Locality.LEAF if same[1:] == [True] else Locality.MINIPOD

@@ -1,0 +1,79 @@
+"""Arnold: communication groups over minipods at the least weighted spread, proven optimal.
+
+Source: Arnold's mixed-integer programme. With s_ij for group i having nodes in minipod j, y_j for minipod
+j being used and p_ij the share of group i in j, minimise
+
+    alpha * sum_j y_j + beta * T      alpha + beta = 1
+    sum_j s_ij <= T                   for every group i
+    sum_i p_ij <= c_j y_j             for every minipod j; c_j = free nodes / nodes of a group
+    sum_j p_ij  = 1                   for every group i
+    p_ij <= s_ij,  y and s binary, p in [0, 1].
+
+alpha weighs the DP spread. With PP groups as units sum_j y_j counts for it; with DP groups T does, and
+the weights change places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from clustergym.errors import InputError, nearest
+from clustergym.placement.instances import Assignment, Instance
+from policies.placement.arnold_counts import solve_counts
+from policies.placement.arnold_literal import solve_literal
+from policies.placement.arnold_patterns import solve_patterns
+
+Method = Callable[[Instance, int], Assignment]
+
+METHODS: dict[str, Method] = {
+    "counts": solve_counts,
+    "patterns": solve_patterns,
+    "literal": solve_literal,
+}
+"""The trade-off of minipods used against T, in closed form with the pattern programme where that does not
+decide; the whole problem by counts of patterns; and the programme above as it stands."""
+
+NODE_LIMIT = 5_000
+
+
+def solve(
+    instance: Instance,
+    rng: np.random.Generator | None = None,
+    *,
+    method: str = "counts",
+    node_limit: int = NODE_LIMIT,
+) -> Assignment:
+    """Place an instance at the least score; nothing is random here.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : Generator, optional
+        Not used.
+    method : str
+        A key of `METHODS`.
+    node_limit : int
+        Branch-and-bound nodes of each programme; a limit in seconds would make results depend on
+        the machine. Where it is hit, `solution.proven` is False and the best known assignment
+        is returned.
+
+    Raises
+    ------
+    InputError
+        For an unknown method or a limit below 1.
+    """
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}", field="method", remedy=nearest(method, METHODS))
+    if node_limit < 1:
+        raise InputError(f"{node_limit} is not valid", field="node_limit", remedy="give a number from 1")
+    if instance.shortfall:
+        return Assignment.infeasible(instance)
+    started = perf_counter()
+    made = METHODS[method](instance, node_limit)
+    made.check(instance)
+    assert made.solution is not None
+    return replace(made, solution=replace(made.solution, solve_s=perf_counter() - started))

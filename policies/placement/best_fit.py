@@ -1,0 +1,13 @@
+"""Best fit: each communication group goes to the minipod with the fewest free nodes that suffice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.placement.instances import Assignment, Instance
+from policies.placement.greedy import tightest, whole_groups_first
+
+
+def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place an instance; nothing is random here."""
+    return whole_groups_first(instance, tightest)

@@ -1,0 +1,67 @@
+"""Placement algorithms of pre-training jobs as placers of any job: its nodes are one group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.placement.algorithms import algorithm
+from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.instances import Instance
+from policies.placement.buddy import Buddy
+
+
+@dataclass
+class MinipodPlacer(Buddy):
+    """Choose minipods by a placement algorithm, and the lowest wholly free nodes in them.
+
+    Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
+
+    Parameters
+    ----------
+    defragment_s : float or None
+        As of `Buddy`, whose proposals do not follow the algorithm; None: never.
+    algorithm : str
+        `best_fit`, `random_fit`, `round_robin`, `gpu_packing`, `topology_aware` or `arnold`.
+    """
+
+    name: ClassVar[str] = "minipod"
+    defragment_s: float | None = None
+    algorithm: str = "best_fit"
+    _rng: np.random.Generator = field(
+        default_factory=lambda: np.random.default_rng(0), init=False, repr=False, compare=False
+    )
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Prepare for a cluster.
+
+        Raises
+        ------
+        InputError
+            For an unknown algorithm.
+        """
+        algorithm(self.algorithm)
+        super().reset(cluster, rng)
+        self._rng = rng
+
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
+        """Return nodes for `gpus` GPUs of a type, without allocating them; raises as `Buddy` does."""
+        spec, gpus = allocations.spec, int(gpus)
+        per_node = int(spec.gpus_per_node[gpu_type])
+        wanted = -(-gpus // per_node)
+        empty = (spec.node_type == gpu_type) & (allocations.free_on_node == per_node)
+        if gpus < per_node or wanted > int(empty.sum()):
+            return super().place(allocations, gpu_type, gpus)
+        free = np.bincount(spec.node_minipod[empty], minlength=int(spec.node_minipod[-1]) + 1)
+        job = PretrainingJob(wanted * per_node, wanted, per_node, 1, per_node)
+        counts = algorithm(self.algorithm)(Instance(job, free, 0.5, "dp"), self._rng).counts[0]
+        chosen: list[int] = []
+        for minipod in np.flatnonzero(counts).tolist():
+            inside = np.flatnonzero(empty & (spec.node_minipod == minipod))
+            chosen += inside[: counts[minipod]].tolist()
+        shares = [per_node] * (wanted - 1) + [gpus - per_node * (wanted - 1)]
+        return tuple(zip(sorted(chosen), shares, strict=True))

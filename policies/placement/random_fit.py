@@ -1,0 +1,26 @@
+"""Random fit: each communication group goes to a random minipod with room, which balances the load."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.cluster.spec import Ints
+from clustergym.placement.instances import Assignment, Instance
+from policies.placement.greedy import whole_groups_first
+
+
+def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place an instance; without `rng` the draw is that of seed 0.
+
+    A minipod is drawn with the probability of its free nodes, among those that take the group whole.
+    """
+    draws = np.random.default_rng(0) if rng is None else rng
+
+    def choose(free: Ints, wanted: int) -> int | None:
+        fitting = np.flatnonzero(free >= wanted)
+        if not len(fitting):
+            return None
+        ends = np.cumsum(free[fitting])
+        return int(fitting[np.searchsorted(ends, draws.integers(ends[-1]), side="right")])
+
+    return whole_groups_first(instance, choose)

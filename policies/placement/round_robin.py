@@ -1,0 +1,25 @@
+"""Round robin: communication groups go to the minipods in turn, past those without room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.cluster.spec import Ints
+from clustergym.placement.instances import Assignment, Instance
+from policies.placement.greedy import whole_groups_first
+
+
+def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place an instance; nothing is random here."""
+    turn = 0
+
+    def choose(free: Ints, wanted: int) -> int | None:
+        nonlocal turn
+        fitting = np.flatnonzero(free >= wanted)
+        if not len(fitting):
+            return None
+        chosen = int(fitting[((fitting - turn) % instance.minipods).argmin()])
+        turn = chosen + 1
+        return chosen
+
+    return whole_groups_first(instance, choose)

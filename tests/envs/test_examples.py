@@ -1,0 +1,60 @@
+"""The example and the benchmark of environments run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_random_play_beside_an_algorithm(capsys):
+    main = load("examples/placement_random.py").main
+    given = ["--env", "ClusterGym/Placement-small-v0", "--episodes", "3", "--render"]
+    assert main(given) == 0
+    first = capsys.readouterr().out
+    lines = first.splitlines()
+    assert lines[0].startswith("episode 0: random ")
+    assert "DP spread" in first
+    worse, better = (
+        float(lines[-1].split(name)[1].split()[0].rstrip(",")) for name in ("random ", "arnold ")
+    )
+    assert better <= worse
+    assert main(given) == 0
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--beside", "arnolt"], "did you mean arnold"),
+        (["--env", "Placement"], "env.id: unknown environment 'Placement'"),
+        (["--episodes", "0"], "--episodes is at least 1"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, argv, line):
+    assert load("examples/placement_random.py").main(argv) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert line in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_the_benchmark_measures_every_environment(tmp_path, monkeypatch, capsys):
+    benchmark = load("benchmarks/environments.py")
+    monkeypatch.setattr(benchmark, "import_s", lambda code: 0.5)
+    path = tmp_path / "rates.json"
+    assert benchmark.main(["--seconds", "0.01", "--json", str(path)]) == 0
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["id"] for row in rows] == [row.id for row in benchmark.ENVIRONMENTS]
+    assert all(rate > 0 for row in rows for name, rate in row.items() if name != "id")

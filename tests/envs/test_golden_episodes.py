@@ -1,0 +1,73 @@
+"""Digests of whole episodes: the same on any machine, in any process.
+
+A change of a digest needs a new version of the environment's id. `python tests/envs/test_golden_episodes.py`
+prints the present ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from clustergym.envs.registration import ENVIRONMENTS, register_envs
+
+GOLDEN = Path(__file__).parent / "golden.json"
+VARIANTS = {
+    "": {},
+    " group dp": {"step": "group", "unit": "dp", "alpha": None, "infeasible": 0.3},
+}
+CASES = [(row.id, variant) for row in ENVIRONMENTS for variant in VARIANTS]
+
+
+def digest(name: str, variant: str) -> str:
+    """Hash what three episodes of random actions, now and then illegal ones, show."""
+    register_envs()
+    env = gymnasium.make(name, **VARIANTS[variant])
+    found, rng = hashlib.sha256(), np.random.default_rng(17)
+    _, info = env.reset(seed=17)
+    for _ in range(3):
+        observation, info = env.reset()
+        over = False
+        while not over:
+            legal = np.flatnonzero(info["action_mask"])
+            action = int(rng.integers(env.action_space.n) if rng.random() < 0.1 else rng.choice(legal))
+            for part in observation.values():
+                found.update(part.tobytes())
+            observation, reward, terminated, truncated, info = env.step(action)
+            over = terminated or truncated
+            shown = [action, f"{reward:.9f}", terminated, truncated, info["illegal"], info["shortfall_nodes"]]
+            found.update(json.dumps([*shown, f"{info['score']:.9f}", info["action_mask"].tolist()]).encode())
+    return found.hexdigest()
+
+
+def all_digests() -> dict[str, str]:
+    """Return every case's digest."""
+    return {name + variant: digest(name, variant) for name, variant in CASES}
+
+
+@pytest.mark.parametrize(("name", "variant"), CASES)
+def test_digest(name, variant):
+    assert digest(name, variant) == json.loads(GOLDEN.read_text(encoding="utf-8"))[name + variant]
+
+
+def test_another_process_sees_the_same():
+    done = subprocess.run(
+        [sys.executable, __file__],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "123", "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert json.loads(done.stdout) == json.loads(GOLDEN.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    print(json.dumps(all_digests(), indent=2))

@@ -1,0 +1,200 @@
+"""Every registered environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
+
+from clustergym.envs.placement import PlacementEnv
+from clustergym.envs.registration import ENVIRONMENTS
+
+IDS = [row.id for row in ENVIRONMENTS]
+SMALL = "ClusterGym/Placement-small-v0"
+
+
+def legal_episode(env, seed):
+    """Play legal actions at random; return the observations, rewards and the last info."""
+    rng = np.random.default_rng(seed)
+    observation, info = env.reset(seed=seed)
+    seen, rewards, over = [observation], [], False
+    while not over:
+        action = rng.choice(np.flatnonzero(info["action_mask"]))
+        observation, reward, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+        seen.append(observation)
+        rewards.append(reward)
+    return seen, rewards, info
+
+
+def placed_score(env, seed):
+    """Play in a worker process."""
+    return legal_episode(env, seed)[2]["score"]
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("observation", ["dict", "flat"])
+def test_gymnasium_checks_it_without_a_warning(name, observation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make(name, observation=observation).unwrapped)
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("observation", ["dict", "flat"])
+def test_stable_baselines_checks_it_without_a_warning(name, observation):
+    checker = pytest.importorskip(
+        "stable_baselines3.common.env_checker", reason="stable-baselines3 is not installed"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checker.check_env(gymnasium.make(name, observation=observation))
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_observations_are_in_their_space_to_the_end(name):
+    env = gymnasium.make(name)
+    for seed in range(3):
+        seen, _, info = legal_episode(env, seed)
+        assert info["placed"]
+        for observation in seen:
+            assert env.observation_space.contains(observation)
+            assert list(observation) == sorted(observation)
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_vectors(name, mode):
+    envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode=mode, alpha=None)
+    try:
+        observation, info = envs.reset(seed=3)
+        alone = [gymnasium.make(name, alpha=None).reset(seed=seed) for seed in (3, 4)]
+        for at, (single, single_info) in enumerate(alone):
+            assert {key: part[at].tolist() for key, part in observation.items()} == {
+                key: part.tolist() for key, part in single.items()
+            }
+            assert info["action_mask"][at].tolist() == single_info["action_mask"].tolist()
+        actions = info["action_mask"].argmax(axis=1)
+        _, rewards, terminated, truncated, info = envs.step(actions)
+        assert rewards.tolist() == [-1.0, -1.0]
+        assert not (terminated | truncated).any()
+    finally:
+        envs.close()
+
+
+def test_a_vector_begins_again_by_itself():
+    envs = gymnasium.make_vec(SMALL, num_envs=3, vectorization_mode="sync", on_illegal="raise")
+    _, info = envs.reset(seed=0)
+    ended = 0
+    for _ in range(60):
+        _, _, terminated, _, info = envs.step(info["action_mask"].argmax(axis=1))
+        ended += int(terminated.sum())
+    # Twelve steps and one to begin again: four whole episodes of each in 60 steps.
+    assert ended == 3 * 4
+
+
+def test_wrappers():
+    env = RecordEpisodeStatistics(FlattenObservation(gymnasium.make(SMALL)))
+    seen, rewards, info = legal_episode(env, 1)
+    plain, plain_rewards, _ = legal_episode(gymnasium.make(SMALL), 1)
+    flat, _, _ = legal_episode(gymnasium.make(SMALL, observation="flat"), 1)
+    assert rewards == plain_rewards
+    assert info["episode"]["r"] == pytest.approx(-info["score"])
+    assert info["episode"]["l"] == 12
+    for wrapped, parts, own in zip(seen, plain, flat, strict=True):
+        assert wrapped.tolist() == np.concatenate(list(parts.values())).tolist() == own.tolist()
+
+
+def test_a_time_limit_truncates():
+    env = TimeLimit(gymnasium.make(SMALL), 5)
+    _, rewards, info = legal_episode(env, 1)
+    assert (len(rewards), info["placed"]) == (5, False)
+
+
+def test_masks_reach_through_wrappers():
+    env = TimeLimit(gymnasium.make(SMALL), 20)
+    _, info = env.reset(seed=1)
+    assert env.get_wrapper_attr("action_masks")().tolist() == info["action_mask"].tolist()
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_spec_makes_the_same_environment_again(name):
+    env = gymnasium.make(name, alpha=0.3, reward={"pp_spread": 2.0}, step="group", unit="dp")
+    text = env.spec.to_json()
+    assert json.loads(text)["kwargs"]["alpha"] == 0.3
+    again = gymnasium.make(EnvSpec.from_json(text))
+    first, second = legal_episode(env, 7), legal_episode(again, 7)
+    assert first[1] == second[1]
+    assert first[2]["score"] == second[2]["score"]
+    assert again.unwrapped.parameters == env.unwrapped.parameters
+
+
+def test_an_environment_crosses_to_a_spawned_worker():
+    fresh = [gymnasium.make(name) for name in IDS]
+    begun = gymnasium.make(SMALL)
+    begun.reset(seed=9)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        scores = pool.starmap(placed_score, [(env, 11) for env in [*fresh, begun]])
+    assert scores == [placed_score(env, 11) for env in [*fresh, begun]]
+
+
+def test_a_copy_goes_on_by_itself():
+    env = PlacementEnv("ansi", setting="i")
+    env.reset(options={"free_nodes": [6, 6, 6]})
+    env.step(0)
+    copy = pickle.loads(pickle.dumps(env))
+    copy.step(1)
+    assert (copy.instance.free_nodes == env.instance.free_nodes).all()
+    assert env.step(0)[-1]["score"] == 1.0
+    assert "group 1: 0 of 2" in env.render()
+    assert copy.step(0)[-1]["score"] == 2.0
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_pictures(name):
+    pictures, texts = (gymnasium.make(name, render_mode=mode) for mode in ("rgb_array", "ansi"))
+    shapes = set()
+    for env in (pictures, texts):
+        env.reset(seed=4)
+    before = pictures.render()
+    for _ in range(5):
+        action = int(np.flatnonzero(pictures.unwrapped.action_masks())[0])
+        pictures.step(action)
+        texts.step(action)
+        shapes.add(pictures.render().shape)
+    assert shapes == {before.shape}
+    assert before.dtype == np.uint8
+    assert (pictures.render() != before).any()
+    assert "DP spread 1, PP spread 1, score 1.00 (alpha 0.50)" in texts.render()
+
+
+def test_text_by_hand():
+    env = PlacementEnv("ansi", setting="i")
+    env.reset(options={"free_nodes": [6, 3, 5]})
+    for action in (0, 1, 1):
+        env.step(action)
+    assert env.render().splitlines() == [
+        "96 GPUs (DP 12 x TP 4 x PP 2): 6 PP groups of 2 nodes",
+        "minipod  nodes  others'  free  job  group",
+        "      0      6        0     5    1      0",
+        "      1      6        3     1    2      1",
+        "      2      6        1     5    0      0",
+        "group 1: 1 of 2 nodes placed",
+        "DP spread 2, PP spread 2, score 2.00 (alpha 0.50)",
+    ]
+    env.reset(options={"free_nodes": [6, 3, 0]})
+    assert "does not fit: 3 nodes are lacking" in env.render()
+
+
+def test_no_mode_no_picture():
+    env = PlacementEnv()
+    env.reset(seed=0)
+    assert env.render() is None

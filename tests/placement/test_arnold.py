@@ -1,0 +1,187 @@
+"""Arnold's formulations agree with each other and with brute force, on whole nodes."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from clustergym.errors import InputError
+from clustergym.placement.algorithms import algorithm
+from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.instances import Instance
+from clustergym.placement.spread import Spread, score, spread
+from policies.placement import arnold_literal, arnold_patterns
+from policies.placement.arnold import METHODS, solve
+from policies.placement.arnold_counts import construct
+from policies.placement.arnold_literal import realise
+from policies.placement.arnold_patterns import fits, partitions
+from policies.placement.scip import Outcome
+
+
+def job_of(rows, columns):
+    return PretrainingJob(rows * columns * 8, rows, 8, columns)
+
+
+@st.composite
+def small_instances(draw, minipods=4, rows=4, columns=4, most_free=7):
+    job = job_of(draw(st.integers(1, rows)), draw(st.integers(1, columns)))
+    free = draw(st.lists(st.integers(0, most_free), min_size=1, max_size=minipods))
+    alpha = draw(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]))
+    instance = Instance(job, np.array(free), alpha, draw(st.sampled_from(["pp", "dp"])))
+    assume(not instance.shortfall)
+    return instance
+
+
+@settings(max_examples=120, deadline=None)
+@given(small_instances(rows=3, columns=3))
+def test_every_formulation_reaches_the_exhaustive_optimum(instance):
+    best = score(algorithm("exhaustive")(instance, np.random.default_rng(0)), instance)
+    for method in METHODS:
+        made = solve(instance, method=method)
+        made.check(instance)
+        assert made.solution.proven, method
+        assert made.solution.gap == 0
+        assert score(made, instance) == pytest.approx(best, abs=1e-9), method
+
+
+@settings(max_examples=40, deadline=None)
+@given(small_instances(minipods=7, rows=6, columns=6, most_free=6))
+def test_counts_and_patterns_agree_where_minipods_are_small(instance):
+    by_counts, by_patterns = solve(instance), solve(instance, method="patterns")
+    assert by_counts.solution.proven
+    assert by_patterns.solution.proven
+    assert score(by_counts, instance) == pytest.approx(score(by_patterns, instance), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("free", "alpha", "expected"),
+    [
+        # Four groups of two nodes. (5, 3): whole groups fill 4 + 2 nodes, so one must be split.
+        ([5, 3], 0.5, Spread(dp=2, pp=2)),
+        # (4, 4, 8): the third takes all.
+        ([4, 4, 8], 0.5, Spread(dp=1, pp=1)),
+        # (7, 1, 2): whole groups need 7 and 2, and splitting none saves a minipod.
+        ([7, 1, 2], 0.5, Spread(dp=2, pp=1)),
+        # (5, 3, 2): without a split three minipods (2 + 1 + 1 groups): 3 a + (1 - a) = 1.4 at a = 0.2;
+        # with one two minipods: 2.
+        ([5, 3, 2], 0.2, Spread(dp=3, pp=1)),
+        # At a = 0.8: 2.6 against 2.
+        ([5, 3, 2], 0.8, Spread(dp=2, pp=2)),
+    ],
+)
+def test_solved_by_hand(method, free, alpha, expected):
+    instance = Instance(job_of(4, 2), np.array(free), alpha)
+    assert spread(solve(instance, method=method), instance.job, "pp") == expected
+
+
+def test_small_minipods_need_the_pattern_programme():
+    # Two groups of 6 from (3, 3, 3, 3): each is the whole of two minipods, which no chain over a
+    # large minipod finds, as there is none.
+    counts, outcome = fits(np.array([3, 3, 3, 3]), 2, 6, 2, 100)
+    assert outcome.complete
+    assert sorted((counts > 0).sum(axis=1)) == [2, 2]
+    # From (4, 4, 4): 12 nodes, but a group of at most two parts leaves 2 + 4: one more split.
+    assert fits(np.array([4, 4, 4]), 2, 6, 2, 100)[0] is not None
+    # From (5, 5, 2): 5 + 1, then 4 + 2. From (5, 5, 1, 1): 5 + 1 twice. From (2, 2, 2, 6): never two parts.
+    assert fits(np.array([6, 2, 2, 2]), 2, 6, 2, 100)[0] is None
+    made = solve(Instance(job_of(2, 6), np.array([6, 2, 2, 2]), 0.5))
+    assert (made.solution.proven, made.solution.bound) == (True, 0.5 * 4 + 0.5 * 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_not_enough_nodes(method):
+    instance = Instance(job_of(4, 2), np.array([3, 2]))
+    made = solve(instance, method=method)
+    assert (made.feasible, made.shortfall, made.counts.sum()) == (False, 3, 0)
+
+
+def test_a_limit_that_is_hit_is_flagged_and_the_best_known_answer_used(monkeypatch):
+    # As above, but the programme for T = 2 must not be built: 4 minipods at T = 3 (3.5) are found,
+    # 4 minipods at T = 2 (3.0) stay open. The programme over everything knows only that a score is at
+    # least 1, and answers with packing.
+    monkeypatch.setattr(arnold_patterns, "MOST_PATTERNS", 0)
+    instance = Instance(job_of(2, 6), np.array([6, 2, 2, 2]), 0.5)
+    for method, bound in (("counts", 3.0), ("patterns", 1.0)):
+        made = solve(instance, method=method)
+        assert score(made, instance) == 3.5
+        assert not made.solution.proven
+        assert made.solution.bound == bound
+        assert made.solution.gap == pytest.approx((3.5 - bound) / 3.5)
+
+
+def test_a_node_limit_that_leaves_nothing_falls_back_to_packing(monkeypatch):
+    outcome = Outcome(found=False, complete=False, bound=2.0, nodes=7)
+    monkeypatch.setattr(arnold_literal, "optimize", lambda model: outcome)
+    instance = Instance(job_of(4, 2), np.array([5, 3]), 0.5)
+    made = solve(instance, method="literal")
+    assert made.counts.tolist() == algorithm("gpu_packing")(instance, None).counts.tolist()
+    assert (made.solution.bound, made.solution.nodes) == (2.0, 7)
+
+
+def test_the_same_answer_each_time():
+    instance = Instance(job_of(9, 6), np.array([9, 9, 8, 7, 7, 5, 5, 4, 3, 2]), 0.4)
+    for method in ("counts", "patterns"):
+        first, second = (solve(instance, method=method) for _ in range(2))
+        assert first.counts.tolist() == second.counts.tolist()
+
+
+def test_unknown_method_and_limit():
+    instance = Instance(job_of(1, 1), np.array([1]))
+    with pytest.raises(InputError, match=r"method: unknown method 'literl' .did you mean literal"):
+        solve(instance, method="literl")
+    with pytest.raises(InputError, match="node_limit: 0 is not valid"):
+        solve(instance, node_limit=0)
+
+
+def test_realise_finds_whole_nodes_or_says_no():
+    # Group 0 may use both minipods, group 1 only the second one, which it fills.
+    instance = Instance(job_of(2, 3), np.array([3, 3]))
+    assert realise(np.array([[True, True], [False, True]]), instance).tolist() == [[3, 0], [0, 3]]
+    assert realise(np.array([[False, True], [False, True]]), instance) is None
+
+
+def test_partitions():
+    assert list(partitions(5, 2)) == [(5,), (4, 1), (3, 2)]
+    assert len(list(partitions(8, 8))) == 22
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    st.integers(1, 6),
+    st.integers(1, 8),
+    st.integers(1, 4),
+)
+def test_constructed_assignments_keep_their_promises(free, groups, size, most):
+    room = np.array(sorted(free, reverse=True))
+    counts = construct(room, groups, size, most)
+    if counts is not None:
+        assert (counts.sum(axis=1) == size).all()
+        assert (counts.sum(axis=0) <= room).all()
+        assert (counts > 0).sum(axis=1).max() <= most
+    elif most > 1 and room.min() >= size - 1:
+        assert room.sum() < groups * size  # McNaughton: with large minipods only the sum counts.
+
+
+@pytest.mark.parametrize(
+    ("job", "minipods", "nodes", "limit_s"),
+    [
+        (PretrainingJob(2944, 46, 8, 8), 11, 92, 0.5),
+        (PretrainingJob(9600, 150, 8, 8), 50, 40, 1.0),
+        (PretrainingJob(9600, 150, 8, 8), 250, 40, 5.0),
+    ],
+)
+def test_speed(job, minipods, nodes, limit_s):
+    solve(Instance(job_of(1, 1), np.array([1])))
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        free = np.maximum(rng.integers(0, nodes + 1, minipods), rng.integers(0, nodes + 1, minipods))
+        instance = Instance(job, free, 0.5)
+        started = time.process_time()
+        made = solve(instance)
+        assert time.process_time() - started < limit_s
+        assert made.solution is None or made.solution.proven

@@ -1,0 +1,172 @@
+"""The placement benchmark: its command, its figures, and the step times behind the characterisation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clustergym import bench
+from clustergym.__main__ import COMMANDS
+from clustergym.errors import InputError
+from clustergym.placement.benchmark import BASELINES, summary
+from clustergym.placement.characterisation import (
+    DENSE,
+    FREE,
+    JOB,
+    MODELS,
+    candidates,
+    choose_alpha,
+    fabric_tiers,
+    inside_a_minipod,
+    placements,
+    two_minipods,
+)
+from clustergym.placement.spread import Spread, cell_spread
+from clustergym.placement.states import draw_free_nodes
+from clustergym.placement.step_time import predict
+
+QUICK = ["placement", "--quick"]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    files = {name: folder / name for name in ("a.json", "a.md", "a.svg")}
+    given = ["--json", files["a.json"], "-o", files["a.md"], "--plot", files["a.svg"]]
+    assert bench.main([*QUICK, *map(str, given)]) == 0
+    return files
+
+
+def test_is_a_command():
+    assert COMMANDS["bench"][0] == "clustergym.bench"
+
+
+def test_output_is_the_same_each_time(quick, tmp_path):
+    again = tmp_path / "b.json"
+    assert bench.main([*QUICK, "--json", str(again), "-o", str(tmp_path / "b.md")]) == 0
+    assert again.read_bytes() == quick["a.json"].read_bytes()
+    assert (tmp_path / "b.md").read_bytes() == quick["a.md"].read_bytes()
+
+
+def test_arnold_is_never_beaten_and_proven_in_every_state(quick):
+    figures = json.loads(quick["a.json"].read_text())
+    for setting in figures["settings"]:
+        arnold = np.array(setting["scores"]["arnold"])
+        assert setting["arnold"]["proven"] == setting["arnold"]["solved"] == arnold.size == 5 * 3
+        for name in BASELINES:
+            assert (np.array(setting["scores"][name]) >= arnold - 1e-9).all()
+            cell_by_cell = np.array(setting["cell_scores"][name])
+            assert (cell_by_cell <= np.array(setting["scores"][name]) + 1e-9).all()
+        either = np.array(setting["cell_scores"]["arnold_either_unit"])
+        assert (either <= np.array(setting["cell_scores"]["arnold"]) + 1e-9).all()
+
+
+def test_report_and_plot(quick):
+    text = quick["a.md"].read_text()
+    for claim in ("up to 1.67, 1.2 on average", "+2.3 % dense", "at most 0.3 %", "+5.7 %", "+10.6 %"):
+        assert claim in text
+    assert "nan" not in text
+    assert quick["a.svg"].read_text().count("<svg") == 1
+
+
+def test_summary_by_hand():
+    # Two alphas, two states. Means: arnold 1, 2; best fit 2, 2; the others 3. Ratios 2 and 1.
+    scores = {name: [[3.0, 3.0], [3.0, 3.0]] for name in BASELINES}
+    scores |= {"arnold": [[1.0, 1.0], [2.0, 2.0]], "best_fit": [[1.0, 3.0], [2.0, 2.0]]}
+    found = summary([{"name": "x", "scores": scores}])
+    assert found["ratio_to_best_baseline"] == {"x": [2.0, 1.0]}
+    assert (found["greatest_ratio"], found["mean_ratio"]) == (2.0, 1.5)
+    assert found["ties"]["x"]["best_fit"] == 0.75
+    assert found["ties"]["x"]["gpu_packing"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["place"], "invalid choice: 'place'"),
+        ([*QUICK, "--states", "x"], "argument --states: invalid int value: 'x'"),
+        ([*QUICK, "--states", "2"], "--states: 2 is not valid (give a number from 3)"),
+        ([*QUICK, "--seed", "-1"], "--seed: -1 is not valid"),
+        ([*QUICK, "--plot", "x.gif"], "--plot: '.gif' is no format of a plot"),
+        ([*QUICK, "--json", "."], "--json: is a folder"),
+        ([*QUICK, "-o", "x.md", "--speed"], "--output: writes nothing with --speed"),
+    ],
+)
+def test_malformed_arguments_are_one_line(arguments, message, capsys):
+    assert bench.main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+    assert message in shown.err
+
+
+def test_a_file_that_cannot_be_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "_figures", lambda *_: {})
+    monkeypatch.setattr("clustergym.placement.report.report", lambda _: "text")
+    (tmp_path / "file").write_text("")
+    assert bench.main([*QUICK, "-o", str(tmp_path / "file" / "x.md")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_states_are_uniform_where_they_have_room():
+    sizes = np.array([3, 0, 9])
+    drawn = np.array([draw_free_nodes(sizes, 4, np.random.default_rng(k)) for k in range(300)])
+    assert (drawn.sum(axis=1) >= 4).all()
+    assert (drawn <= sizes).all()
+    assert set(drawn[:, 0].tolist()) == {0, 1, 2, 3}
+    with pytest.raises(InputError, match="13 nodes are more than the cluster's 12"):
+        draw_free_nodes(sizes, 13, np.random.default_rng(0))
+    with pytest.raises(InputError, match="no state with 1200 free nodes"):
+        draw_free_nodes(np.full(400, 3), 1200, np.random.default_rng(0))
+
+
+def test_the_three_placements():
+    # 6 x 2 nodes over minipods with 8 and 6 free. Packed: the first stage and two nodes of the second in
+    # the first minipod, so that rows and the second column are cut.
+    made = placements(FREE, JOB)
+    assert made["packed"].T.tolist() == [[0] * 6, [0, 0, 1, 1, 1, 1]]
+    assert cell_spread(made["packed"]) == Spread(dp=2, pp=2)
+    assert cell_spread(made["pp_aligned"]) == Spread(dp=2, pp=1)
+    assert cell_spread(made["dp_aligned"]) == Spread(dp=1, pp=2)
+
+
+def test_step_time_by_hand():
+    # 48 layers over 2 stages in chunks of 2: 12 virtual stages; 32 micro-batches: 32 x 12 + 1 = 385 slots,
+    # each with a hop out and back. Two senders of 2 bytes x 2048 tokens x 5120 share 8 ports of 50 GB/s at
+    # 0.8, half of it across: 41.94 MB / 160 GB/s = 262.1 us, and 25 + 5 us of latency.
+    tiers, model = fabric_tiers(2.0), replace(DENSE, layers=48)
+    made = placements(FREE, JOB)
+    packed = predict(made["packed"], JOB, model, tiers)
+    assert packed.pipeline_s == pytest.approx(385 * 2 * (30e-6 + 2 * 2 * 2048 * 5120 / 160e9))
+    # Inside a minipod: 320 GB/s, and 25 + 3 us.
+    inside = predict(made["pp_aligned"], JOB, model, tiers)
+    assert inside.pipeline_s == pytest.approx(385 * 2 * (28e-6 + 2 * 2 * 2048 * 5120 / 320e9))
+    assert inside.data_s == packed.data_s
+    assert inside[:2] == packed[:2]
+    aligned = predict(made["dp_aligned"], JOB, model, tiers)
+    assert aligned.pipeline_s == packed.pipeline_s
+    assert aligned.data_s < packed.data_s
+
+
+def test_aligned_is_never_slower_than_packed_and_inside_a_minipod_hardly_matters():
+    for row in two_minipods(MODELS, (16, 64), 2.0):
+        assert min(row["gain"].values()) >= 0
+    assert max(inside_a_minipod(MODELS).values()) < 0.01
+
+
+def test_layers_that_do_not_divide():
+    with pytest.raises(InputError, match="layers: 15 layers do not divide into 2 stages of whole chunks"):
+        predict(placements(FREE, JOB)["packed"], JOB, replace(DENSE, layers=15), fabric_tiers(2.0))
+
+
+def test_alpha_follows_what_costs_the_model_time():
+    # With overlap the transfers between stages cost most, without it the reduction of gradients.
+    offered = candidates(JOB, [np.array(FREE)])
+    tiers = fabric_tiers(2.0)
+    assert choose_alpha(DENSE, JOB, offered, tiers).unit == "pp"
+    assert choose_alpha(replace(DENSE, chunk_layers=None), JOB, offered, tiers).unit == "dp"
