@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from policies.shared.allotments import Allotments
 from policies.shared.requests import held_level, request_options, requested_level
 
 Floats = npt.NDArray[np.float64]
@@ -43,23 +44,12 @@ class Watch:
     speed: dict[Allotment, float] = field(default_factory=dict)
 
 
-class Table:
+class Table(Allotments):
     """Allotments as they will be after the decision."""
 
     def __init__(self, view: View) -> None:
-        self.view, self.counts = view, view.setting.counts
-        self.kind, self.level = view.gpu_type.copy(), held_level(view)
-        self.free = view.free.copy()
+        super().__init__(view)
         self.requested, self.options = requested_level(view), request_options(view)
-        self.cost_s = view.restart_cost_s()
-
-    def give(self, at: int, kind: int, level: int) -> None:
-        """Let the job at a position of the View hold (type, count index); kind -1: nothing."""
-        if self.kind[at] >= 0:
-            self.free[self.kind[at]] += self.counts[self.level[at]]
-        self.kind[at], self.level[at] = kind, level
-        if kind >= 0:
-            self.free[kind] -= self.counts[level]
 
     def fits(self, at: int, kind: int, level: int) -> bool:
         """Return whether there is room for a job that would leave what it holds."""
@@ -70,11 +60,6 @@ class Table:
         """Return the positions of jobs that will hold something else than now."""
         now = held_level(self.view)
         return [int(at) for at in np.flatnonzero((self.kind != self.view.gpu_type) | (self.level != now))]
-
-    def decision(self) -> Decision:
-        """Return the allotments as a Decision."""
-        held = np.flatnonzero(self.kind >= 0)
-        return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])
 
 
 @dataclass

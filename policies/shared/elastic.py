@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.policy import Decision, View
-from policies.shared.requests import held_level, requested_level
+from clustergym.policy import View
+from policies.shared.allotments import Allotments
+from policies.shared.requests import requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -23,7 +24,7 @@ class Scaling(NamedTuple):
     level: int
 
 
-class VirtualCluster:
+class VirtualCluster(Allotments):
     """Allotments as they would be, and the value of changing them.
 
     Parameters
@@ -38,28 +39,15 @@ class VirtualCluster:
     """
 
     def __init__(self, view: View, value: Floats, time_s: Floats, depth: int) -> None:
-        self.view, self.value, self.time_s, self.depth = view, value, time_s, depth
-        self.counts = view.setting.counts
-        self.kind = view.gpu_type.copy()
-        self.level = held_level(view)
-        self.free = view.free.copy()
+        super().__init__(view)
+        self.value, self.time_s, self.depth = value, time_s, depth
         self.requested = requested_level(view)
-        self.cost_s = view.restart_cost_s()
         self._release_cache: dict[int, list[tuple[float, list[Scaling]] | None]] = {}
-
-    def decision(self) -> Decision:
-        """Return the virtual allotments as a Decision."""
-        held = np.flatnonzero(self.kind >= 0)
-        return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])
 
     def enact(self, steps: list[Scaling]) -> None:
         """Apply scalings, in order, to the virtual cluster."""
         for at, kind, level in steps:
-            if self.kind[at] >= 0:
-                self.free[self.kind[at]] += self.counts[self.level[at]]
-            self.kind[at], self.level[at] = kind, level
-            if kind >= 0:
-                self.free[kind] -= self.counts[level]
+            self.give(at, kind, level)
         self._release_cache.clear()
 
     # Launching

@@ -7,7 +7,8 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.policy import Decision, View
+from clustergym.policy import View
+from policies.shared.allotments import Allotments
 from policies.shared.finish_times import request_times
 from policies.shared.requests import held_level, requested_level
 
@@ -48,7 +49,7 @@ def per_gpu_efficiency(view: View, time_s: Floats) -> Floats:
     return efficiency
 
 
-class Target:
+class Target(Allotments):
     """The allotments to decide, built up from none.
 
     Parameters
@@ -58,36 +59,13 @@ class Target:
         Seconds per iteration, inf where infeasible or unknown.
     hysteresis : float
         How many times its restart a change of a running job must save to be made for its sake.
-
-    Attributes
-    ----------
-    kind, level : ndarray of int, shape (n,)
-        Index of the GPU type and of the count; -1: none.
-    free : ndarray of int, shape (T,)
     """
 
     def __init__(self, view: View, time_s: Floats, hysteresis: float = 1.0) -> None:
-        self.view, self.hysteresis = view, hysteresis
+        super().__init__(view, empty=True)
+        self.hysteresis = hysteresis
         self.time_s = np.where(view.feasible, time_s, np.inf)
-        self.counts = view.setting.counts
-        self.kind = np.full(len(view), -1, dtype=np.int64)
-        self.level = self.kind.copy()
-        self.free = view.available.copy()
         self.held_level = held_level(view)
-        self.cost_s = view.restart_cost_s()
-
-    def decision(self) -> Decision:
-        """Return the allotments as a Decision."""
-        chosen = np.flatnonzero(self.kind >= 0)
-        return Decision(self.view.job[chosen], self.kind[chosen], self.counts[self.level[chosen]])
-
-    def give(self, at: int, kind: int, level: int) -> None:
-        """Set one job's allotment, taking back what it had."""
-        if self.kind[at] >= 0:
-            self.free[self.kind[at]] += self.counts[self.level[at]]
-        self.kind[at], self.level[at] = kind, level
-        if kind >= 0:
-            self.free[kind] -= self.counts[level]
 
     def repays(self, at: int, kind: int, level: int) -> bool:
         """Whether moving a running job from what it holds to (type, level) is worth its restart."""

@@ -43,15 +43,19 @@ SCRIPT = {
 }
 
 
-@pytest.fixture
-def run():
-    scenario = small_scenario(
+def make_scenario():
+    return small_scenario(
         JOBS,
         {"X": (1, 4), "Y": (1, 2)},
         TIMES,
         checkpoint_s={"a": 30.0, "b": 20.0, "c": 5.0, "d": 10.0},
         costs=Costs(search="pruned", profile_s={}),
     )
+
+
+@pytest.fixture
+def run():
+    scenario = make_scenario()
     return simulate(scenario, Script(scenario, SCRIPT), Buddy(defragment_s=None))
 
 
@@ -96,13 +100,7 @@ def test_metrics_are_those_worked_out(run):
 
 
 def test_a_view_shows_progress_at_its_own_speed():
-    scenario = small_scenario(
-        JOBS,
-        {"X": (1, 4), "Y": (1, 2)},
-        TIMES,
-        checkpoint_s={"a": 30.0, "b": 20.0, "c": 5.0, "d": 10.0},
-        costs=Costs(search="pruned", profile_s={}),
-    )
+    scenario = make_scenario()
     script = Script(scenario, SCRIPT)
     simulate(scenario, script, Buddy(defragment_s=None))
     at = {view.now_s: view for view in script.views}

@@ -1,0 +1,52 @@
+"""Allotments on a virtual cluster, tried before they are decided."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.policy import Decision, View
+from policies.shared.requests import held_level
+
+Ints = npt.NDArray[np.int64]
+
+
+class Allotments:
+    """Who would hold what.
+
+    Parameters
+    ----------
+    view : View
+    empty : bool
+        Start with nothing allotted instead of from what jobs hold.
+
+    Attributes
+    ----------
+    kind, level : ndarray of int, shape (n,)
+        Index of the GPU type and of the count; -1: none.
+    free : ndarray of int, shape (T,)
+    counts : ndarray of int, shape (K,)
+    cost_s : ndarray of float, shape (n, T, K)
+        Standstill that a change to an allotment costs.
+    """
+
+    def __init__(self, view: View, *, empty: bool = False) -> None:
+        none = np.full(len(view), -1, dtype=np.int64)
+        self.view, self.counts = view, view.setting.counts
+        self.kind: Ints = none if empty else view.gpu_type.copy()
+        self.level: Ints = none.copy() if empty else held_level(view)
+        self.free: Ints = (view.available if empty else view.free).copy()
+        self.cost_s = view.restart_cost_s()
+
+    def give(self, at: int, kind: int, level: int) -> None:
+        """Let the job at a position of the View hold (type, count index); kind -1: nothing."""
+        if self.kind[at] >= 0:
+            self.free[self.kind[at]] += self.counts[self.level[at]]
+        self.kind[at], self.level[at] = kind, level
+        if kind >= 0:
+            self.free[kind] -= self.counts[level]
+
+    def decision(self) -> Decision:
+        """Return the allotments as a Decision."""
+        held = np.flatnonzero(self.kind >= 0)
+        return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])
