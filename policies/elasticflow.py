@@ -149,14 +149,19 @@ class ElasticFlow(Policy):
         return Decision.of(allotments, dropped)
 
     def _rates(self, view: View) -> tuple[Floats, Floats]:
-        """Return iterations per second, shape (n, T, K), and seconds per iteration as requested, (n, T)."""
+        """Return iterations per second, shape (n, T, K), and seconds per iteration, (n, T).
+
+        The latter as requested; where a type cannot run that, at the count it is fastest with.
+        """
         rate: Floats = 1.0 / view.iteration_time_s()
         times = request_times(view)
         lost = np.flatnonzero(~(rate > 0).any(axis=(1, 2)))
         level = requested_level(view)[lost]
         rate[lost[:, None], np.arange(rate.shape[1]), level[:, None]] = 1.0 / times.time_s[lost]
         self._guessed.update(view.job[lost].tolist())
-        return rate, times.time_s
+        fastest = rate.max(axis=2)
+        fastest_s = np.divide(1.0, fastest, out=np.full_like(fastest, np.inf), where=fastest > 0)
+        return rate, np.where(np.isfinite(times.time_s), times.time_s, fastest_s)
 
     def _types(self, view: View, rate: Floats, at_request_s: Floats) -> Ints:
         """Return each job's GPU type: the requested one, or for any the one it was first sent to."""

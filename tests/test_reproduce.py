@@ -118,7 +118,10 @@ def test_fcfs_is_within_15_percent_of_the_published_simulator(tmp_path, capsys):
     assert main([*argv, "--work", "two", "--out", "again.md"]) == 0
     assert Path("again.md").read_text() == text
     assert "| fcfs | *published* | 202 |" in text
-    for row in json.loads(Path("figures.json").read_text()):
+    rows = json.loads(Path("figures.json").read_text())
+    assert {row["trace"] for row in rows} == {"philly", "testbed-a", "testbed-b"}
+    assert all(row["jobs_finished"] == 244 for row in rows if row["trace"].startswith("testbed"))
+    for row in (row for row in rows if row["published"]):
         published = row["published"]
         assert row["jobs_finished"] == pytest.approx(published["finished"], rel=0.15)
         assert row["throughput_mean"] == pytest.approx(published["throughput"], rel=0.15)

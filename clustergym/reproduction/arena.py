@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from clustergym.errors import InputError
+from clustergym.reproduction import arena_elsewhere as elsewhere
 from clustergym.reproduction.arena_scenarios import (
     FAIR,
     FULL_PROFILING,
@@ -160,7 +161,7 @@ def reproduce(options: Options) -> Report:
     full = (*quick, ("philly", 2000), ("philly", None), ("venus", 664), ("venus", 2000), ("venus", None))
     study = Study(quick if options.quick else full, chosen, missing)
     lengths = [664] if options.quick else [664, 2000]
-    cells = [*study.comparisons()]
+    cells = [*study.comparisons(), *elsewhere.cells(chosen, options.quick)]
     if "arena" in chosen:
         cells += [one for rounds in lengths for one in study.ablations(rounds)]
     found = run_cells(cells, partial(scenario_of, options.data), options)
@@ -168,6 +169,7 @@ def reproduce(options: Options) -> Report:
     if "arena" in chosen:
         parts += [_policy_or_rules(study, found), *(_ablations(found, rounds) for rounds in lengths)]
         parts += [_depths(found, rounds) for rounds in lengths] + [_deadlines(found, lengths[0])]
+    parts += elsewhere.sections(found, chosen, options.quick)
     return Report("\n\n".join(parts) + "\n", [_plain(one, figures) for one, figures in found.items()])
 
 

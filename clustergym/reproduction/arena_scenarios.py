@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError
 from clustergym.policy import InformationClass
+from clustergym.reproduction import arena_elsewhere as elsewhere
 from clustergym.reproduction.study import Cell, make_preset
 from clustergym.scenario import Scenario
 
 TRACES = {"philly": "simulate_trace_philly.csv", "venus": "simulate_trace_venus.csv"}
+TESTBED_TRACES = ("runtime_trace.csv", "runtime_trace_revision.csv")
 PROFILE, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
 ROUND_S = 300.0
 
@@ -38,7 +40,7 @@ class MemoryRule:
 
 def check_data(folder: Path) -> None:
     """Raise an `InputError` unless the published files are there."""
-    for name in (PROFILE, MEMORY, *TRACES.values()):
+    for name in (PROFILE, MEMORY, *TRACES.values(), *TESTBED_TRACES):
         if not (folder / "arena" / name).is_file():
             remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
             raise InputError("no such file", file=folder / "arena" / name, remedy=remedy)
@@ -46,6 +48,8 @@ def check_data(folder: Path) -> None:
 
 def scenario_of(data: Path, cell: Cell) -> Scenario:
     """Return the scenario of a cell."""
+    if cell.trace in elsewhere.PLACES:
+        return elsewhere.scenario_of(data, cell.trace)
     scenario = replace(_base(data, cell.trace), horizon_s=cell.horizon_s)
     if cell.setting == PUBLISHED:
         return _as_published(scenario, data, make_preset(cell).information_class)

@@ -191,3 +191,15 @@ def plain_finish(start_s, free, rate, left):
             return start_s[at] + left / speed
         left -= speed * lasts
     return np.inf
+
+
+def test_a_job_that_fits_only_with_more_gpus_than_requested_goes_where_it_fits():
+    # Requested on 2 GPUs of X, where some plan fits but pure data parallelism nowhere; on Y anything
+    # takes 4. There it is sent, and ends after 100 iterations of 1 s.
+    table = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: np.inf, 2: np.inf, 4: 1.0}}}
+    scenario = small_scenario([Job("a", 0, 100, gpus=2, gpu_type="X")], {"X": (1, 4), "Y": (1, 4)}, table)
+    profile = scenario.tables.data_parallel.copy()
+    profile[:, 0] = np.inf
+    scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=profile))
+    run = simulate(scenario, ElasticFlow(mode="loosened", round_s=None), Buddy())
+    assert times_of(run, EventKind.COMPLETE) == {"a": 100.0}
