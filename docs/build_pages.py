@@ -1,0 +1,104 @@
+"""MkDocs hook: pages made from the code, so that they cannot fall behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+API = (
+    "clustergym.api",
+    "clustergym.policy",
+    "clustergym.scenario",
+    "clustergym.metrics.catalogue",
+    "clustergym.workload.trace",
+    "clustergym.oracle.base",
+    "clustergym.sim.engine",
+)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages."""
+    from mkdocs.structure.files import File
+
+    for name, text in pages().items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def pages() -> dict[str, str]:
+    """Return the generated pages by path."""
+    found = {"commands.md": _commands(), "api.md": _api(), "reproduction.md": _reproductions()}
+    presets = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
+    found["policies.md"] = _policies(presets)
+    return found | {f"policies/{path.stem}.md": _policy(path) for path in presets}
+
+
+def _class_of(name: str) -> tuple[str, type]:
+    from clustergym.registry import entry_points
+
+    module, _, attribute = entry_points("clustergym.policies")[name].partition(":")
+    return f"{module}.{attribute}", getattr(importlib.import_module(module), attribute)
+
+
+def _policies(presets: list[Path]) -> str:
+    rows = ["| `policy=` | in a line | decides on |", "| --- | --- | --- |"]
+    for path in presets:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        _, cls = _class_of(content["name"])
+        summary = (cls.__doc__ or "").splitlines()[0].replace("|", "\\|")
+        knows = getattr(cls, "information_class", "")
+        shown = str(knows) if isinstance(knows, str) else "depends on a parameter"
+        rows.append(f"| [{path.stem}](policies/{path.stem}.md) | {summary} | {shown} |")
+    return (
+        "# Policies\n\nEach runs by `policy=NAME`; each page says what the paper does, what is done here, "
+        "and what differs.\n\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _policy(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    where, _ = _class_of(yaml.safe_load(text)["name"])
+    return (
+        f"# {path.stem}\n\n`python -m clustergym.run policy={path.stem}`\n\n"
+        f"Its configuration, `conf/policy/{path.name}`:\n\n```yaml\n{text.strip()}\n```\n\n"
+        f"::: {where}\n    options:\n      members: false\n"
+    )
+
+
+def _reproductions() -> str:
+    found = sorted((ROOT / "docs" / "reproduction").glob("*.md"))
+    titles = {path: path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for path in found}
+    lines = [f"- [{title}](reproduction/{path.name})" for path, title in titles.items()]
+    return (
+        "# Papers' comparisons, run here\n\n`clustergym reproduce PAPER` writes these pages.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def _commands() -> str:
+    from clustergym.__main__ import COMMANDS
+
+    parts = ["# Commands\n\nAll run as `clustergym COMMAND`, or as `python -m clustergym.COMMAND`.\n"]
+    for name, (module, summary) in COMMANDS.items():
+        parts.append(f"## {name}\n\n{summary[0].upper()}{summary[1:]}.\n\n```text\n{_help(module)}\n```\n")
+    return "\n".join(parts)
+
+
+def _help(module: str) -> str:
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        importlib.import_module(module).main(["--help"])
+    return shown.getvalue().strip().replace(str(ROOT), ".")
+
+
+def _api() -> str:
+    parts = ["# Python API\n"]
+    parts += [f"## {name}\n\n::: {name}\n    options:\n      show_root_heading: false\n" for name in API]
+    return "\n".join(parts)
