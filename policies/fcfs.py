@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest
-from clustergym.policy import QUEUED, Decision, InformationClass, Policy, View
+from clustergym.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 from policies.shared.backfill import FreeTimeline
 from policies.shared.finish_times import remaining_at_request_s, request_times
 from policies.shared.queues import fill, first_type
@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 QUEUES = {"cluster": "cluster", "gpu_type": "types"}
 SOONEST_S = 1e-3
 """A running job's GPUs are not free now, however little it has left."""
+ANY_TYPES = ("first", "random")
 BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 
@@ -46,6 +47,10 @@ class FirstComeFirstServed(Policy):
     queue : str
         `cluster`: one queue; a job that must wait blocks all behind it. `gpu_type`: one
         queue per requested GPU type; a job that asks for any type waits in all of them.
+    any_type : str
+        Which type a request of any gets, of those with room: the `first` of the cluster, or a
+        `random` one (the heterogeneity-agnostic FIFO of Gavel, section 7.1). Not for backfill
+        that reserves.
     backfill : str
         `none`, `aggressive`, `easy` or `conservative`.
     round_s : float or None
@@ -54,16 +59,23 @@ class FirstComeFirstServed(Policy):
 
     name: ClassVar[str] = "fcfs"
     queue: str = "gpu_type"
+    any_type: str = "first"
     backfill: str = "none"
     round_s: float | None = 300.0
 
     def __post_init__(self) -> None:
-        for field, options in (("queue", QUEUES), ("backfill", BACKFILLS)):
+        for field, options in (("queue", QUEUES), ("backfill", BACKFILLS), ("any_type", ANY_TYPES)):
             value = getattr(self, field)
             if value not in options:
                 raise InputError(
                     f"unknown {field} {value!r}", field=f"policy.{field}", remedy=nearest(value, options)
                 )
+
+        self._rng = np.random.default_rng(0)
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Take the run's own random stream."""
+        self._rng = rng
 
     @property
     def information_class(self) -> InformationClass:
@@ -77,9 +89,14 @@ class FirstComeFirstServed(Policy):
         if self.backfill in ("easy", "conservative"):
             return Decision.keep(view).also(self._reserving(view, waiting))
         blocks = QUEUES[self.queue] if self.backfill == "none" else "nothing"
-        return Decision.keep(view).also(
-            fill(view, waiting, first_type(request_options(view)), view.free, blocks)
-        )
+        return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))
+
+    def _preference(self, view: View) -> Floats:
+        """Return which type each job would rather have, the least first, shape (n, T)."""
+        options = request_options(view)
+        if self.any_type == "first":
+            return first_type(options)
+        return np.where(options, self._rng.random(options.shape), np.inf)
 
     def _reserving(self, view: View, waiting: Ints) -> list[tuple[int, int, int]]:
         """Return the starts that put off no reservation."""

@@ -127,3 +127,55 @@ def test_fcfs_is_within_15_percent_of_the_published_simulator(tmp_path, capsys):
         assert row["throughput_mean"] == pytest.approx(published["throughput"], rel=0.15)
         assert row["jct_mean"] == pytest.approx(published["jct_s"], rel=0.15)
         assert np.isfinite(row["jct_mean_censored"])
+
+
+needs_data = pytest.mark.skipif(
+    not ((DATA / "gavel").is_dir() and (DATA / "sia").is_dir()),
+    reason=f"{DATA} is not here; set CLUSTERGYM_DATA",
+)
+
+
+@needs_data
+def test_gavel_is_within_3_percent_of_its_simulator(capsys):
+    argv = ["gavel", "--data", str(DATA), "--policies", "gavel,fcfs", "--json", "figures.json", "--work", "w"]
+    assert main(argv) == 0
+    rows = json.loads(Path("figures.json").read_text())
+    assert {row["jobs_finished"] for row in rows} == {96}
+    held = {row["label"]: row for row in rows if row["policy"] == "gavel"}
+    assert held["max-min fairness"]["jct_mean"] / 3600 == pytest.approx(4.06, rel=0.03)
+    assert held["minimum makespan"]["makespan"] / 3600 == pytest.approx(17.1, rel=0.03)
+    # FIFO that is blind to types waits far longer than Gavel, and differs from seed to seed.
+    blind = [row["jct_mean"] for row in rows if row["policy"] == "fcfs"]
+    assert len(set(blind)) == 8
+    assert min(blind) > 1.5 * held["max-min fairness"]["jct_mean"]
+
+
+@needs_data
+def test_sia_is_within_15_percent_of_its_simulator_with_jobs_own_batches(capsys):
+    argv = [
+        "sia",
+        "--quick",
+        "--data",
+        str(DATA),
+        "--policies",
+        "sia",
+        "--json",
+        "figures.json",
+        "--work",
+        "w",
+    ]
+    assert main(argv) == 0
+    rows = [row for row in json.loads(Path("figures.json").read_text()) if row["setting"] == "fixed batch"]
+    assert [row["trace"] for row in rows] == ["philly-1", "saturn-1"]
+    for row in rows:
+        assert row["jct_mean"] == pytest.approx(row["published_jct_s"], rel=0.15)
+
+
+def test_a_damaged_throughput_table_is_one_line(tmp_path, capsys):
+    (tmp_path / "gavel" / "traces_physical").mkdir(parents=True)
+    (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text("a\n")
+    (tmp_path / "gavel" / "simulation_throughputs.json").write_text("{}")
+    assert main(["gavel", "--data", str(tmp_path)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ")
+    assert "simulation_throughputs.json: is not Gavel's throughput table" in shown

@@ -5,5 +5,9 @@ A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`.
 
 from __future__ import annotations
 
-PAPERS = {"arena": "clustergym.reproduction.arena"}
+PAPERS = {
+    "arena": "clustergym.reproduction.arena",
+    "gavel": "clustergym.reproduction.gavel",
+    "sia": "clustergym.reproduction.sia",
+}
 """Module by the name that `python -m clustergym.reproduce` takes."""

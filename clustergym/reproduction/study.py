@@ -73,6 +73,7 @@ class Cell:
         A file of conf/policy.
     parameters : tuple of (str, value)
         Of the policy, where they differ from that file.
+    seed : int
     """
 
     trace: str
@@ -80,6 +81,7 @@ class Cell:
     setting: str
     policy: str
     parameters: tuple[tuple[str, Any], ...] = ()
+    seed: int = 0
 
     @property
     def label(self) -> str:
@@ -136,13 +138,15 @@ def _run_cell(scenario_of: ScenarioOf, work: Path, cell: Cell) -> Figures:
     from clustergym.sim.run import simulate
 
     scenario, policy, placer = scenario_of(cell), make_preset(cell), make_placer({"name": "buddy"})
-    key = hashlib.sha256(f"{code_sha256()} {run_key(scenario, policy, placer, 0)}".encode()).hexdigest()
+    key = hashlib.sha256(
+        f"{code_sha256()} {run_key(scenario, policy, placer, cell.seed)}".encode()
+    ).hexdigest()
     path = work / f"{key[:40]}.json"
     if path.is_file():
         kept: Figures = json.loads(path.read_text(encoding="utf-8"))
         return kept
     started = time.perf_counter()
-    run = simulate(scenario, policy, placer)
+    run = simulate(scenario, policy, placer, cell.seed)
     figures: Figures = {
         **measurement_of(run.simulation).metrics,
         "counters": dict(policy.counters()),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,8 +18,6 @@ from policies.placement.buddy import Buddy
 from policies.shared import finish_times, linear_programs
 
 SECOND = {"m": {"X": {1: 1.0}}}
-DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "gavel"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"Gavel's published traces are not in {DATA}")
 
 
 def ends(run):
@@ -134,37 +128,6 @@ def test_it_decides_the_same_again():
     policy = Gavel(objective="finish_time_fairness")
     first = simulate(scenario, policy, Buddy()).simulation.changes
     assert simulate(scenario, policy, Buddy()).simulation.changes == first
-
-
-def published_scenario():
-    """Return Gavel's 96 jobs on its 48 GPUs at its measured rates, with free restarts."""
-    rates = json.loads((DATA / "simulation_throughputs.json").read_text())
-    jobs, times = [], {}
-    for line in (DATA / "traces_physical" / "max_min_fairness.trace").read_text().splitlines():
-        fields = line.split("\t")
-        model, gpus = fields[0], int(fields[6])
-        times[f"{model} {gpus}"] = {
-            kind: {gpus: 1 / rates[kind][str((model, gpus))]["null"]}
-            for kind in ("v100", "p100", "k80")
-            if rates[kind].get(str((model, gpus)), {"null": 0.0})["null"] > 0
-        }
-        jobs.append(Job(str(len(jobs)), float(fields[9]), int(fields[5]), gpus, family=f"{model} {gpus}"))
-    groups = {"v100": (2, 4), "p100": (4, 4), "k80": (6, 4)}
-    return small_scenario(jobs, groups, times, rounds="policy")
-
-
-@needs_data
-def test_it_reproduces_its_own_simulator():
-    # Gavel's simulator gives a mean JCT of 4.06 h under max-min fairness and a makespan of 17.1 h
-    # under its makespan policy.
-    scenario = published_scenario()
-    fair = ends(simulate(scenario, Gavel(turn_restarts=0.0), Buddy()))
-    submit = dict(zip(scenario.trace.job_id, scenario.trace.submit_s.tolist(), strict=True))
-    assert len(fair) == 96
-    mean_h = np.mean([end - submit[job] for job, end in fair.items()]) / 3600
-    assert mean_h == pytest.approx(4.06, rel=0.03)
-    packed = ends(simulate(scenario, Gavel(objective="min_makespan"), Buddy()))
-    assert max(packed.values()) / 3600 == pytest.approx(17.1, rel=0.03)
 
 
 @pytest.mark.parametrize(
