@@ -36,8 +36,9 @@ class Themis(Policy):
     random job; a gang is moved whole; a bid for nothing is worth waiting for one more lease
     and then having the 1/N share, so that the product is finite; bids count the restart, and
     a lease lasts at least `lease_restarts` times the restart that opens it, as models here may
-    take minutes to restart. N is the mean number of jobs since the job came. Bids rest on data-parallel profiles; the speed
-    of a job that has none is guessed (`finish_times.request_times`, counted in `counters`).
+    take minutes to restart. N is the mean number of jobs since the job came. Bids rest on
+    data-parallel profiles; the speed of a job that has none is guessed
+    (`finish_times.request_times`, counted in `counters`).
 
     Parameters
     ----------

@@ -5,5 +5,10 @@ A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`.
 
 from __future__ import annotations
 
-PAPERS = {"arena": "clustergym.reproduction.arena"}
+PAPERS = {
+    "arena": "clustergym.reproduction.arena",
+    "ares": "clustergym.reproduction.ares",
+    "arnold": "clustergym.reproduction.arnold",
+    "crius": "clustergym.reproduction.crius",
+}
 """Module by the name that `python -m clustergym.reproduce` takes."""

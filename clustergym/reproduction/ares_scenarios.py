@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,10 @@ from typing import NamedTuple
 from clustergym.errors import InputError
 from clustergym.reproduction.study import Cell
 from clustergym.scenario import Scenario
+
+WHOLE, START = "whole", "start"
+"""Settings of a trace: all of it, or its first `START_JOBS` jobs."""
+START_JOBS = 160
 
 DECISIONS = "decisions"
 """Setting of the runs that time decisions: a cluster of as many GPUs as the trace's name says."""
@@ -40,9 +45,10 @@ WORKLOADS = (1, 2, 3, 4)
 
 
 def trace_names(kind: str, quick: bool) -> list[str]:
-    """Return the traces of a kind: Sia's workloads, then as many generated; the first alone if `quick`."""
-    names = [f"{kind} sia {number}" for number in WORKLOADS]
-    return names[:1] if quick else names + [f"{kind} generated {number}" for number in WORKLOADS]
+    """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
+    if quick:
+        return [f"{kind} sia 1"]
+    return [f"{kind} {source} {number}" for source in ("sia", "generated") for number in WORKLOADS]
 
 
 def check_data(folder: Path, names: list[str]) -> None:
@@ -60,10 +66,13 @@ def _workload(folder: Path, name: str) -> Path:
 
 
 def scenario_of(data: Path, cell: Cell) -> Scenario:
-    """Return the scenario of a cell: its trace alone decides, or the number of GPUs."""
+    """Return the scenario of a cell."""
     if cell.setting == DECISIONS:
         return timed_scenario(int(cell.trace))
-    return _of_trace(data, cell.trace)
+    scenario = _of_trace(data, cell.trace)
+    if cell.setting == START and len(scenario.trace) > START_JOBS:
+        return replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    return scenario
 
 
 @cache
