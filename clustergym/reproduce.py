@@ -77,8 +77,7 @@ def _write(path: Path, text: str, field: str) -> None:
 
 def _draw(path: Path, draw: Callable[[Path], None]) -> None:
     try:
-        with atomic_path(path) as temporary:
-            draw(temporary)
+        draw(path)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=path, field="--out") from None
 
@@ -91,9 +90,9 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, PAPERS))
     report = importlib.import_module(PAPERS[given.paper]).reproduce(_options(given))
     out = given.out or Path("docs/reproduction") / f"{given.paper}{'-quick' * given.quick}.md"
-    _write(out, report.text, "--out")
     for name, draw in report.plots.items():
         _draw(out.parent / name, draw)
+    _write(out, report.text, "--out")
     if given.json is not None:
         _write(given.json, json.dumps(report.figures, indent=2, allow_nan=False) + "\n", "--json")
     print(report.text)

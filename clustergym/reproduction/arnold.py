@@ -100,8 +100,8 @@ def _spread(figures: Figures) -> Claims:
     shown = ", ".join(f"({name}) {ratio:.2f}" for name, ratio in at_half.items())
     sentence = (
         "Spread: the sign and the ends agree (nothing to gain at alpha 0 and 1), the size is lower: at "
-        f"alpha 0.5 the ratios are {shown}. The paper does not say how full its clusters are; our free nodes are "
-        "uniform from 0 to a minipod's size, and our best baseline is chosen anew for each setting and alpha."
+        f"alpha 0.5 the ratios are {shown}. The paper does not say how full its clusters are; our free nodes "
+        "are uniform from 0 to a minipod's size, and the best baseline is chosen for each setting and alpha."
     )
     return rows, sentence
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.errors import InputError
+from clustergym.paths import atomic_path
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class LinePlot:
             FigureCanvasSVG(figure)
             for number, panel in enumerate(self.panels):
                 _draw(figure.add_subplot(1, len(self.panels), number + 1), panel)
-            figure.savefig(path, format="svg", metadata={"Date": None})
+            with atomic_path(path) as temporary:
+                figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
 def _draw(axes: object, panel: Panel) -> None:

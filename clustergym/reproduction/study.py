@@ -55,7 +55,8 @@ class Options:
 class Report:
     """Text in Markdown, the same figures, unrounded, as plain JSON values, and plots beside the text.
 
-    `plots` is, by file name, what draws each to a path; the text refers to them by these names.
+    `plots` is, by file name, what draws each and replaces the file as a whole; the text refers to them by
+    these names.
     """
 
     text: str
