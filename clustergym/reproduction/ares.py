@@ -327,7 +327,9 @@ def _alphas(study: Study, found: Mapping[Cell, Figures]) -> str:
         "## Alpha\n\nAres reports a JCT that falls, then rises, and is best from 0.75 to 0.8.\n\n"
         f"{table(headers, rows)}\n\n![JCT by alpha]({_file(study, 'alpha')})\n\n"
         f"- Best over all kinds at {best['all']:g}, {inside} {low:g} to {high:g}, whose own best is "
-        f"{100 * (within / min(over_all) - 1):.1f} % above it. Counts are powers of two, so that an alpha "
+        f"{100 * (within / min(over_all) - 1):.1f} % above it; at {study.alphas[0]:g} the JCT is "
+        f"{100 * (over_all[0] / min(over_all) - 1):.1f} % above it, at {study.alphas[-1]:g} "
+        f"{100 * (over_all[-1] / min(over_all) - 1):.1f} %. Counts are powers of two, so that an alpha "
         "acts only where it crosses the efficiency of some doubling; between those the JCT is flat."
     )
 
