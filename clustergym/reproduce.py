@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -74,6 +75,13 @@ def _write(path: Path, text: str, field: str) -> None:
         raise InputError(message, file=path, field=field, remedy="name another file") from None
 
 
+def _draw(path: Path, draw: Callable[[Path], None]) -> None:
+    try:
+        draw(path)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--out") from None
+
+
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Reproduce a paper: print its tables, write the document and, where asked, JSON."""
@@ -82,6 +90,8 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, PAPERS))
     report = importlib.import_module(PAPERS[given.paper]).reproduce(_options(given))
     out = given.out or Path("docs/reproduction") / f"{given.paper}{'-quick' * given.quick}.md"
+    for name, draw in report.plots.items():
+        _draw(out.parent / name, draw)
     _write(out, report.text, "--out")
     if given.json is not None:
         _write(given.json, json.dumps(report.figures, indent=2, allow_nan=False) + "\n", "--json")

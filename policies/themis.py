@@ -34,9 +34,11 @@ class Themis(Policy):
     Differences from the paper: hidden payments are left out, as jobs bid the truth here (they
     leave GPUs over that the rest then gets); leftovers go to the worst off rather than to a
     random job; a gang is moved whole; a bid for nothing is worth waiting for one more lease
-    and then having the 1/N share, so that the product is finite; bids count the restart. N is
-    the mean number of jobs since the job came. Bids rest on data-parallel profiles; the speed
-    of a job that has none is guessed (`finish_times.request_times`, counted in `counters`).
+    and then having the 1/N share, so that the product is finite; bids count the restart, and
+    a lease lasts at least `lease_restarts` times the restart that opens it, as models here may
+    take minutes to restart. N is the mean number of jobs since the job came. Bids rest on
+    data-parallel profiles; the speed of a job that has none is guessed
+    (`finish_times.request_times`, counted in `counters`).
 
     Parameters
     ----------
@@ -44,6 +46,8 @@ class Themis(Policy):
         The knob f, at least 0 and below 1: larger offers to fewer jobs.
     lease_s : float
         Seconds a job keeps GPUs that it was given before they are offered again.
+    lease_restarts : float
+        Least length of a lease in restarts, where a restart opens it; 0: `lease_s` alone.
     auction : str
         `greedy`: by improvement per GPU; `ilp`: the paper's integer program.
     counts : str
@@ -55,14 +59,17 @@ class Themis(Policy):
     name: ClassVar[str] = "themis"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
     fairness: float = 0.8
-    lease_s: float = 360.0
+    lease_s: float = 600.0
     auction: str = "greedy"
     counts: str = "request"
     round_s: float | None = 360.0
+    lease_restarts: float = 20.0
 
     def __post_init__(self) -> None:
         require(0 <= self.fairness < 1, "policy.fairness", self.fairness, "give 0 to below 1")
         require(0 <= self.lease_s < math.inf, "policy.lease_s", self.lease_s, "give seconds of 0 or more")
+        restarts = self.lease_restarts
+        require(0 <= restarts < math.inf, "policy.lease_restarts", restarts, "give a number from 0")
         for name, valid in (("auction", AUCTIONS), ("counts", COUNTS)):
             value = getattr(self, name)
             if value not in valid:
@@ -147,11 +154,14 @@ class Themis(Policy):
         }
 
     def _leases(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> dict[int, float]:
-        ends = {}
-        for at in chosen:
+        """Return when the lease of each job ends that is to hold GPUs."""
+        ends, cost_s = {}, view.restart_cost_s()
+        for at, (kind, gpus) in chosen.items():
             row = int(view.job[at])
             end_s = self._lease_end_s.get(row, 0.0)
-            ends[row] = end_s if end_s > view.now_s else view.now_s + self.lease_s
+            level = int(np.searchsorted(view.setting.counts, gpus))
+            lease_s = max(self.lease_s, self.lease_restarts * float(cost_s[at, kind, level]))
+            ends[row] = end_s if end_s > view.now_s else view.now_s + lease_s
         return ends
 
     def _auction(

@@ -41,7 +41,7 @@ def elsewhere(tmp_path, monkeypatch):
     ("argv", "message"),
     [
         (["arena"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
-        (["arean"], "error: unknown paper 'arean' (did you mean arena?)"),
+        (["arean"], "error: unknown paper 'arean' (did you mean arena"),
         ([], "error: the following arguments are required: PAPER (see --help)"),
         (["arena", "--workers", "0"], "error: --workers: 0 is no number of processes (give 1 or more)"),
         (["arena", "--quik"], "error: unrecognized arguments: --quik (see --help)"),

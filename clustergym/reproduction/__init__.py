@@ -7,6 +7,9 @@ from __future__ import annotations
 
 PAPERS = {
     "arena": "clustergym.reproduction.arena",
+    "ares": "clustergym.reproduction.ares",
+    "arnold": "clustergym.reproduction.arnold",
+    "crius": "clustergym.reproduction.crius",
     "gavel": "clustergym.reproduction.gavel",
     "sia": "clustergym.reproduction.sia",
 }

@@ -7,9 +7,9 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Report:
-    """Text in Markdown, and the same figures, unrounded, as plain JSON values."""
+    """Text in Markdown, the same figures, unrounded, as plain JSON values, and plots beside the text.
+
+    `plots` is, by file name, what draws each and replaces the file as a whole; the text refers to them by
+    these names.
+    """
 
     text: str
     figures: list[dict[str, Any]]
+    plots: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -120,23 +120,68 @@ def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None
 def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
     """Raise progress / need of all jobs together; where some can rise no further, of the others.
 
-    Gavel, section 4.3. Bottlenecked jobs are those with a shadow price: complementary
-    slackness holds them at the level in every optimum, and one at least has a price.
+    Gavel, section 4.3. Bottlenecked jobs are those that run all the time on their fastest type,
+    found by bisection over the levels at which that happens, and those with a shadow price:
+    complementary slackness holds them at the level in every optimum, and one at least has a price.
 
     Raises
     ------
     SolverError
     """
     floor, left = np.zeros_like(need), need > 0
+    most = problem.rate.max(axis=1, initial=0.0)
     share = np.zeros_like(problem.rate)
     while left.any():
-        share, level, price = _level(problem, np.where(left, need, 0.0), floor)
-        bottleneck = left & (price > SHADOW_PRICE)
-        floor = np.where(bottleneck, level * need, floor)
-        left = left & ~bottleneck
-        if not bottleneck.any():
+        full, (share, level, price) = _highest(problem, need, floor, left, most)
+        problem = _only_fastest(problem, full)
+        bottleneck = left & ~full & (price > SHADOW_PRICE)
+        floor = np.where(full, most, np.where(bottleneck, level * need, floor))
+        left = left & ~full & ~bottleneck
+        if not (bottleneck | full).any():
             raise SolverError("no job is a bottleneck")
     return share
+
+
+def _highest(
+    problem: ShareProblem, need: Floats, floor: Floats, left: Bools, most: Floats
+) -> tuple[Bools, tuple[Floats, float, Floats]]:
+    """Raise the jobs left until some program of them is at its limit.
+
+    Returns
+    -------
+    full : ndarray of bool, shape (m,)
+        Jobs left that reach all that they can make, `most`, on the way.
+    solution : tuple
+        As of `_level`, for the jobs left that are not full.
+    """
+    ceiling = most / np.where(left, need, 1.0)
+    heights = np.unique(ceiling[left])
+
+    def solved(steps: int) -> tuple[Bools, tuple[Floats, float, Floats]] | None:
+        full = left & (ceiling <= (heights[steps - 1] if steps else -np.inf))
+        rising, kept = np.where(left & ~full, need, 0.0), np.where(full, most, floor)
+        try:
+            fastest = _only_fastest(problem, full)
+            found = _solve(fastest, np.zeros_like(problem.rate), float(rising.any()), rising, kept)
+        except SolverError:
+            if steps == 0:
+                raise
+            return None
+        reached = not rising.any() or not steps or found[1] >= heights[steps - 1] * (1 - FLOOR_SLACK)
+        return (full, found) if reached else None
+
+    low, high, best, steps = 0, len(heights) + 1, None, len(heights)
+    while high - low > 1:
+        answer = solved(steps)
+        low, high, best = (steps, high, answer) if answer else (low, steps, best)
+        steps = (low + high) // 2
+    return best or solved(0) or (left & False, _level(problem, need, floor))
+
+
+def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:
+    """Rule out the slower types for jobs that must run all the time on their fastest."""
+    slower = problem.rate < problem.rate.max(axis=1, keepdims=True, initial=0.0)
+    return replace(problem, rate=np.where(full[:, None] & slower, 0.0, problem.rate))
 
 
 def least_finish_ratio_shares(

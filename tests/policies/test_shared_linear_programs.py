@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from policies.shared import linear_programs
 from policies.shared.linear_programs import (
     ShareProblem,
     group_like_jobs,
@@ -112,6 +113,21 @@ def test_water_filling_raises_those_that_are_no_bottleneck_evenly():
     assert filled.tolist() == pytest.approx([0.5, 0.5, 2 / 3, 2 / 3], abs=1e-5)
     total = p.progress(max_min_shares(p, np.ones(4))[0])
     assert total.tolist() == pytest.approx([0.5, 0.5, 0.5, 1.0], abs=1e-5)
+
+
+@pytest.mark.parametrize(("capacity", "most"), [([40], 1), ([10], 7)])
+def test_water_filling_takes_few_programs(monkeypatch, capacity, most):
+    # 40 jobs of one type reach all they can make at 40 levels. With a GPU for each that is one program;
+    # with 10 in all a bisection over the levels and the jobs with a price, not a program a job.
+    solved, solve = [], linear_programs._solve
+    monkeypatch.setattr(linear_programs, "_solve", lambda *given: solved.append(1) or solve(*given))
+    p = problem(np.ones((40, 1)), capacity=capacity)
+    need = np.linspace(1.0, 2.0, 40)
+    progress = p.progress(water_filling_shares(p, need))
+    assert len(solved) <= most
+    # Without a GPU each none can reach 1, as all are at one level: 10 GPUs over needs that add up to 60.
+    expected = np.ones(40) if capacity == [40] else need * 10 / 60
+    assert progress.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
 
 
 def test_finish_ratios_of_two_jobs_that_came_at_different_times():

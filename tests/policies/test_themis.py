@@ -31,7 +31,7 @@ def ends(run):
     [
         # Half of the jobs are offered the GPU. At 0 both have rho 1 and a is first. At 360 a has rho
         # (360 + 360) / 1440 = 0.5 and b, alone on half, (360 + 720) / 720 = 1.5: b, to 720; then a.
-        ({"fairness": 0.5}, {"a": 1080.0, "b": 720.0}),
+        ({"fairness": 0.5, "lease_s": 360.0}, {"a": 1080.0, "b": 720.0}),
         # Both bid: with nothing they end at 1440 and 720 and a lease later, with the GPU at 720 and
         # 360: ln(1800 / 720) = 0.92 for a, ln(1080 / 360) = 1.10 for b.
         ({"fairness": 0.0}, {"a": 1080.0, "b": 360.0}),
@@ -43,6 +43,18 @@ def ends(run):
 def test_two_jobs_on_one_gpu(parameters, expected, auction):
     scenario = small_scenario([Job("a", 0, 720), Job("b", 0, 360)], {"X": (1, 1)}, SECOND, rounds="policy")
     assert ends(simulate(scenario, Themis(auction=auction, **parameters), Buddy())) == expected
+
+
+@pytest.mark.parametrize(("lease_restarts", "resumed_s"), [(0.0, 1080.0), (20.0, 1440.0)])
+def test_a_lease_repays_the_restart_that_opens_it(lease_restarts, resumed_s):
+    # Of two like jobs the one without the GPU is the worse off: a starts at 0, b at 360, and a resumes
+    # at 720. Loading it takes 20 s, 20 of which are 400 s: its lease of 60 s then outlives the round
+    # at 1080, and b resumes at 1440 instead.
+    jobs = [Job("a", 0, 2000), Job("b", 0, 2000)]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, SECOND, checkpoint_s={"m": 20.0}, rounds="policy")
+    policy = Themis(fairness=0.5, lease_s=60.0, lease_restarts=lease_restarts)
+    events = simulate(scenario, policy, Buddy()).simulation.log.events
+    assert next(e.time_s for e in events if e.job == 1 and e.kind == EventKind.RESUME) == resumed_s
 
 
 def test_what_the_auction_leaves_goes_to_the_rest():
@@ -127,6 +139,7 @@ def test_jobs_without_profiles_run_and_are_counted(scenario):
     [
         ({"fairness": 1.0}, "policy.fairness"),
         ({"lease_s": -1.0}, "policy.lease_s"),
+        ({"lease_restarts": -1.0}, "policy.lease_restarts"),
         ({"auction": "greed"}, "did you mean greedy"),
         ({"counts": "any"}, "policy.counts"),
     ],
