@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from clustergym.policy import Decision, InformationClass, Policy, View
 from policies.shared.marginal import times_or_guess
 from policies.shared.requests import held_level
-
-if TYPE_CHECKING:
-    from clustergym.learn.checkpoints import Checkpoint
 
 
 @dataclass
@@ -35,7 +32,6 @@ class Learned(Policy):
     name: ClassVar[str] = "learned"
     checkpoint: str = "elastic"
     round_s: float | None = None
-    _loaded: Checkpoint | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         from clustergym.learn.checkpoints import load
@@ -45,7 +41,6 @@ class Learned(Policy):
     @property
     def information_class(self) -> InformationClass:
         """That of the training."""
-        assert self._loaded is not None
         return self._loaded.information_class
 
     def schedule(self, view: View) -> Decision:
@@ -54,7 +49,6 @@ class Learned(Policy):
             return Decision.keep(view)
         from clustergym.learn.auction import decide
 
-        assert self._loaded is not None
         held = np.where(view.gpus > 0, held_level(view), -1).astype(np.int64)
         kind, level = decide(
             self._loaded.weights,

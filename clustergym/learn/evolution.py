@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.episodes import Episode
+from clustergym.learn.workers import workers
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
 
@@ -78,14 +78,12 @@ class AuctionEvolution(Agent):
 
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train from the beginning, or from where a killed run left its state."""
-        import os
-
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = _History.read(state, json.loads(json.dumps(key)))
         search = _search(start(), self.sigma, self.population, seed)
         for fitness in history.fitness:
             search.tell(search.ask(), fitness)
-        with _workers(processes or os.cpu_count() or 1) as run:
+        with workers(processes) as run:
             for generation in range(len(history.fitness), self.generations):
                 began = time.monotonic()
                 candidates = search.ask()
@@ -136,19 +134,6 @@ def log_means(
     """Return log(mean JCT) of each row of weights on one scenario, shape (rows,)."""
     episode = Episode.of(draw_scenario(distribution, split, seed, index), information)
     return np.array([np.log(episode.run(row).mean_jct_s) for row in weights])
-
-
-@contextmanager
-def _workers(processes: int) -> Iterator[Any]:
-    """Yield a `map` over so many processes, in order."""
-    if processes == 1:
-        yield map
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield pool.map
 
 
 def _search(mean: Floats, sigma: float, population: int, seed: int) -> Any:
