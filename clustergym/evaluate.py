@@ -46,14 +46,18 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
             drawn = base if load is None else replace(base, load=(float(load), float(load)))
             figures = np.stack(list(run(_Task(run_figures, drawn, split, seed, chosen), range(windows))))
             groups.append({"load": list(drawn.load), "figures": figures.tolist(), "ratios": _ratios(figures)})
-    labels = [_label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)]
+    labels = [
+        _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
+    ]
     return {
         "split": split,
         "seed": seed,
         "windows": windows,
         "scenarios": dict(config["scenarios"]),
         "metrics": list(METRICS),
-        "policies": [{"label": a, "parameters": full_parameters(b)} for a, b in zip(labels, chosen, strict=True)],
+        "policies": [
+            {"label": a, "parameters": full_parameters(b)} for a, b in zip(labels, chosen, strict=True)
+        ],
         "groups": groups,
     }
 
@@ -105,7 +109,8 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
 def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
     figures = np.array(group["figures"])
     rows = [
-        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown | restarts a job | unfair | GPUs at work |",
+        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
+        "| restarts a job | unfair | GPUs at work |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     means = np.exp(np.log(np.maximum(figures[:, :, 0], 1e-9)).mean(axis=0)) / 3600.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError, exits_on_bad_input
-from clustergym.paths import PACKAGE, atomic_path
+from clustergym.paths import PACKAGE
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
@@ -23,7 +23,9 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     seed, folder = _whole(config, "seed"), Path(str(config["output"]))
     processes = _whole(config, "processes")
     if agent.split not in SPLITS:
-        raise InputError(f"unknown split {agent.split!r}", field="agent.split", remedy=f"one of {', '.join(SPLITS)}")
+        raise InputError(
+            f"unknown split {agent.split!r}", field="agent.split", remedy=f"one of {', '.join(SPLITS)}"
+        )
     if agent.split != "train" and not config["allow_test"]:
         raise InputError(
             f"training on the {agent.split} split would leak it",
@@ -84,7 +86,8 @@ class _progress:  # noqa: N801 - a context manager, used as a function
     """Prints a line per step, and writes TensorBoard events where asked."""
 
     def __init__(self, shown: bool, events: Path | None) -> None:
-        self.shown, self.events, self.writer = shown, events, None
+        self.shown, self.events = shown, events
+        self.writer: Any = None
 
     def __enter__(self) -> _progress:
         if self.events is not None:

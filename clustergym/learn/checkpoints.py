@@ -61,7 +61,9 @@ def find(name: str) -> Path:
     if not path.is_file():
         known = [one.stem for one in TRAINED.glob(f"*{SUFFIX}")]
         raise InputError(
-            f"no checkpoint {name!r}", field="checkpoint", remedy=f"give a {SUFFIX} file, or {nearest(name, known)}"
+            f"no checkpoint {name!r}",
+            field="checkpoint",
+            remedy=f"give a {SUFFIX} file, or {nearest(name, known)}",
         )
     return path
 
@@ -118,7 +120,9 @@ def _read(path: Path) -> bytes:
             raise _bad(path, "is larger than 16 MiB", None, "it is no checkpoint of ours")
         return path.read_bytes()
     except OSError as error:
-        raise _bad(path, f"cannot be read: {error.strerror}", None, "give both files of a checkpoint") from error
+        raise _bad(
+            path, f"cannot be read: {error.strerror}", None, "give both files of a checkpoint"
+        ) from error
 
 
 def _about(path: Path) -> dict[str, Any]:

@@ -61,13 +61,19 @@ class Entrant:
             If it is neither.
         """
         if isinstance(given, str):
-            given = {"name": "learned", "checkpoint": given} if given.endswith(".safetensors") else {"name": given}
+            given = (
+                {"name": "learned", "checkpoint": given}
+                if given.endswith(".safetensors")
+                else {"name": given}
+            )
         if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
             raise InputError(f"{given!r} is no policy", field="policies", remedy="give a name, or {name: …}")
         knobs = {key: list(value) for key, value in given.items() if isinstance(value, list | tuple)}
         for key, values in knobs.items():
             if not values:
-                raise InputError("has no value", field=f"policies.{key}", remedy="list the values to choose from")
+                raise InputError(
+                    "has no value", field=f"policies.{key}", remedy="list the values to choose from"
+                )
         fixed = {str(key): value for key, value in given.items() if key not in knobs}
         own = [f"{key}={value}" for key, value in fixed.items() if key != "name"]
         return cls(" ".join([str(fixed["name"]), *own]), fixed, knobs)
@@ -78,7 +84,9 @@ class Entrant:
         return [{**self.parameters, **dict(zip(self.knobs, one, strict=True))} for one in values]
 
 
-def run_figures(distribution: Distribution, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int) -> Floats:
+def run_figures(
+    distribution: Distribution, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+) -> Floats:
     """Return the figures of each policy on one drawn scenario, shape (policies, METRICS)."""
     from clustergym.output import measurement_of
     from clustergym.sim.engine import StalledError
@@ -91,7 +99,9 @@ def run_figures(distribution: Distribution, split: str, seed: int, policies: Seq
         try:
             run = simulate(scenario, make_policy(parameters), placer, seed)
         except StalledError as error:
-            raise InputError(str(error), field=f"policy {parameters['name']}", remedy="leave it out") from error
+            raise InputError(
+                str(error), field=f"policy {parameters['name']}", remedy="leave it out"
+            ) from error
         metrics = measurement_of(run.simulation).metrics
         finish_s = np.zeros(len(scenario.trace))
         for event in run.simulation.log.events:
@@ -100,12 +110,18 @@ def run_figures(distribution: Distribution, split: str, seed: int, policies: Seq
         jct_s = finish_s - scenario.trace.submit_s
         alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
         slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
-        rows.append([float(slowdown.mean()) if m == "slowdown_mean" else float(metrics[m] or 0.0) for m in METRICS])
+        rows.append(
+            [float(slowdown.mean()) if m == "slowdown_mean" else float(metrics[m] or 0.0) for m in METRICS]
+        )
     return np.array(rows)
 
 
 def tuned(
-    entrant: Entrant, distribution: Distribution, seed: int, windows: int, run: Callable[..., Iterable[Floats]]
+    entrant: Entrant,
+    distribution: Distribution,
+    seed: int,
+    windows: int,
+    run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
     """Return the parameters of least mean log(mean JCT) on training windows."""
     choices = entrant.choices()

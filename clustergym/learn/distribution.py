@@ -79,9 +79,9 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     rng = np.random.default_rng([seed, STREAM, SPLITS.index(split), index])
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
     window = draw_window(rng, split, distribution.origin, jobs)
-    load = float(rng.uniform(*distribution.load))
+    load = float(rng.uniform(distribution.load[0], distribution.load[1]))
     restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
-    error = float(rng.uniform(*distribution.size_error))
+    error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
     types = int(rng.choice(np.array(distribution.types)))
     return _scenario(rng, window, _cluster(distribution.gpus, types), load, restart, error)
 
@@ -124,13 +124,11 @@ def _scenario(
     order = sorted(range(n), key=lambda row: classes[row])
     tables = _tables([classes[row] for row in order], cluster, counts, times[order], known[order])
     costs = Costs(search="proxy", profile_s={})
-    return Scenario(
-        window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event"
-    )
+    return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
 
 def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
-    """Return the GPUs of the cluster, each counted by the mean speed of jobs on it relative to the first type."""
+    """Return the GPUs, each counted by the mean speed of jobs on it relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
 

@@ -67,13 +67,21 @@ class AuctionEvolution(Agent):
     name = "auction_es"
 
     def __post_init__(self) -> None:
-        for key, low in (("generations", 1), ("population", 4), ("episodes", 1), ("validate_every", 1), ("validation", 1)):
+        for key, low in (
+            ("generations", 1),
+            ("population", 4),
+            ("episodes", 1),
+            ("validate_every", 1),
+            ("validation", 1),
+        ):
             require(getattr(self, key) >= low, f"agent.{key}", getattr(self, key), f"give at least {low}")
         require(self.sigma > 0, "agent.sigma", self.sigma, "give a number above 0")
         known = [one.value for one in InformationClass if one != InformationClass.NONE]
         if self.information not in known:
             raise InputError(
-                f"unknown class {self.information!r}", field="agent.information", remedy=nearest(self.information, known)
+                f"unknown class {self.information!r}",
+                field="agent.information",
+                remedy=nearest(self.information, known),
             )
 
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
@@ -87,7 +95,9 @@ class AuctionEvolution(Agent):
             for generation in range(len(history.fitness), self.generations):
                 began = time.monotonic()
                 candidates = search.ask()
-                fitness = self._evaluate(run, candidates, self.split, seed, generation * self.episodes, self.episodes)
+                fitness = self._evaluate(
+                    run, candidates, self.split, seed, generation * self.episodes, self.episodes
+                )
                 search.tell(candidates, fitness)
                 history.fitness.append(fitness)
                 values = {"objective": float(np.mean(fitness)), "sigma": float(search.sigma)}
@@ -114,7 +124,9 @@ class AuctionEvolution(Agent):
         task = partial(log_means, self.scenarios, split, seed, InformationClass(self.information), weights)
         table = np.stack(list(run(task, range(first, first + episodes))))
         if not np.isfinite(table).all():
-            raise InputError("is no finite number", field="objective", remedy="the training scenarios are broken")
+            raise InputError(
+                "is no finite number", field="objective", remedy="the training scenarios are broken"
+            )
         return [float(value) for value in table.mean(axis=0)]
 
 
@@ -141,7 +153,9 @@ def _search(mean: Floats, sigma: float, population: int, seed: int) -> Any:
     try:
         import cma
     except ImportError as error:
-        raise InputError("needs the package cma", field="agent", remedy="pip install 'clustergym[learn]'") from error
+        raise InputError(
+            "needs the package cma", field="agent", remedy="pip install 'clustergym[learn]'"
+        ) from error
     rng = np.random.default_rng([seed, 613])
     options = {
         "popsize": population,
@@ -168,11 +182,19 @@ class _History:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             history = cls(found["key"], found["fitness"], found["validated"])
-            good = found["schema"] == STATE_SCHEMA and all(len(row) == key["population"] for row in history.fitness)
+            good = found["schema"] == STATE_SCHEMA and all(
+                len(row) == key["population"] for row in history.fitness
+            )
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError("is no state of a training", file=path, remedy="delete it, or give another output=") from error
+            raise InputError(
+                "is no state of a training", file=path, remedy="delete it, or give another output="
+            ) from error
         if history.key != key or not good:
-            raise InputError("is of a training with other parameters", file=path, remedy="delete it, or give another output=")
+            raise InputError(
+                "is of a training with other parameters",
+                file=path,
+                remedy="delete it, or give another output=",
+            )
         return history
 
     def write(self, path: Path) -> None:

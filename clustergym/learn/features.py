@@ -49,6 +49,13 @@ NAMES = (
     "lag",  # log of (1 + age / the time an even share would take)
     "slack",  # slack to the deadline over the time that remains, -1 to 1; 0 without a deadline
     "soon",  # 1 / (1 + seconds that remain / 600)
+    "rate_queue",  # rate x log of jobs in the system
+    "marginal_double_queue",
+    "level_double",
+    "duration",  # log of the seconds that remain on the new allotment
+    "duration_double",
+    "overhead_change",
+    "keep_rank",
 )
 COUNT = len(NAMES)
 
@@ -144,3 +151,12 @@ def fill(
     out[27] = math.log1p(age_s / even_s)
     out[28] = 0.0 if math.isnan(slack_s) else math.tanh((slack_s - run_s) / (run_s + 60.0))
     out[29] = 1.0 / (1.0 + run_s / 600.0)
+    queue = math.log(float(jobs)) / 3.0
+    duration = math.log1p(run_s / 60.0) / 5.0
+    out[30] = rate * queue
+    out[31] = marginal * second * queue
+    out[32] = level * second
+    out[33] = duration
+    out[34] = duration * second
+    out[35] = overhead * out[15]
+    out[36] = rank * out[14]

@@ -22,12 +22,14 @@ _decide = auction.decide
 
 
 @compiled
-def _ticks(seconds: float) -> int:
+def _ticks(seconds: float) -> np.int64:
     return np.int64(np.rint(seconds * TICKS_PER_S))
 
 
 @compiled
-def _left(remaining: float, running: bool, since: int, ready: int, iteration_s: float, now: int) -> float:
+def _left(
+    remaining: float, running: bool, since: np.int64, ready: np.int64, iteration_s: float, now: np.int64
+) -> float:
     """Return the iterations left at tick `now`, as `JobStates.remaining_at`."""
     if not running:
         return remaining
