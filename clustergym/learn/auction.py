@@ -15,7 +15,8 @@ Ints = npt.NDArray[np.int64]
 
 NONE = -1
 BARRED = -np.inf
-_FEATURES = features.COUNT
+LEAST_LEFT = 1e-9
+"""Iterations that a job about to end counts as having left."""
 _fill = features.fill
 
 
@@ -43,7 +44,7 @@ def sizes_of(remaining: Floats, time_s: Floats, counts: Ints) -> tuple[Floats, F
     jobs, types, levels = time_s.shape
     gpu_s, best_s = np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
-        left = max(remaining[j], 1e-9)
+        left = max(remaining[j], LEAST_LEFT)
         for t in range(types):
             for k in range(levels):
                 seconds = left * time_s[j, t, k]
@@ -89,6 +90,123 @@ def ranks_of(size: Floats) -> Floats:
 
 
 @compiled
+def facts_of(
+    gpus: int,
+    counts: Ints,
+    remaining: Floats,
+    time_s: Floats,
+    age_s: Floats,
+    attained_gpu_s: Floats,
+    slack_s: Floats,
+) -> tuple[Floats, Floats]:
+    """Return the facts of the jobs, shape (n, 7), and of the decision point, shape (4,)."""
+    jobs, (gpu_s, best_s) = len(remaining), sizes_of(remaining, time_s, counts)
+    rank, total, logs, known = ranks_of(gpu_s), 0.0, 0.0, 0
+    facts, point = np.empty((jobs, 7)), np.empty(4)
+    for j in range(jobs):
+        facts[j, features.REMAINING] = max(remaining[j], LEAST_LEFT)
+        facts[j, features.LEAST_GPU_S], facts[j, features.LEAST_S] = gpu_s[j], best_s[j]
+        facts[j, features.RANK], facts[j, features.AGE_S] = rank[j], age_s[j]
+        facts[j, features.ATTAINED_GPU_S], facts[j, features.SLACK_S] = attained_gpu_s[j], slack_s[j]
+        if gpu_s[j] < np.inf:
+            logs, total, known = logs + math.log(gpu_s[j]), total + gpu_s[j], known + 1
+    point[features.JOBS], point[features.GPUS] = jobs, gpus
+    point[features.MEAN_LOG] = logs / max(known, 1)
+    point[features.BACKLOG_H] = total / max(gpus, 1) / 3600.0
+    return facts, point
+
+
+@compiled
+def score_moves(
+    j: int,
+    score: Floats,
+    target: Ints,
+    kind: Ints,
+    level: Ints,
+    values: Floats,
+    weights: Floats,
+    facts: Floats,
+    point: Floats,
+    counts: Ints,
+    time_s: Floats,
+    cost_s: Floats,
+    held_type: Ints,
+    held_level: Ints,
+    type_speed: Floats,
+    advantage: Floats,
+) -> None:
+    """Score what job j can do next on each type: row j of `score`; what it cannot or should not is barred.
+
+    `values` is room for the features of a move.
+    """
+    k0, job, running = level[j], facts[j], held_level[j] >= 0
+    for t in range(score.shape[1]):
+        k = target[j, t]
+        score[j, t] = BARRED
+        if k < 0 or (k0 >= 0 and t != kind[j]):
+            continue
+        _fill(
+            values,
+            job,
+            point,
+            time_s[j, t, k],
+            time_s[j, t, k0] if k0 >= 0 else np.inf,
+            counts[k],
+            counts[k0] if k0 >= 0 else 0,
+            running,
+            running and held_type[j] == t and k <= held_level[j],
+            cost_s[j, t, k],
+            type_speed[t],
+            advantage[j, t],
+        )
+        value = 0.0
+        for f in range(features.COUNT):
+            value += weights[f] * values[f]
+        if k0 < 0 or value > 0.0:
+            score[j, t] = value
+
+
+@compiled
+def best_move(score: Floats, target: Ints, level: Ints, counts: Ints, free: Ints) -> tuple[int, int]:
+    """Return (job, type) of the best-scoring move that has room, the first of equals; NONE without any."""
+    best, best_j, best_t = BARRED, NONE, NONE
+    for j in range(score.shape[0]):
+        before = counts[level[j]] if level[j] >= 0 else 0
+        for t in range(score.shape[1]):
+            if score[j, t] > best and counts[target[j, t]] - before <= free[t]:
+                best, best_j, best_t = score[j, t], j, t
+    return best_j, best_t
+
+
+@compiled
+def revert(
+    kind: Ints,
+    level: Ints,
+    free: Ints,
+    score: Floats,
+    target: Ints,
+    counts: Ints,
+    remaining: Floats,
+    time_s: Floats,
+    cost_s: Floats,
+    held_type: Ints,
+    held_level: Ints,
+    standstill_s: Floats,
+) -> bool:
+    """Take enlargements of running jobs back that do not repay their restart; say whether there were any."""
+    reverted = False
+    for j in range(len(kind)):
+        t, k, h = kind[j], level[j], held_level[j]
+        if h < 0 or t != held_type[j] or k <= h:
+            continue
+        stay_s = standstill_s[j] + remaining[j] * time_s[j, t, h]
+        if cost_s[j, t, k] + remaining[j] * time_s[j, t, k] >= stay_s:
+            free[t] += counts[k] - counts[h]
+            level[j], score[j], target[j], reverted = h, BARRED, NONE, True
+    return reverted
+
+
+@compiled
 def decide(
     weights: Floats,
     available: Ints,
@@ -125,90 +243,26 @@ def decide(
         Type and level of each job; -1: none.
     """
     jobs, types, _ = time_s.shape
-    gpu_s, best_s = sizes_of(remaining, time_s, counts)
-    mean_log, total, known = 0.0, 0.0, 0
-    for j in range(jobs):
-        if gpu_s[j] < np.inf:
-            mean_log += math.log(gpu_s[j])
-            total += gpu_s[j]
-            known += 1
-    mean_log /= max(known, 1)
+    facts, point = facts_of(available.sum(), counts, remaining, time_s, age_s, attained_gpu_s, slack_s)
     type_speed, advantage = advantages(time_s, counts)
-    rank, gpus = ranks_of(gpu_s), available.sum()
-    backlog_h = total / gpus / 3600.0 if gpus > 0 else 0.0
-    free = available.copy()
+    free, score = available.copy(), np.empty((jobs, types))
     kind, level = np.full(jobs, NONE, dtype=np.int64), np.full(jobs, NONE, dtype=np.int64)
-    score = np.full((jobs, types), BARRED)
-    target = np.full((jobs, types), NONE, dtype=np.int64)
-    barred = np.zeros(jobs, dtype=np.bool_)
-    values = np.empty(_FEATURES)
+    target = np.empty((jobs, types), dtype=np.int64)
+    values = np.empty(features.COUNT)
+    scored = (values, weights, facts, point, counts, time_s, cost_s, held_type, held_level, type_speed, advantage)
     for j in range(jobs):
         for t in range(types):
             target[j, t] = first_level(time_s[j, t])
-    # A pass scores the moves that a job's last move opened, then makes the best that has room.
-    fresh, changed = np.arange(jobs), jobs
+        score_moves(j, score, target, kind, level, *scored)
+    judged = (counts, remaining, time_s, cost_s, held_type, held_level, standstill_s)
     while True:
-        for at in range(changed):
-            j = fresh[at]
-            for t in range(types):
-                k, k0 = target[j, t], level[j]
-                score[j, t] = BARRED
-                if k < 0 or barred[j] or (k0 >= 0 and t != kind[j]):
-                    continue
-                same = held_type[j] == t and held_level[j] >= 0
-                _fill(
-                    values,
-                    k0 >= 0,
-                    max(remaining[j], 1e-9),
-                    time_s[j, t, k],
-                    time_s[j, t, k0] if k0 >= 0 else np.inf,
-                    counts[k],
-                    counts[k0] if k0 >= 0 else 0,
-                    gpu_s[j],
-                    mean_log,
-                    rank[j],
-                    age_s[j],
-                    best_s[j],
-                    attained_gpu_s[j],
-                    held_level[j] >= 0,
-                    same and k <= held_level[j],
-                    cost_s[j, t, k],
-                    type_speed[t],
-                    advantage[j, t],
-                    jobs,
-                    gpus,
-                    backlog_h,
-                    slack_s[j],
-                )
-                value = 0.0
-                for f in range(_FEATURES):
-                    value += weights[f] * values[f]
-                score[j, t] = value if k0 < 0 or value > 0.0 else BARRED
-        best, at_j, at_t = BARRED, NONE, NONE
-        for j in range(jobs):
-            before = counts[level[j]] if level[j] >= 0 else 0
-            for t in range(types):
-                if score[j, t] > best and counts[target[j, t]] - before <= free[t]:
-                    best, at_j, at_t = score[j, t], j, t
-        if at_j >= 0:
-            k = target[at_j, at_t]
-            free[at_t] -= counts[k] - (counts[level[at_j]] if level[at_j] >= 0 else 0)
-            kind[at_j], level[at_j] = at_t, k
-            target[at_j, at_t] = next_level(counts, time_s[at_j, at_t], k)
-            fresh[0], changed = at_j, 1
-            if free.max() > 0:
+        j, t = best_move(score, target, level, counts, free)
+        if j < 0:
+            if revert(kind, level, free, score, target, *judged):
                 continue
-        reverted = False
-        for j in range(jobs):
-            t, k, h = kind[j], level[j], held_level[j]
-            if h < 0 or t != held_type[j] or k <= h:
-                continue
-            stay_s = standstill_s[j] + remaining[j] * time_s[j, t, h]
-            if cost_s[j, t, k] + remaining[j] * time_s[j, t, k] >= stay_s:
-                free[t] += counts[k] - counts[h]
-                level[j], barred[j], reverted = h, True, True
-                for other in range(types):
-                    score[j, other] = BARRED
-        if not reverted:
             return kind, level
-        changed = 1 if at_j >= 0 else 0
+        k = target[j, t]
+        free[t] -= counts[k] - (counts[level[j]] if level[j] >= 0 else 0)
+        kind[j], level[j] = t, k
+        target[j, t] = next_level(counts, time_s[j, t], k)
+        score_moves(j, score, target, kind, level, *scored)

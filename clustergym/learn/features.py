@@ -49,74 +49,60 @@ NAMES = (
     "lag",  # log of (1 + age / the time an even share would take)
     "slack",  # slack to the deadline over the time that remains, -1 to 1; 0 without a deadline
     "soon",  # 1 / (1 + seconds that remain / 600)
-    "rate_queue",  # rate x log of jobs in the system
-    "marginal_double_queue",
-    "level_double",
-    "duration",  # log of the seconds that remain on the new allotment
-    "duration_double",
-    "overhead_change",
-    "keep_rank",
 )
 COUNT = len(NAMES)
+
+
+REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S = range(7)
+"""Columns of the facts of a job: iterations left; least GPU-seconds and seconds to its end; rank by the
+former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none."""
+JOBS, GPUS, MEAN_LOG, BACKLOG_H = range(4)
+"""Entries of the facts of a decision point: jobs in the system; available GPUs; mean log of the jobs' least
+GPU-seconds; hours of work for each GPU."""
 
 
 @compiled
 def fill(
     out: Floats,
-    doubling: bool,
-    remaining: float,
+    job: Floats,
+    point: Floats,
     time_s: float,
     before_s: float,
     gpus: int,
     gpus_before: int,
-    least_gpu_s: float,
-    mean_log: float,
-    rank: float,
-    age_s: float,
-    best_s: float,
-    attained_gpu_s: float,
     running: bool,
     keep: bool,
     cost_s: float,
     type_speed: float,
     advantage: float,
-    jobs: int,
-    cluster_gpus: int,
-    backlog_h: float,
-    slack_s: float,
 ) -> None:
     """Write the features of one move into `out`, shape (COUNT,).
 
     Parameters
     ----------
-    doubling : bool
-    remaining : float
-        Iterations.
+    job, point : ndarray of float, shape (7,) and (4,)
+        Facts of the job and of the decision point, as above.
     time_s, before_s : float
         Seconds per iteration after and before the move; before a start inf.
     gpus, gpus_before : int
-    least_gpu_s : float
-        The least GPU-seconds in which the job can end.
-    mean_log : float
-        Mean log of that over the jobs in the system.
-    rank : float
-        -1 for the smallest job to 1 for the largest.
-    age_s, best_s, attained_gpu_s, cost_s, slack_s : float
-        Seconds since submission, least seconds to the end, GPU-seconds held, restart, seconds from
-        now to the deadline (NaN: none).
+        After and before it; before a start 0.
     running, keep : bool
+        Whether the job holds GPUs now; whether the move stays within them.
+    cost_s : float
+        Restart, seconds.
     type_speed, advantage : float
-    jobs, cluster_gpus : int
-    backlog_h : float
-        Hours of work per GPU in the system.
+        As `auction.advantages` has them.
     """
+    doubling, remaining = gpus_before > 0, job[REMAINING]
+    jobs, cluster_gpus, least_gpu_s = point[JOBS], point[GPUS], job[LEAST_GPU_S]
+    rank, age_s, best_s = job[RANK], job[AGE_S], job[LEAST_S]
     second = 1.0 if doubling else 0.0
     run_s = remaining * time_s
     gain = (1.0 / time_s - 1.0 / before_s) / (gpus - gpus_before)
     per_gpu_s = least_gpu_s / remaining
     marginal = math.log(max(gain * per_gpu_s, 1e-6))
     log_size = math.log(least_gpu_s)
-    size = (log_size - mean_log) / 2.0
+    size = (log_size - point[MEAN_LOG]) / 2.0
     rate = marginal / 2.0 - size
     overhead = cost_s / (cost_s + run_s)
     level = math.log2(float(gpus)) / 6.0
@@ -134,7 +120,7 @@ def fill(
     out[10] = rank * second
     out[11] = math.log1p(age_s / 60.0) / 5.0
     out[12] = math.log1p(age_s / best_s) / 3.0
-    out[13] = math.log1p(attained_gpu_s / 60.0) / 5.0
+    out[13] = math.log1p(job[ATTAINED_GPU_S] / 60.0) / 5.0
     out[14] = 1.0 if keep else 0.0
     out[15] = 1.0 if running and not keep else 0.0
     out[16] = overhead
@@ -144,19 +130,11 @@ def fill(
     out[20] = type_speed * second
     out[21] = level
     out[22] = second * math.log(gpus * jobs / cluster_gpus) / 2.0
-    out[23] = second * math.log(float(jobs)) / 3.0
-    out[24] = second * math.log1p(backlog_h) / 2.0
+    out[23] = second * math.log(jobs) / 3.0
+    out[24] = second * math.log1p(point[BACKLOG_H]) / 2.0
     out[25] = advantage
     out[26] = advantage * rank
     out[27] = math.log1p(age_s / even_s)
+    slack_s = job[SLACK_S]
     out[28] = 0.0 if math.isnan(slack_s) else math.tanh((slack_s - run_s) / (run_s + 60.0))
     out[29] = 1.0 / (1.0 + run_s / 600.0)
-    queue = math.log(float(jobs)) / 3.0
-    duration = math.log1p(run_s / 60.0) / 5.0
-    out[30] = rate * queue
-    out[31] = marginal * second * queue
-    out[32] = level * second
-    out[33] = duration
-    out[34] = duration * second
-    out[35] = overhead * out[15]
-    out[36] = rank * out[14]

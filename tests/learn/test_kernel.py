@@ -140,11 +140,14 @@ def test_every_feature_is_finite_and_moderate(seed):
     time_s = before_s * rng.uniform(0.3, 0.99)
     remaining = 10 ** rng.uniform(-6, 7)
     least_gpu_s = remaining * time_s * rng.uniform(0.1, 1)
-    features.fill(
-        out, doubling, remaining, time_s, before_s if doubling else np.inf, 2 * gpus_before,
-        gpus_before if doubling else 0, least_gpu_s, 5.0, rng.uniform(-1, 1), 10 ** rng.uniform(-6, 8),
-        least_gpu_s / 64, 10 ** rng.uniform(-6, 8), True, bool(rng.integers(2)), rng.uniform(0, 300),
-        -0.5, 0.2, int(rng.integers(1, 1000)), 64, 10 ** rng.uniform(-3, 3), rng.choice([np.nan, 50.0, -1e9]),
-    )  # fmt: skip
+    slack_s = rng.choice([np.nan, 50.0, -1e9])
+    age_s, attained_gpu_s = 10 ** rng.uniform(-6, 8, size=2)
+    job = np.array(
+        [remaining, least_gpu_s, least_gpu_s / 64, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s]
+    )
+    point = np.array([rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)])
+    before = (before_s, 2 * gpus_before, gpus_before) if doubling else (np.inf, gpus_before, 0)
+    flags = True, bool(rng.integers(2))
+    features.fill(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)
     assert np.isfinite(out).all()
     assert (np.abs(out) < 40).all()
