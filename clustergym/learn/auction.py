@@ -118,7 +118,8 @@ def facts_of(
 
 @compiled
 def score_moves(
-    j: int,
+    first: int,
+    last: int,
     score: Floats,
     target: Ints,
     kind: Ints,
@@ -135,35 +136,36 @@ def score_moves(
     type_speed: Floats,
     advantage: Floats,
 ) -> None:
-    """Score what job j can do next on each type: row j of `score`; what it cannot or should not is barred.
+    """Score what jobs `first` to `last` - 1 can do next on each type, and bar what they should not.
 
     `values` is room for the features of a move.
     """
-    k0, job, running = level[j], facts[j], held_level[j] >= 0
-    for t in range(score.shape[1]):
-        k = target[j, t]
-        score[j, t] = BARRED
-        if k < 0 or (k0 >= 0 and t != kind[j]):
-            continue
-        _fill(
-            values,
-            job,
-            point,
-            time_s[j, t, k],
-            time_s[j, t, k0] if k0 >= 0 else np.inf,
-            counts[k],
-            counts[k0] if k0 >= 0 else 0,
-            running,
-            running and held_type[j] == t and k <= held_level[j],
-            cost_s[j, t, k],
-            type_speed[t],
-            advantage[j, t],
-        )
-        value = 0.0
-        for f in range(features.COUNT):
-            value += weights[f] * values[f]
-        if k0 < 0 or value > 0.0:
-            score[j, t] = value
+    for j in range(first, last):
+        k0, job, running = level[j], facts[j], held_level[j] >= 0
+        for t in range(score.shape[1]):
+            k = target[j, t]
+            score[j, t] = BARRED
+            if k < 0 or (k0 >= 0 and t != kind[j]):
+                continue
+            _fill(
+                values,
+                job,
+                point,
+                time_s[j, t, k],
+                time_s[j, t, k0] if k0 >= 0 else np.inf,
+                counts[k],
+                counts[k0] if k0 >= 0 else 0,
+                running,
+                running and held_type[j] == t and k <= held_level[j],
+                cost_s[j, t, k],
+                type_speed[t],
+                advantage[j, t],
+            )
+            value = 0.0
+            for f in range(features.COUNT):
+                value += weights[f] * values[f]
+            if k0 < 0 or value > 0.0:
+                score[j, t] = value
 
 
 @compiled
@@ -249,11 +251,23 @@ def decide(
     kind, level = np.full(jobs, NONE, dtype=np.int64), np.full(jobs, NONE, dtype=np.int64)
     target = np.empty((jobs, types), dtype=np.int64)
     values = np.empty(features.COUNT)
-    scored = (values, weights, facts, point, counts, time_s, cost_s, held_type, held_level, type_speed, advantage)
+    scored = (
+        values,
+        weights,
+        facts,
+        point,
+        counts,
+        time_s,
+        cost_s,
+        held_type,
+        held_level,
+        type_speed,
+        advantage,
+    )
     for j in range(jobs):
         for t in range(types):
             target[j, t] = first_level(time_s[j, t])
-        score_moves(j, score, target, kind, level, *scored)
+    score_moves(0, jobs, score, target, kind, level, *scored)
     judged = (counts, remaining, time_s, cost_s, held_type, held_level, standstill_s)
     while True:
         j, t = best_move(score, target, level, counts, free)
@@ -265,4 +279,4 @@ def decide(
         free[t] -= counts[k] - (counts[level[j]] if level[j] >= 0 else 0)
         kind[j], level[j] = t, k
         target[j, t] = next_level(counts, time_s[j, t], k)
-        score_moves(j, score, target, kind, level, *scored)
+        score_moves(j, j + 1, score, target, kind, level, *scored)

@@ -33,7 +33,7 @@ def compiled(function: F) -> F:
     before = _numba.config.CACHE_DIR
     _numba.config.CACHE_DIR = str(folder)
     try:
-        return cast(F, _numba.njit(cache=True)(function))
+        return cast(F, _numba.njit(cache=True, error_model="numpy")(function))
     finally:
         _numba.config.CACHE_DIR = before
 
