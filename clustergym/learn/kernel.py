@@ -65,6 +65,16 @@ def depart(
 
 
 @compiled
+def arrive(now: np.int64, active: Ints, inside: int, submit: Ints, ahead: int) -> int:
+    """Append the jobs submitted now to `active`, from row `ahead` on; return how many they are."""
+    came = 0
+    while ahead + came < len(submit) and submit[ahead + came] == now:
+        active[inside + came] = ahead + came
+        came += 1
+    return came
+
+
+@compiled
 def costs_of(
     rows: Ints,
     kind: Ints,
@@ -209,9 +219,8 @@ def run(
             now = min(now, due[active[at]])
         kept = depart(now, active, inside, counts, level, since, due, finish, attained)
         happened, inside = kept < inside, kept
-        while ahead < n and submit[ahead] == now:
-            active[inside] = ahead
-            inside, ahead, happened = inside + 1, ahead + 1, True
+        came = arrive(now, active, inside, submit, ahead)
+        happened, inside, ahead = happened or came > 0, inside + came, ahead + came
         if round_ticks > 0:
             round_at, happened = round_of(now, happened and inside > 0, round_at, decided_at, round_ticks)
         if not happened or inside == 0:
