@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -135,7 +136,9 @@ def main(argv: list[str] | None = None) -> int:
     overrides = list(sys.argv[1:] if argv is None else argv)
     config = composed("evaluate", overrides)
     outcome = evaluate(config)
-    text = markdown(outcome, " ".join(["python -m clustergym.evaluate", *overrides]))
+    # What the command wrote to is no part of what it measured.
+    shown = [shlex.quote(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
+    text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):
         if config[key] is not None:
