@@ -43,6 +43,10 @@ class Learned(Policy):
         """That of the training."""
         return self._loaded.information_class
 
+    def fingerprint(self) -> str:
+        """Return the digest of the weights."""
+        return self._loaded.sha256
+
     def schedule(self, view: View) -> Decision:
         """Hold the auction."""
         if not len(view):

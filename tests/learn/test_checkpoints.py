@@ -33,6 +33,14 @@ def test_round_trip(saved):
     assert make_policy({"name": "learned", "checkpoint": str(saved)}).information_class == "profiled"
 
 
+def test_another_file_of_the_same_name_is_another_policy(saved):
+    before = make_policy({"name": "learned", "checkpoint": str(saved)}).fingerprint()
+    save(saved, WEIGHTS / 2, InformationClass.PROFILED, {"seed": 3})
+    after = make_policy({"name": "learned", "checkpoint": str(saved)}).fingerprint()
+    assert len(before) == len(after) == 64
+    assert before != after
+
+
 def test_the_committed_ones_load():
     names = [path.stem for path in TRAINED.glob("*.safetensors")]
     assert "elastic" in names
