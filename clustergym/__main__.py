@@ -9,6 +9,8 @@ from clustergym.errors import InputError, exits_on_bad_input, nearest
 
 COMMANDS = {
     "run": ("clustergym.run", "run a policy on a scenario and compare it with a reference policy"),
+    "train": ("clustergym.train", "train an agent and write its checkpoint"),
+    "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),

@@ -73,6 +73,32 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     return _report(failures)
 
 
+def composed(name: str, overrides: list[str]) -> dict[str, Any]:
+    """Return `conf/NAME.yaml` composed with overrides, as plain values; nothing is written or run.
+
+    Raises
+    ------
+    InputError
+        For whatever Hydra does not accept.
+    """
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for word in overrides:
+        if word.startswith("-"):
+            raise InputError(f"unknown option {word!r}", remedy="give key=value")
+    try:
+        with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            plain: Any = OmegaConf.to_container(
+                hydra.compose(name, overrides=overrides), resolve=True, throw_on_missing=True
+            )
+    except (OmegaConfBaseException, HydraException) as error:
+        raise _one_line(error, overrides) from error
+    return dict(plain)
+
+
 def _report(failures: list[tuple[str, InputError]]) -> int:
     """Raise the only failure, or print a line for each of several."""
     if len(failures) == 1:

@@ -40,7 +40,7 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
     parts = {
         "version": __version__,
         "scenario": scenario.sha256,
-        "policy": [policy.name, parameters_of(policy)],
+        "policy": [policy.name, parameters_of(policy), *filter(None, [policy.fingerprint()])],
         "placer": [placer.name, parameters_of(placer)],
         "seed": seed,
     }

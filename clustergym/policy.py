@@ -229,6 +229,10 @@ class Policy(ABC):
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:  # noqa: B027
         """Prepare for a new run; `rng` is the policy's own stream of the run's seed."""
 
+    def fingerprint(self) -> str:
+        """Return a digest of what the policy read besides its parameters, as weights; empty: nothing."""
+        return ""
+
     def counters(self) -> Mapping[str, int]:
         """Return what the policy counted in the run, as solver fallbacks; stands in result.json."""
         return {}

@@ -41,7 +41,9 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
-    tested = "calibration cluster costs env generator hardware model oracle placer policy scenario trace"
+    tested = (
+        "agent calibration cluster costs env generator hardware model oracle placer policy scenario trace"
+    )
     assert groups == set(tested.split())
 
 
@@ -55,6 +57,15 @@ def test_policy(name):
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
     assert given.keys() == default.keys()
     assert (given == default) is (name in built_in_policies())
+
+
+@pytest.mark.parametrize("name", names("agent"))
+def test_agent(name):
+    from clustergym.hydra_edge import composed
+    from clustergym.learn.agents import make_agent
+
+    agent = make_agent(composed("train", [f"agent={name}"])["agent"])
+    assert (agent.name, agent) == (name, make_agent({"name": name}))
 
 
 @pytest.mark.parametrize("name", names("placer"))

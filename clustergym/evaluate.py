@@ -1,0 +1,151 @@
+"""`python -m clustergym.evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.errors import InputError, exits_on_bad_input, nearest, require
+from clustergym.paths import atomic_path
+
+
+def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Run every policy on every window; return plain figures.
+
+    Returns
+    -------
+    dict
+        `policies`: label and parameters as chosen; `groups`: one per load, with `figures`
+        (window x policy x metric) and `ratios` (metric -> reference -> policy -> ratio, low, high).
+    """
+    from clustergym.learn.comparison import METRICS, Entrant, full_parameters, run_figures, tuned
+    from clustergym.learn.distribution import Distribution
+    from clustergym.learn.windows import SPLITS
+    from clustergym.learn.workers import workers
+    from clustergym.registry import build
+
+    seed, windows, split = _count(config, "seed", 0), _count(config, "windows", 2), str(config["split"])
+    if split not in SPLITS:
+        raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
+    base = build(Distribution, config["scenarios"], "scenarios")
+    entrants = [Entrant.of(one) for one in config["policies"] or ()]
+    require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
+    for entrant in entrants:
+        for choice in entrant.choices():
+            full_parameters(choice)
+    groups = []
+    with workers(_count(config, "processes", 0)) as run:
+        chosen = [tuned(one, base, seed, _count(config, "tuning_windows", 1), run) for one in entrants]
+        for load in config["loads"] or [None]:
+            drawn = base if load is None else replace(base, load=(float(load), float(load)))
+            figures = np.stack(list(run(_Task(run_figures, drawn, split, seed, chosen), range(windows))))
+            groups.append({"load": list(drawn.load), "figures": figures.tolist(), "ratios": _ratios(figures)})
+    labels = [
+        _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
+    ]
+    return {
+        "split": split,
+        "seed": seed,
+        "windows": windows,
+        "scenarios": dict(config["scenarios"]),
+        "metrics": list(METRICS),
+        "policies": [
+            {"label": a, "parameters": full_parameters(b)} for a, b in zip(labels, chosen, strict=True)
+        ],
+        "groups": groups,
+    }
+
+
+class _Task:
+    """A function with its first arguments given, which crosses process boundaries."""
+
+    def __init__(self, function: Any, *given: Any) -> None:
+        self.function, self.given = function, given
+
+    def __call__(self, index: int) -> Any:
+        return self.function(*self.given, index)
+
+
+def _count(config: Mapping[str, Any], key: str, low: int) -> int:
+    value = config[key]
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= low
+    require(good, key, value, f"give a whole number from {low}")
+    return int(value)
+
+
+def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
+    return " ".join([label, *(f"{key}={choice[key]} (tuned)" for key in knobs)])
+
+
+def _ratios(figures: Any) -> dict[str, list[list[list[float]]]]:
+    """Return metric -> [reference][policy] -> (ratio, low, high)."""
+    from clustergym.learn.comparison import METRICS, RATIOS, ratio
+
+    found = {}
+    for metric in RATIOS:
+        table = figures[:, :, METRICS.index(metric)]
+        policies = range(table.shape[1])
+        found[metric] = [[list(ratio(table[:, p], table[:, r])) for p in policies] for r in policies]
+    return found
+
+
+def markdown(outcome: Mapping[str, Any], command: str) -> str:
+    """Return the comparison as Markdown: a table per load, ratios of the first policy to each other one."""
+    lines = [f"`{command}`", ""]
+    for group in outcome["groups"]:
+        low, high = group["load"]
+        load = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        lines += [f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:", ""]
+        lines += _table(outcome, group)
+    return "\n".join(lines) + "\n"
+
+
+def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+    figures = np.array(group["figures"])
+    rows = [
+        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
+        "| restarts a job | unfair | GPUs at work |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    means = np.exp(np.log(np.maximum(figures[:, :, 0], 1e-9)).mean(axis=0)) / 3600.0
+    plain = figures.mean(axis=0)
+    for at, policy in enumerate(outcome["policies"]):
+        cells = [_ratio(group["ratios"][metric][at][0]) for metric in group["ratios"]]
+        rest = [f"{plain[at, 4]:.2f}", f"{plain[at, 3]:.3f}", f"{plain[at, 5]:.3f}"]
+        rows.append(" | ".join([f"| {policy['label']}", f"{means[at]:.3f}", *cells, *rest]) + " |")
+    return [*rows, ""]
+
+
+def _ratio(three: list[float]) -> str:
+    value, low, high = three
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's)."""
+    from clustergym.hydra_edge import composed
+
+    overrides = list(sys.argv[1:] if argv is None else argv)
+    config = composed("evaluate", overrides)
+    outcome = evaluate(config)
+    # What the command wrote to is no part of what it measured.
+    shown = [shlex.quote(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
+    text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
+    print(text, end="")
+    for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):
+        if config[key] is not None:
+            with atomic_path(Path(str(config[key]))) as temporary:
+                temporary.write_text(content, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

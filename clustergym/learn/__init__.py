@@ -1,0 +1,1 @@
+"""Learned scheduling agents: features, compiled episodes, training scenarios, search, checkpoints."""

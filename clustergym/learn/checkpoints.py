@@ -1,0 +1,173 @@
+"""Checkpoints of learned agents: weights in safetensors, all else in YAML beside them; never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from clustergym.errors import InputError, nearest
+from clustergym.learn import features
+from clustergym.paths import PACKAGE, atomic_path
+from clustergym.policy import InformationClass
+
+Floats = npt.NDArray[np.float64]
+
+SCHEMA = "clustergym.checkpoint/1"
+TRAINED = PACKAGE / "learn" / "trained"
+"""Checkpoints that come with the package, by name."""
+LARGEST_BYTES = 2**24
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A trained auction.
+
+    Attributes
+    ----------
+    weights : ndarray of float, shape (features.COUNT,)
+    information_class : InformationClass
+        What the agent knew of iteration times in training, and knows as a policy.
+    sha256 : str
+        Digest of the weights file.
+    about : mapping
+        Training scenarios, seeds, git revision, curves.
+    """
+
+    weights: Floats
+    information_class: InformationClass
+    sha256: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find(name: str) -> Path:
+    """Return the weights file of a checkpoint: a path, or the name of one in the package.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    path = Path(name)
+    if path.suffix != SUFFIX and len(path.parts) == 1:
+        path = TRAINED / f"{name}{SUFFIX}"
+    if not path.is_file():
+        known = [one.stem for one in TRAINED.glob(f"*{SUFFIX}")]
+        raise InputError(
+            f"no checkpoint {name!r}",
+            field="checkpoint",
+            remedy=f"give a {SUFFIX} file, or {nearest(name, known)}",
+        )
+    return path
+
+
+def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:
+    """Write weights to `path` and the rest to the YAML beside it; the YAML last, with the digest."""
+    from safetensors.numpy import save as packed
+
+    data = packed({"weights": np.ascontiguousarray(weights, dtype=np.float64)})
+    text = yaml.safe_dump(
+        {
+            "schema": SCHEMA,
+            "agent": "auction_es",
+            "feature_version": features.VERSION,
+            "features": list(features.NAMES),
+            "normalisation": "in the features: every one is of the order of 1",
+            "information_class": information.value,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            **about,
+        },
+        sort_keys=False,
+        width=110,
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    with atomic_path(path.with_suffix(".yaml")) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def load(name: str) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    InputError
+        If it is missing, damaged, of another version or of the wrong shape.
+    """
+    path = find(name)
+    data = _read(path)
+    about = _about(path.with_suffix(".yaml"))
+    digest = hashlib.sha256(data).hexdigest()
+    if about["sha256"] != digest:
+        raise _bad(path, "is not the file its YAML describes", "sha256", "take both from one source")
+    return Checkpoint(_weights(path, data), _information(path, about), digest, about)
+
+
+def _bad(path: Path, message: str, key: str | None, remedy: str) -> InputError:
+    return InputError(message, file=path, field=key, remedy=remedy)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise _bad(path, "is larger than 16 MiB", None, "it is no checkpoint of ours")
+        return path.read_bytes()
+    except OSError as error:
+        raise _bad(
+            path, f"cannot be read: {error.strerror}", None, "give both files of a checkpoint"
+        ) from error
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """Return the checked content of a checkpoint's YAML."""
+    try:
+        about = yaml.safe_load(_read(path).decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _bad(path, "is no YAML", None, "the file is damaged") from error
+    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+        raise _bad(path, "is no checkpoint", "schema", f"want {SCHEMA}")
+    for key, wanted in (("agent", "auction_es"), ("feature_version", features.VERSION)):
+        if about.get(key) != wanted:
+            raise _bad(path, f"is {about.get(key)!r}, this version has {wanted!r}", key, "train it anew")
+    if about.get("features") != list(features.NAMES):
+        raise _bad(path, "are not this version's", "features", "train it anew")
+    if not isinstance(about.get("sha256"), str):
+        raise _bad(path, "is missing", "sha256", "the file is damaged")
+    return about
+
+
+def _information(path: Path, about: Mapping[str, Any]) -> InformationClass:
+    value = about.get("information_class")
+    allowed = [one.value for one in InformationClass if one != InformationClass.NONE]
+    if value not in allowed:
+        file = path.with_suffix(".yaml")
+        raise _bad(file, f"unknown class {value!r}", "information_class", nearest(str(value), allowed))
+    return InformationClass(value)
+
+
+def _weights(path: Path, data: bytes) -> Floats:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load as unpacked
+    except ImportError as error:
+        raise _bad(path, "needs safetensors to be read", None, "pip install 'clustergym[learn]'") from error
+    try:
+        tensors = unpacked(data)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _bad(path, "is no safetensors file", None, "the file is damaged") from error
+    weights = tensors.get("weights")
+    if weights is None or weights.shape != (features.COUNT,) or weights.dtype != np.float64:
+        shape = "nothing" if weights is None else f"{weights.dtype} {weights.shape}"
+        raise _bad(path, f"{shape} instead of float64 ({features.COUNT},)", "weights", "train it anew")
+    if not np.isfinite(weights).all():
+        raise _bad(path, "has a value that is no finite number", "weights", "train it anew")
+    return np.array(weights)

@@ -1,0 +1,56 @@
+"""Numba where it is installed; the same functions as plain Python where it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SOURCES = ("features.py", "auction.py", "kernel.py", "compiled.py")
+"""Files of compiled functions; they call each other, so a change in one outdates the code of all."""
+
+_numba: Any
+try:
+    import numba
+
+    _numba = numba
+except ImportError:  # pragma: no cover - the checks run with numba
+    _numba = None
+
+
+def compiled(function: F) -> F:
+    """Compile a function of scalars and arrays on its first call; machine code is kept on disk."""
+    if _numba is None:
+        return function
+    folder = _cache_dir()
+    if folder is None:
+        return cast(F, _numba.njit(function))
+    before = _numba.config.CACHE_DIR
+    _numba.config.CACHE_DIR = str(folder)
+    try:
+        return cast(F, _numba.njit(cache=True, error_model="numpy")(function))
+    finally:
+        _numba.config.CACHE_DIR = before
+
+
+@cache
+def _cache_dir() -> Path | None:
+    """Return where machine code is kept, a folder for these very sources; None if it cannot be.
+
+    Numba looks only at a function's own file to see whether its code is outdated.
+    """
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "clustergym" / f"compiled-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

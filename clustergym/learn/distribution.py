@@ -1,0 +1,165 @@
+"""Training scenarios: a window of jobs on a cluster, at a load, with curves, restarts and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.errors import InputError, require
+from clustergym.learn.curves import iteration_times
+from clustergym.learn.windows import SPLITS, Window, draw_window
+from clustergym.oracle.base import OracleTables, six_digits
+from clustergym.scenario import LOCALITIES, Scenario, allowed_counts
+from clustergym.sim.costs import Costs
+from clustergym.workload.fields import rounded_up
+from clustergym.workload.trace import ModelClass, Trace
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+STREAM = 611
+RESTART_S = (20.0, 60.0)
+"""Seconds to save and load a checkpoint, before the factor."""
+GPUS_PER_NODE = 8
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """What scenarios are drawn from; a pair is the ends of a range, drawn evenly (factors: in logs).
+
+    Attributes
+    ----------
+    origin : str
+        Of the windows: real, synthetic or mixed.
+    jobs : pair of int
+    gpus : int
+        GPUs of the cluster, shared out evenly over its types.
+    types : tuple of int
+        Numbers of GPU types, one of which is drawn.
+    load : tuple of float
+        Offered GPU time at the request over capacity x span, GPUs counted by their types' mean speed.
+    restart_factor : pair of float
+    size_error : pair of float
+        Standard deviation of the log of known over real iteration times.
+    """
+
+    origin: str = "mixed"
+    jobs: tuple[int, ...] = (200, 400)
+    gpus: int = 64
+    types: tuple[int, ...] = (2, 3)
+    load: tuple[float, ...] = (0.6, 1.4)
+    restart_factor: tuple[float, ...] = (0.25, 4.0)
+    size_error: tuple[float, ...] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        for name in ("jobs", "load", "restart_factor", "size_error"):
+            pair = getattr(self, name)
+            ok = len(pair) == 2 and 0 <= pair[0] <= pair[1] and (name == "size_error" or pair[0] > 0)
+            require(ok, f"scenarios.{name}", list(pair), "give [low, high], in order and above 0")
+        require(min(self.jobs) >= 2, "scenarios.jobs", list(self.jobs), "give at least 2 jobs")
+        require(len(self.types) > 0, "scenarios.types", list(self.types), "give at least one number")
+        for count in self.types:
+            require(1 <= count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
+
+
+def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
+    """Draw a scenario; equal arguments give the equal scenario in any process.
+
+    Raises
+    ------
+    InputError
+        As `draw_window`.
+    """
+    if split not in SPLITS:
+        raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
+    rng = np.random.default_rng([seed, STREAM, SPLITS.index(split), index])
+    jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
+    window = draw_window(rng, split, distribution.origin, jobs)
+    load = float(rng.uniform(distribution.load[0], distribution.load[1]))
+    restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
+    error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
+    types = int(rng.choice(np.array(distribution.types)))
+    return _scenario(rng, window, _cluster(distribution.gpus, types), load, restart, error)
+
+
+def _cluster(gpus: int, types: int) -> ClusterSpec:
+    """Return a cluster of so many types in nodes of up to eight GPUs."""
+    groups = []
+    for t, share in enumerate(_shares(gpus, types)):
+        per_node = min(GPUS_PER_NODE, share & -share)
+        kind = GpuType(f"type{t}", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0)
+        groups.append(NodeGroup(kind, share // per_node, per_node))
+    return ClusterSpec(f"{gpus}-gpus-{types}-types", tuple(groups), Fabric())
+
+
+def _shares(gpus: int, types: int) -> Sequence[int]:
+    """Share GPUs out in whole nodes where that is possible."""
+    unit = GPUS_PER_NODE if gpus >= GPUS_PER_NODE * types else 1
+    units = gpus // unit
+    shares = [(units // types + (t < units % types)) * unit for t in range(types)]
+    shares[0] += gpus - sum(shares)
+    return shares
+
+
+def _scenario(
+    rng: np.random.Generator, window: Window, cluster: ClusterSpec, load: float, restart: float, error: float
+) -> Scenario:
+    n, counts = len(window.gpus), np.array(allowed_counts(cluster, "power_of_two"), dtype=np.int64)
+    fitting = counts[counts <= cluster.capacity.min()]
+    gpus = np.minimum(rounded_up(window.gpus), fitting[-1])
+    iterations = np.maximum(1, np.rint(window.duration_s)).astype(np.int64)
+    at_request_s = window.duration_s / iterations
+    times = iteration_times(rng, gpus, at_request_s, len(cluster.groups), counts, cluster.capacity)
+    known = times * np.exp(error * rng.normal(size=n))[:, None, None]
+    checkpoint_s = rng.uniform(*RESTART_S, size=n) * restart
+    fast_gpus = _fast_gpus(times, gpus, counts, cluster.capacity)
+    span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
+    stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
+    trace = _trace(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus)
+    classes = tuple(trace.model_class(row) for row in range(n))
+    order = sorted(range(n), key=lambda row: classes[row])
+    tables = _tables([classes[row] for row in order], cluster, counts, times[order], known[order])
+    costs = Costs(search="proxy", profile_s={})
+    return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
+
+
+def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
+    """Return the GPUs, each counted by the mean speed of jobs on it relative to the first type."""
+    at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
+    return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
+
+
+def _tables(
+    classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
+) -> OracleTables:
+    """Return tables that hold at every locality."""
+
+    def spread(table: Floats) -> Floats:
+        return np.repeat(six_digits(table)[..., None], LOCALITIES, axis=3)
+
+    estimates = spread(known)
+    return OracleTables(tuple(classes), cluster.gpu_types, counts, spread(times), estimates, estimates)
+
+
+def _trace(name: str, submit_s: Floats, iterations: Ints, gpus: Ints) -> Trace:
+    n = len(gpus)
+    return Trace(
+        name=name,
+        job_id=tuple(f"j{row}" for row in range(n)),
+        submit_s=submit_s,
+        model_family=tuple(f"m{row:05d}" for row in range(n)),
+        model_size=("",) * n,
+        global_batch=np.ones(n, dtype=np.int64),
+        iterations=iterations,
+        gpu_type=("",) * n,
+        gpus=gpus,
+        deadline_s=np.full(n, np.nan),
+        priority=np.zeros(n, dtype=np.int64),
+        user=("",) * n,
+        virtual_cluster=("",) * n,
+        line=np.zeros(n, dtype=np.int64),
+    )

@@ -1,0 +1,202 @@
+"""`agent=auction_es`: the auction's weights by CMA-ES (Hansen and Ostermeier, 2001)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.learn import features
+from clustergym.learn.agents import Agent, Progress, Trained
+from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.episodes import Episode
+from clustergym.learn.workers import workers
+from clustergym.paths import atomic_path
+from clustergym.policy import InformationClass
+
+Floats = npt.NDArray[np.float64]
+
+STATE_SCHEMA = "clustergym.evolution/1"
+START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
+"""Where the search begins: the shortest remaining work first, doublings while they pay."""
+VALIDATION_SEED_OFFSET = 1_000_003
+
+
+@dataclass
+class AuctionEvolution(Agent):
+    """Evolves the auction's weights on freshly drawn scenarios.
+
+    The objective is the mean over windows of log(mean JCT). All candidates of a generation meet the same
+    windows, which no other generation sees; every `validate_every` generations the distribution's mean
+    is measured on the dev split, and the best such mean is the result.
+
+    Parameters
+    ----------
+    scenarios : mapping
+        Of `clustergym.learn.distribution.Distribution`.
+    generations, population, episodes : int
+        Candidates a generation, windows a generation.
+    validate_every, validation : int
+        Generations between validations; windows of each.
+    sigma : float
+        Initial step.
+    information : str
+        Information class the agent is trained for.
+    split : str
+        Split of the training windows.
+    """
+
+    scenarios: Distribution = field(default_factory=Distribution)
+    generations: int = 60
+    population: int = 16
+    episodes: int = 32
+    validate_every: int = 5
+    validation: int = 64
+    sigma: float = 0.3
+    information: str = "data_parallel"
+    split: str = "train"
+
+    name = "auction_es"
+
+    def __post_init__(self) -> None:
+        for key, low in (
+            ("generations", 1),
+            ("population", 4),
+            ("episodes", 1),
+            ("validate_every", 1),
+            ("validation", 1),
+        ):
+            require(getattr(self, key) >= low, f"agent.{key}", getattr(self, key), f"give at least {low}")
+        require(self.sigma > 0, "agent.sigma", self.sigma, "give a number above 0")
+        known = [one.value for one in InformationClass if one != InformationClass.NONE]
+        if self.information not in known:
+            raise InputError(
+                f"unknown class {self.information!r}",
+                field="agent.information",
+                remedy=nearest(self.information, known),
+            )
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train from the beginning, or from where a killed run left its state."""
+        key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
+        history = _History.read(state, json.loads(json.dumps(key)))
+        search = _search(start(), self.sigma, self.population, seed)
+        for fitness in history.fitness:
+            search.tell(search.ask(), fitness)
+        with workers(processes) as run:
+            for generation in range(len(history.fitness), self.generations):
+                began = time.monotonic()
+                candidates = search.ask()
+                fitness = self._evaluate(
+                    run, candidates, self.split, seed, generation * self.episodes, self.episodes
+                )
+                search.tell(candidates, fitness)
+                history.fitness.append(fitness)
+                values = {"objective": float(np.mean(fitness)), "sigma": float(search.sigma)}
+                if (generation + 1) % self.validate_every == 0 or generation + 1 == self.generations:
+                    mean = np.array(search.mean)
+                    there = seed + VALIDATION_SEED_OFFSET
+                    [value] = self._evaluate(run, [mean], "dev", there, 0, self.validation)
+                    history.validated.append([generation + 1, value, *mean.tolist()])
+                    values["validation"] = value
+                history.write(state)
+                progress(generation + 1, self.generations, {**values, "seconds": time.monotonic() - began})
+        best = min(history.validated, key=lambda row: row[1])
+        curves = {
+            "objective": [float(np.mean(row)) for row in history.fitness],
+            "validation": [[int(row[0]), float(row[1])] for row in history.validated],
+        }
+        return Trained(np.array(best[2:]), InformationClass(self.information), curves)
+
+    def _evaluate(
+        self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int
+    ) -> list[float]:
+        """Return the objective of each candidate on windows `first` to `first + episodes`."""
+        weights = np.stack([np.asarray(one, dtype=np.float64) for one in candidates])
+        task = partial(log_means, self.scenarios, split, seed, InformationClass(self.information), weights)
+        table = np.stack(list(run(task, range(first, first + episodes))))
+        if not np.isfinite(table).all():
+            raise InputError(
+                "is no finite number", field="objective", remedy="the training scenarios are broken"
+            )
+        return [float(value) for value in table.mean(axis=0)]
+
+
+def start() -> Floats:
+    """Return the weights the search begins with."""
+    return np.array([START.get(name, 0.0) for name in features.NAMES])
+
+
+def log_means(
+    distribution: Distribution,
+    split: str,
+    seed: int,
+    information: InformationClass,
+    weights: Floats,
+    index: int,
+) -> Floats:
+    """Return log(mean JCT) of each row of weights on one scenario, shape (rows,)."""
+    episode = Episode.of(draw_scenario(distribution, split, seed, index), information)
+    return np.array([np.log(episode.run(row).mean_jct_s) for row in weights])
+
+
+def _search(mean: Floats, sigma: float, population: int, seed: int) -> Any:
+    """Return a CMA-ES with a stream of random numbers of its own."""
+    try:
+        import cma
+    except ImportError as error:
+        raise InputError(
+            "needs the package cma", field="agent", remedy="pip install 'clustergym[learn]'"
+        ) from error
+    rng = np.random.default_rng([seed, 613])
+    options = {
+        "popsize": population,
+        "verbose": -9,
+        "seed": float("nan"),
+        "randn": lambda *shape: rng.standard_normal(shape),
+        "tolstagnation": 10**9,
+    }
+    return cma.CMAEvolutionStrategy(mean, sigma, options)
+
+
+@dataclass
+class _History:
+    """All that a killed training needs: CMA-ES told the same fitness is in the same state."""
+
+    key: dict[str, Any]
+    fitness: list[list[float]] = field(default_factory=list)
+    validated: list[list[float]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path, key: dict[str, Any]) -> _History:
+        if not path.is_file():
+            return cls(key)
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            history = cls(found["key"], found["fitness"], found["validated"])
+            good = found["schema"] == STATE_SCHEMA and all(
+                len(row) == key["population"] for row in history.fitness
+            )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(
+                "is no state of a training", file=path, remedy="delete it, or give another output="
+            ) from error
+        if history.key != key or not good:
+            raise InputError(
+                "is of a training with other parameters",
+                file=path,
+                remedy="delete it, or give another output=",
+            )
+        return history
+
+    def write(self, path: Path) -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps({"schema": STATE_SCHEMA, **asdict(self)}), encoding="utf-8")

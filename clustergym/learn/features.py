@@ -1,0 +1,140 @@
+"""The features of a move of the auction: job j gets level k of type t, after level k0 or nothing.
+
+Policy and compiled episodes share this one definition, so that they cannot disagree. Every feature
+is of the order of 1 and depends only on the decision point and the move, never on earlier moves.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.learn.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+
+VERSION = 1
+"""Raised whenever a feature changes its meaning or place."""
+
+NAMES = (
+    "start",  # 1 for a start, 0 for a doubling
+    "double",  # the reverse
+    "rate",  # log of (share of the remaining work done per second and GPU added), less its mean
+    "rate_double",
+    "marginal_start",  # log of (speed added per GPU / the job's best speed per GPU)
+    "marginal_double",
+    "efficiency",  # log of the same for the whole allotment
+    "size",  # log of remaining GPU-seconds, less its mean
+    "size_double",
+    "rank",  # rank of that among the jobs in the system, -1 to 1
+    "rank_double",
+    "age",  # log of seconds since submission
+    "stretch",  # log of (1 + age / the least time that remains)
+    "attained",  # log of GPU-seconds held so far
+    "keep",  # the move stays within what the job holds
+    "change",  # the job runs and the move is none of these
+    "overhead",  # restart / (restart + run time that remains)
+    "overhead_double",
+    "type",  # mean log speed of the type, relative to the fastest
+    "type_size",
+    "type_double",
+    "level",  # log2 of the GPUs
+    "share_double",  # log of (GPUs / an even share of the cluster)
+    "queue_double",  # log of jobs in the system
+    "backlog_double",  # log of the hours of work that wait for each GPU
+    "advantage",  # the job's log speed on the type relative to others, less the mean of that
+    "advantage_rank",
+    "lag",  # log of (1 + age / the time an even share would take)
+    "slack",  # slack to the deadline over the time that remains, -1 to 1; 0 without a deadline
+    "soon",  # 1 / (1 + seconds that remain / 600)
+)
+COUNT = len(NAMES)
+
+
+REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S = range(7)
+"""Columns of the facts of a job: iterations left; least GPU-seconds and seconds to its end; rank by the
+former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none."""
+JOBS, GPUS, MEAN_LOG, BACKLOG_H = range(4)
+"""Entries of the facts of a decision point: jobs in the system; available GPUs; mean log of the jobs' least
+GPU-seconds; hours of work for each GPU."""
+
+
+@compiled
+def fill(
+    out: Floats,
+    job: Floats,
+    point: Floats,
+    time_s: float,
+    before_s: float,
+    gpus: int,
+    gpus_before: int,
+    running: bool,
+    keep: bool,
+    cost_s: float,
+    type_speed: float,
+    advantage: float,
+) -> None:
+    """Write the features of one move into `out`, shape (COUNT,).
+
+    Parameters
+    ----------
+    job, point : ndarray of float, shape (7,) and (4,)
+        Facts of the job and of the decision point, as above.
+    time_s, before_s : float
+        Seconds per iteration after and before the move; before a start inf.
+    gpus, gpus_before : int
+        After and before it; before a start 0.
+    running, keep : bool
+        Whether the job holds GPUs now; whether the move stays within them.
+    cost_s : float
+        Restart, seconds.
+    type_speed, advantage : float
+        As `auction.advantages` has them.
+    """
+    doubling, remaining = gpus_before > 0, job[REMAINING]
+    jobs, cluster_gpus, least_gpu_s = point[JOBS], point[GPUS], job[LEAST_GPU_S]
+    rank, age_s, best_s = job[RANK], job[AGE_S], job[LEAST_S]
+    second = 1.0 if doubling else 0.0
+    run_s = remaining * time_s
+    gain = (1.0 / time_s - 1.0 / before_s) / (gpus - gpus_before)
+    per_gpu_s = least_gpu_s / remaining
+    marginal = math.log(max(gain * per_gpu_s, 1e-6))
+    log_size = math.log(least_gpu_s)
+    size = (log_size - point[MEAN_LOG]) / 2.0
+    rate = marginal / 2.0 - size
+    overhead = cost_s / (cost_s + run_s)
+    level = math.log2(float(gpus)) / 6.0
+    even_s = max(least_gpu_s * jobs / cluster_gpus, best_s)
+    out[0] = 1.0 - second
+    out[1] = second
+    out[2] = rate
+    out[3] = rate * second
+    out[4] = marginal * (1.0 - second)
+    out[5] = marginal * second
+    out[6] = math.log(per_gpu_s / (time_s * gpus))
+    out[7] = size
+    out[8] = size * second
+    out[9] = rank
+    out[10] = rank * second
+    out[11] = math.log1p(age_s / 60.0) / 5.0
+    out[12] = math.log1p(age_s / best_s) / 3.0
+    out[13] = math.log1p(job[ATTAINED_GPU_S] / 60.0) / 5.0
+    out[14] = 1.0 if keep else 0.0
+    out[15] = 1.0 if running and not keep else 0.0
+    out[16] = overhead
+    out[17] = overhead * second
+    out[18] = type_speed
+    out[19] = type_speed * size
+    out[20] = type_speed * second
+    out[21] = level
+    out[22] = second * math.log(gpus * jobs / cluster_gpus) / 2.0
+    out[23] = second * math.log(jobs) / 3.0
+    out[24] = second * math.log1p(point[BACKLOG_H]) / 2.0
+    out[25] = advantage
+    out[26] = advantage * rank
+    out[27] = math.log1p(age_s / even_s)
+    slack_s = job[SLACK_S]
+    out[28] = 0.0 if math.isnan(slack_s) else math.tanh((slack_s - run_s) / (run_s + 60.0))
+    out[29] = 1.0 / (1.0 + run_s / 600.0)

@@ -1,0 +1,114 @@
+"""Checkpoints round trip; anything else in their place is one clear line."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+
+import numpy as np
+import pytest
+import yaml
+
+from clustergym.errors import InputError
+from clustergym.learn import features
+from clustergym.learn.checkpoints import TRAINED, load, save
+from clustergym.policy import InformationClass
+from clustergym.registry import make_policy
+
+WEIGHTS = np.linspace(-1, 1, features.COUNT)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "one.safetensors"
+    save(path, WEIGHTS, InformationClass.PROFILED, {"seed": 3})
+    return path
+
+
+def test_round_trip(saved):
+    found = load(str(saved))
+    assert found.weights.tolist() == WEIGHTS.tolist()
+    assert found.information_class == InformationClass.PROFILED
+    assert found.about["seed"] == 3
+    assert make_policy({"name": "learned", "checkpoint": str(saved)}).information_class == "profiled"
+
+
+def test_another_file_of_the_same_name_is_another_policy(saved):
+    before = make_policy({"name": "learned", "checkpoint": str(saved)}).fingerprint()
+    save(saved, WEIGHTS / 2, InformationClass.PROFILED, {"seed": 3})
+    after = make_policy({"name": "learned", "checkpoint": str(saved)}).fingerprint()
+    assert len(before) == len(after) == 64
+    assert before != after
+
+
+def test_the_committed_ones_load():
+    names = [path.stem for path in TRAINED.glob("*.safetensors")]
+    assert "elastic" in names
+    for name in names:
+        assert load(name).about["trained_on_test"] is False
+
+
+def describe(path, data: bytes, **changes) -> None:
+    """Write a weights file and a YAML that fits it, but for the changes."""
+    path.write_bytes(data)
+    about = yaml.safe_load(path.with_suffix(".yaml").read_text())
+    about |= {"sha256": hashlib.sha256(data).hexdigest(), **changes}
+    path.with_suffix(".yaml").write_text(yaml.safe_dump(about))
+
+
+def packed(weights) -> bytes:
+    from safetensors.numpy import save as pack
+
+    return pack({"weights": weights})
+
+
+class Malicious:
+    def __reduce__(self):
+        return (pytest.fail, ("code of a checkpoint was run",))
+
+
+BROKEN = {
+    "pickle": (pickle.dumps(Malicious()), {}),
+    "empty": (b"", {}),
+    "binary": (bytes(range(256)), {}),
+    "huge header": (b"\xff" * 8 + b"{}", {}),
+    "truncated": (packed(WEIGHTS)[:-5], {}),
+    "wrong shape": (packed(WEIGHTS[1:]), {}),
+    "wrong type": (packed(WEIGHTS.astype(np.float32)), {}),
+    "no number": (packed(np.full(features.COUNT, np.nan)), {}),
+    "other version": (packed(WEIGHTS), {"feature_version": features.VERSION + 1}),
+    "other features": (packed(WEIGHTS), {"features": ["start"]}),
+    "other schema": (packed(WEIGHTS), {"schema": "x"}),
+    "other digest": (packed(WEIGHTS), {"sha256": "0"}),
+    "no class": (packed(WEIGHTS), {"information_class": "omniscient"}),
+    "unhashable class": (packed(WEIGHTS), {"information_class": ["profiled"]}),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_one_is_one_line(saved, what):
+    data, changes = BROKEN[what]
+    describe(saved, data, **changes)
+    with pytest.raises(InputError) as caught:
+        load(str(saved))
+    assert "\n" not in str(caught.value)
+    assert str(saved.with_suffix("")) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff\xfe\x00", b"- 1", b"a: [", b"!!python/object/apply:os.system ['true']", b"&a [*a]"]
+)
+def test_a_broken_yaml_is_one_line(saved, text):
+    saved.with_suffix(".yaml").write_bytes(text)
+    with pytest.raises(InputError, match=r"one\.yaml"):
+        load(str(saved))
+
+
+def test_a_missing_one_names_the_nearest(saved, tmp_path):
+    with pytest.raises(InputError, match="did you mean elastic"):
+        load("elastc")
+    with pytest.raises(InputError, match="no checkpoint"):
+        load(str(tmp_path))
+    saved.with_suffix(".yaml").unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        load(str(saved))

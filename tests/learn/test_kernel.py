@@ -1,0 +1,153 @@
+"""The compiled episode is the engine's, job by job, and decides as worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_scenarios import random_scenarios
+from scenarios import Job, small_scenario
+
+from clustergym.errors import InputError
+from clustergym.learn import features
+from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.episodes import Episode
+from clustergym.learn.evolution import start
+from clustergym.policy import InformationClass
+from clustergym.registry import make_placer
+from clustergym.scenario import Scenario
+from clustergym.sim.costs import Costs
+from clustergym.sim.run import simulate
+from policies.learned import Learned
+
+KNOWN = InformationClass.DATA_PARALLEL
+
+
+def learned(folder, weights, round_s=None) -> Learned:
+    from clustergym.learn.checkpoints import save
+
+    path = folder / "some.safetensors"
+    save(path, weights, KNOWN, {})
+    return Learned(str(path), round_s)
+
+
+def simulated(scenario: Scenario, policy: Learned) -> tuple[np.ndarray, list[int]]:
+    """Return completion ticks and restarts of each job in the engine."""
+    placer = make_placer({"name": "buddy", "defragment_s": None})
+    simulation = simulate(scenario, policy, placer).simulation
+    finish = np.zeros(len(scenario.trace), dtype=np.int64)
+    for event in simulation.log.events:
+        if event.kind.value == "complete":
+            finish[event.job] = round(event.time_s * 1e6)
+    return finish, simulation.jobs.restarts.tolist()
+
+
+def agrees(scenario: Scenario, policy: Learned, weights: np.ndarray) -> None:
+    outcome = Episode.of(scenario, KNOWN, policy.round_s).run(weights)
+    finish, restarts = simulated(scenario, policy)
+    submit = np.array([round(t * 1e6) for t in scenario.trace.submit_s.tolist()])
+    assert np.rint(outcome.jct_s * 1e6).astype(np.int64).tolist() == (finish - submit).tolist()
+    assert outcome.restarts.tolist() == restarts
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenario=random_scenarios(), seed=st.integers(0, 2**20))
+def test_agrees_with_the_engine_on_small_scenarios(tmp_path_factory, scenario, seed):
+    weights = np.random.default_rng(seed).normal(size=features.COUNT)
+    agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights), weights)
+
+
+@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("rounds", ["event", 300.0])
+def test_agrees_with_the_engine_on_training_scenarios(tmp_path, index, rounds):
+    drawn = Distribution(origin="synthetic", jobs=(60, 80), gpus=24)
+    scenario = replace(draw_scenario(drawn, "train", 5, index), rounds=rounds)
+    weights = start() + np.random.default_rng(index).normal(size=features.COUNT) / 3
+    agrees(scenario, learned(tmp_path, weights), weights)
+
+
+def weights_of(**given: float) -> np.ndarray:
+    assert set(given) <= set(features.NAMES)
+    return np.array([given.get(name, 0.0) for name in features.NAMES])
+
+
+TIMES = {"m": {"X": {1: 10.0, 2: 5.0, 4: 4.0}}}
+
+
+def test_auction_by_hand():
+    # Four GPUs, two jobs of 10 and 100 iterations. Weight on `rank` only: the larger job's moves score 1,
+    # the smaller's -1. The larger starts, doubles to 2, doubles to 4 (scores 1, 1, 1); the smaller starts
+    # last and finds no room. It ends after 100 x 4 = 400 s, the other after 10 x 4 s on all four GPUs
+    # (alone, its rank is -1, so no doubling scores above 0: it has 1 GPU and takes 100 s): 500 s.
+    jobs = [Job("small", 0.0, 10), Job("large", 0.0, 100)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, TIMES)
+    outcome = Episode.of(scenario, KNOWN).run(weights_of(rank=1.0))
+    assert outcome.jct_s.tolist() == [500.0, 400.0]
+    # Against it: the smaller job takes all four GPUs for 40 s, then the larger, alone and of rank -1,
+    # doubles as well: 40 + 400 s.
+    outcome = Episode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
+    assert outcome.jct_s.tolist() == [40.0, 440.0]
+    # No doubling scores above 0: both start with one GPU, 10 x 10 s and 100 x 10 s.
+    outcome = Episode.of(scenario, KNOWN).run(weights_of(double=-1.0))
+    assert outcome.jct_s.tolist() == [100.0, 1000.0]
+
+
+@pytest.mark.parametrize(("checkpoint_s", "jct_s", "restarts"), [(299.0, 800.0, 1), (301.0, 900.0, 0)])
+def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
+    # Two GPUs; both jobs start with one, as each start comes before a doubling (score 2 against 1). Job a
+    # ends at 300 s; b has 60 of 90 iterations left: 600 s on one GPU, 300 s and the restart on two.
+    # With 299 s it restarts and ends at 300 + 299 + 300 = 899 s; with 301 s it stays and ends at 900 s.
+    jobs = [Job("a", 0.0, 30, family="m"), Job("b", 0.0, 90, family="m")]
+    scenario = small_scenario(
+        jobs,
+        {"X": (1, 2)},
+        TIMES,
+        checkpoint_s={"m": checkpoint_s},
+        costs=Costs(search="proxy", profile_s={}),
+    )
+    outcome = Episode.of(scenario, KNOWN).run(weights_of(start=2.0, double=1.0))
+    expected = 899.0 if restarts else jct_s
+    assert outcome.jct_s.tolist() == [300.0, expected]
+    assert outcome.restarts.tolist() == [0, restarts]
+
+
+def test_what_is_not_covered_is_refused():
+    jobs = [Job("a", 0.0, 30)]
+    scenario = small_scenario(jobs, {"X": (2, 2)}, TIMES)
+    Episode.of(scenario, KNOWN)
+    slower = scenario.tables.execution.copy()
+    slower[..., 2:] *= 2
+    for changed, word in (
+        (replace(scenario, horizon_s=10.0), "horizon"),
+        (replace(scenario, costs=Costs(profile_s={"data_parallel": 5.0})), "profiles"),
+        (replace(scenario, tables=replace(scenario.tables, execution=slower)), "nodes"),
+        (replace(scenario, tables=replace(scenario.tables, data_parallel=slower * np.inf)), "without times"),
+    ):
+        with pytest.raises(InputError, match=word):
+            Episode.of(changed, KNOWN)
+
+
+@given(seed=st.integers(0, 2**20))
+@settings(max_examples=30, deadline=None)
+def test_every_feature_is_finite_and_moderate(seed):
+    rng = np.random.default_rng(seed)
+    out = np.full(features.COUNT, np.nan)
+    gpus_before, doubling = int(2 ** rng.integers(0, 6)), bool(rng.integers(2))
+    before_s = 10 ** rng.uniform(-4, 4)
+    time_s = before_s * rng.uniform(0.3, 0.99)
+    remaining = 10 ** rng.uniform(-6, 7)
+    least_gpu_s = remaining * time_s * rng.uniform(0.1, 1)
+    slack_s = rng.choice([np.nan, 50.0, -1e9])
+    age_s, attained_gpu_s = 10 ** rng.uniform(-6, 8, size=2)
+    job = np.array(
+        [remaining, least_gpu_s, least_gpu_s / 64, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s]
+    )
+    point = np.array([rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)])
+    before = (before_s, 2 * gpus_before, gpus_before) if doubling else (np.inf, gpus_before, 0)
+    flags = True, bool(rng.integers(2))
+    features.fill(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)
+    assert np.isfinite(out).all()
+    assert (np.abs(out) < 40).all()

@@ -1,0 +1,181 @@
+"""Training improves, is the same again, goes on after a kill, and keeps the splits apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+from clustergym import evaluate as evaluate_command
+from clustergym import train as train_command
+from clustergym.errors import InputError
+from clustergym.learn import evolution
+from clustergym.learn.agents import make_agent
+from clustergym.learn.checkpoints import load
+from clustergym.learn.comparison import Entrant, ratio
+from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.windows import BOUNDS, draw_window, philly_file
+
+SMALL = [
+    "processes=1", "progress=false", "agent.population=6", "agent.episodes=4", "agent.validation=4",
+    "agent.generations=4", "agent.validate_every=2", "agent.scenarios.origin=synthetic",
+    "agent.scenarios.jobs=[20,30]", "agent.scenarios.gpus=16", "agent.scenarios.types=[2]",
+]  # fmt: skip
+
+
+def run_train(folder, *more: str) -> int:
+    return train_command.main([*SMALL, f"output={folder}", *more])
+
+
+def without_times(path) -> dict:
+    about = yaml.safe_load(path.read_text())
+    return {key: value for key, value in about.items() if key not in ("wall_s", "command", "git_revision")}
+
+
+def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
+    assert run_train(tmp_path / "a") == run_train(tmp_path / "b") == run_train(tmp_path / "c", "seed=1") == 0
+    a, b, c = (tmp_path / name / f"{name}.safetensors" for name in "abc")
+    assert a.read_bytes() == b.read_bytes() != c.read_bytes()
+    assert without_times(a.with_suffix(".yaml")) == without_times(b.with_suffix(".yaml"))
+    assert len(load(str(a)).about["curves"]["objective"]) == 4
+
+
+def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run_train(whole) == 0
+    evaluated, plain = [], evolution.log_means
+
+    def dies(*given):
+        evaluated.append(given)
+        if len(evaluated) == 10:  # in the third generation of four windows
+            raise KeyboardInterrupt
+        return plain(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evolution, "log_means", dies)
+        assert run_train(killed) == 130
+    assert run_train(killed) == 0
+    assert (killed / "killed.safetensors").read_bytes() == (whole / "whole.safetensors").read_bytes()
+
+
+def test_a_state_of_another_training_is_refused(tmp_path, capsys):
+    assert run_train(tmp_path / "a") == 0
+    assert run_train(tmp_path / "a", "seed=7") == 2
+    assert "of a training with other parameters" in capsys.readouterr().err
+    (tmp_path / "a" / "state.json").write_text("[1, 2")
+    assert run_train(tmp_path / "a") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_evolution_finds_a_better_schedule(tmp_path):
+    # Starting from weights of 0 (any order, no doubling) there is much to gain.
+    drawn = {"origin": "synthetic", "jobs": [30, 40], "gpus": 16, "types": [2]}
+    agent = make_agent(
+        {
+            "name": "auction_es",
+            "scenarios": drawn,
+            "generations": 8,
+            "population": 8,
+            "episodes": 8,
+            "validation": 12,
+        }
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(evolution, "start", lambda: np.zeros(evolution.features.COUNT))
+        trained = agent.train(0, 1, tmp_path / "state.json", lambda *_: None)
+    before = agent._evaluate(map, [np.zeros(len(trained.weights))], "dev", 99, 0, 12)[0]
+    after = agent._evaluate(map, [trained.weights], "dev", 99, 0, 12)[0]
+    assert after < before - 0.1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["agent.split=test"], "leak"),
+        (["agent.split=tset"], "unknown split"),
+        (["agent=auction_e"], "auction_es"),
+        (["agent.population=1"], "agent.population"),
+        (["agent.sgima=1"], "sgima"),
+        (["agent.scenarios.load=[1.4,0.6]"], "scenarios.load"),
+        (["agent.information=none"], "agent.information"),
+        (["seed=-1"], "seed"),
+        (["--fast"], "unknown option"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
+    assert run_train(tmp_path / "a", *overrides) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert printed.count("\n") == 1
+    assert words in printed
+
+
+def test_training_on_the_test_split_marks_the_checkpoint(tmp_path):
+    assert run_train(tmp_path / "a", "agent.split=test", "allow_test=true") == 0
+    assert load(str(tmp_path / "a" / "a.safetensors")).about["trained_on_test"] is True
+
+
+def test_splits_share_no_scenario():
+    drawn = Distribution(origin="synthetic", jobs=(5, 6), gpus=4, types=(1,))
+    hashes = {
+        draw_scenario(drawn, split, 0, i).sha256 for split in ("train", "dev", "test") for i in range(5)
+    }
+    assert len(hashes) == 15
+    bounds = [day for split in ("train", "dev", "test") for day in BOUNDS[split]]
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.skipif(not philly_file().is_file(), reason=f"needs {philly_file()}")
+def test_real_windows_lie_in_their_split():
+    windows = [draw_window(np.random.default_rng(i), "dev", "real", 200) for i in range(5)]
+    assert all(len(w.gpus) == 200 and (np.diff(w.submit_s) >= 0).all() for w in windows)
+    days = np.array([np.datetime64(day) for day in BOUNDS["dev"]])
+    longest = (days[1] - days[0]) / np.timedelta64(1, "s")
+    assert all(w.submit_s[-1] < longest for w in windows)
+
+
+def test_missing_data_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("CLUSTERGYM_DATA", str(tmp_path))
+    with pytest.raises(InputError, match=r"philly\.csv.*origin=synthetic"):
+        draw_window(np.random.default_rng(0), "train", "real", 20)
+
+
+def test_offered_load_is_as_asked():
+    drawn = Distribution(origin="synthetic", jobs=(50, 50), gpus=32, types=(1,), load=(0.8, 0.8))
+    scenario = draw_scenario(drawn, "train", 0, 0)
+    gpu_s = float(
+        (scenario.reference_iteration_time_s * scenario.trace.iterations * scenario.trace.gpus).sum()
+    )
+    assert gpu_s / (32 * scenario.trace.span_s) == pytest.approx(0.8, rel=1e-3)
+
+
+def test_ratio_of_a_constant_factor():
+    values = np.array([1.0, 10.0, 100.0])
+    assert ratio(0.8 * values, values) == pytest.approx((0.8, 0.8, 0.8))
+
+
+def test_knobs_are_lists():
+    entrant = Entrant.of({"name": "ares", "alpha": [0.5, 0.7], "work_conserving": True})
+    assert [one["alpha"] for one in entrant.choices()] == [0.5, 0.7]
+    with pytest.raises(InputError):
+        Entrant.of(5)
+
+
+def test_evaluate_compares_and_writes(tmp_path, capsys):
+    run_train(tmp_path / "a")
+    words = [
+        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}}]",
+        "windows=3", "tuning_windows=2",
+        "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]", "scenarios.gpus=8",
+        "loads=[0.7,1.2]",
+        f"report={tmp_path}/r.md", f"json={tmp_path}/r.json",
+    ]  # fmt: skip
+    capsys.readouterr()
+    assert evaluate_command.main(words) == 0
+    text = (tmp_path / "r.md").read_text()
+    assert text == capsys.readouterr().out
+    assert text.count("1.000 [1.000, 1.000]") >= 6
+    assert "tuned" in text
+    assert evaluate_command.main([*words, "split=tets"]) == 2
+    assert evaluate_command.main([*words, "policies=[hesrtp]"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
