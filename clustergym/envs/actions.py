@@ -101,7 +101,7 @@ class EditActions(Actions):
         self._names = setting.gpu_types
         self._mask = np.zeros(self.number, dtype=np.bool_)
         self._link()
-        self._decided = np.zeros(0, dtype=np.bool_)
+        self._decided, self._turn = np.zeros(0, dtype=np.bool_), 0
 
     def _link(self) -> None:
         self._table = self._mask[:-1].reshape(self.rows, self.width)
@@ -113,12 +113,13 @@ class EditActions(Actions):
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
         """Begin an episode: no job is admitted yet."""
-        self._decided = np.zeros(len(trace), dtype=np.bool_)
+        self._decided, self._turn = np.zeros(len(trace), dtype=np.bool_), 0
 
     def begin(self, view: View) -> None:
         """Begin a decision point at the present allotments."""
         n = len(view)
-        self.view, self.shown = view, choose_rows(view, self.rows)
+        self.view, self.shown = view, choose_rows(view, self.rows, self._turn)
+        self._turn += 1
         self.target_type, self.target_gpus = view.gpu_type.copy(), view.gpus.copy()
         self.free = view.free.copy()
         self.assigned, self.preempted = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)

@@ -10,14 +10,21 @@ from clustergym.policy import View
 Ints = npt.NDArray[np.int64]
 
 
-def choose_rows(view: View, rows: int) -> Ints:
+def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
     """Return positions in the View of the jobs that have a row, ascending, at most `rows`.
 
     Where all jobs fit, all have a row. Otherwise waiting jobs and running jobs have half of the
-    rows each; what the one kind leaves goes to the other. Of each kind the rows go to both ends of
-    the queue: the jobs submitted first, then last, then second, and so on. So the oldest jobs are
-    always in sight, and a job that has just come is as well. A job without a row keeps what it has
-    and stays in the system.
+    rows each; what the one kind leaves goes to the other. Of a kind's rows half go to the jobs
+    submitted first, a quarter to those submitted last, and the rest to the jobs in between, in turn:
+    each decision point goes on where the last one stopped. So the oldest jobs and those that have
+    just come are in sight, and no job stays out of it. A job without a row keeps what it has.
+
+    Parameters
+    ----------
+    view : View
+    rows : int
+    turn : int
+        Decision points before this one.
     """
     n = len(view)
     if n <= rows:
@@ -25,13 +32,16 @@ def choose_rows(view: View, rows: int) -> Ints:
     held = view.gpus > 0
     waiting, running = np.flatnonzero(~held), np.flatnonzero(held)
     for_waiting = min(len(waiting), max((rows + 1) // 2, rows - len(running)))
-    chosen = [both_ends(waiting, for_waiting), both_ends(running, rows - for_waiting)]
+    chosen = [_in_turn(waiting, for_waiting, turn), _in_turn(running, rows - for_waiting, turn)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
-def both_ends(ordered: Ints, number: int) -> Ints:
-    """Return `number` members of an ordered array, half from each end, the odd one from the front."""
+def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
+    """Return `number` members: half from the front, a quarter from the back, the rest in turn."""
     if number >= len(ordered):
         return ordered
-    front = (number + 1) // 2
-    return np.concatenate([ordered[:front], ordered[len(ordered) - (number - front) :]])
+    front, back = number // 2, number // 4
+    between = ordered[front : len(ordered) - back]
+    places = number - front - back
+    turned = between[(turn * places + np.arange(places)) % len(between)]
+    return np.concatenate([ordered[:front], turned, ordered[len(ordered) - back :]])

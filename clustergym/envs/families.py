@@ -49,7 +49,7 @@ class ElasticEnv(_Family):
     assignment is legal where the job fits in memory and the GPUs are free as edited. Stopping is
     always legal, unless `mask_stop_while_idle` says otherwise. `action_masks()` and
     `info["action_mask"]` say what is legal. Which jobs have a row when there are more than R is
-    the rule of `clustergym.envs.candidates.choose_rows`: both ends of the queue.
+    the rule of `clustergym.envs.candidates.choose_rows`: both ends of the queue, the middle in turn.
 
     ## Observation Space
 
