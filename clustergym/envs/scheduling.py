@@ -19,7 +19,7 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError, nearest, require
 from clustergym.metrics.metrics import Metrics
 from clustergym.policy import Decision, View
 from clustergym.registry import build, checked, make_placer
@@ -132,21 +132,18 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         super().reset(seed=seed)
         options = options or {}
         run_seed = checked(options.get("run_seed", 0), int, "options.run_seed")
+        require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
         chosen = self.parameters
         scenario = self._episodes.choose(options, self.np_random)
-        simulation = Simulation(
-            scenario, self._placer, chosen.information_class, chosen.round_s, max(run_seed, 0)
-        )
+        simulation = Simulation(scenario, self._placer, chosen.information_class, chosen.round_s, run_seed)
         yardsticks = Yardsticks.of(scenario)
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
         self._known = times_known(chosen.information_class)
-        self.actions.reset(scenario.trace, simulation.setting, np.random.default_rng([max(run_seed, 0), 1]))
+        self.actions.reset(scenario.trace, simulation.setting, np.random.default_rng([run_seed, 1]))
         self._reward.reset()
         self._reference_reward.reset()
         self._reference = (
-            None
-            if self._references is None
-            else self._references.outcomes(scenario, yardsticks, max(run_seed, 0))
+            None if self._references is None else self._references.outcomes(scenario, yardsticks, run_seed)
         )
         self._view = simulation.advance()
         if self._view is None:

@@ -92,7 +92,7 @@ def test_a_window_loses_edits_but_no_job():
 
 
 def test_drive_needs_the_policys_information():
-    with pytest.raises(InputError, match="env.information: is profiled, policy fcfs has none"):
+    with pytest.raises(InputError, match=r"env\.information: is profiled, policy fcfs has none"):
         drive(ElasticEnv(cluster="arena-16", jobs=4), "fcfs")
     with pytest.raises(InputError, match="no edits to drive"):
         drive(MetaEnv(cluster="arena-16", jobs=4), "fcfs")
