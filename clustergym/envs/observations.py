@@ -6,6 +6,7 @@ or work by `logarithm` with ten years as 1, where it stays.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 LONGEST_S = 10 * 365 * 86400.0
+_PER_LOGARITHM = 1.0 / np.log1p(LONGEST_S)
 JOB_FEATURES = (
     "present",
     "waiting",
@@ -59,10 +61,10 @@ DYNAMIC = ("gpus", "assigned", "preempted", "may_reject")
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
-def logarithm(seconds: Floats, most: float = LONGEST_S) -> Floats:
-    """Return log(1 + x) by log(1 + most), at most 1; NaN is 0."""
-    grown: Floats = np.log1p(np.maximum(np.nan_to_num(seconds, posinf=most), 0.0)) / np.log1p(most)
-    return np.minimum(grown, 1.0)
+def logarithm(seconds: Any) -> Any:
+    """Return log(1 + x) by log(1 + ten years), from 0 to 1; NaN is 0."""
+    # fmax and fmin pass over NaN: in this order NaN becomes 0.
+    return np.log1p(np.fmin(np.fmax(seconds, 0.0), LONGEST_S)) * _PER_LOGARITHM
 
 
 def share(value: Any, half: float) -> Any:
@@ -130,11 +132,11 @@ class Summary:
             share(n, 50.0),
             share(int(waiting.sum()), 50.0),
             share(hidden, 50.0),
-            logarithm(age.mean()),
+            float(logarithm(age.sum() / n)),
             share(float(view.requested_gpus[waiting].sum()), self.total),
-            logarithm(work.sum() / self.total),
+            float(logarithm(work.sum() / self.total)),
             0.0,
-            np.isfinite(outcomes.leave_s).mean(),
+            int(np.isfinite(outcomes.leave_s).sum()) / len(outcomes.leave_s),
         )
         self._work = work
 
@@ -190,6 +192,13 @@ class JobRows(Summary):
         age, deadline = now - view.submit_s[at], view.deadline_s[at]
         fair = outcomes.of.fair_s[view.job[at]]
         fastest = time_s.reshape(len(at), -1).min(axis=1, initial=np.inf)
+        finite = np.where(np.isfinite(fastest), fastest, 0.0)
+        remaining, deadline_left = view.remaining_iterations[at], deadline - now
+        durations = (
+            *(age, view.attained_gpu_s[at], self._work[at], finite * remaining),
+            *(now - view.queued_s[at], view.standstill_s[at], deadline_left),
+        )
+        ages, attained, work, time_left, waited, standstill, slack = logarithm(np.stack(durations))
         columns = {
             "present": 1.0,
             "waiting": gpus == 0,
@@ -198,21 +207,19 @@ class JobRows(Summary):
             "assigned": 0.0,
             "preempted": 0.0,
             "may_reject": actions.undecided[at],
-            "age": logarithm(age),
-            "attained": logarithm(view.attained_gpu_s[at]),
-            "work_left": logarithm(self._work[at]),
-            "time_left": logarithm(
-                np.where(np.isfinite(fastest), fastest, 0.0) * view.remaining_iterations[at]
-            ),
-            "done": 1.0 - view.remaining_iterations[at] / view.iterations[at],
-            "waited": logarithm(now - view.queued_s[at]),
+            "age": ages,
+            "attained": attained,
+            "work_left": work,
+            "time_left": time_left,
+            "done": 1.0 - remaining / view.iterations[at],
+            "waited": waited,
             "restarts": share(view.restarts[at], 4.0),
-            "standstill": logarithm(view.standstill_s[at]),
+            "standstill": standstill,
             "gpus_requested": self._by_size(view.requested_gpus[at]),
             "has_deadline": np.isfinite(deadline),
-            "slack": logarithm(deadline - now),
-            "late": deadline < now,
-            "fair_lag": np.nan_to_num(age / (age + fair)),
+            "slack": slack,
+            "late": deadline_left < 0,
+            "fair_lag": np.fmax(age / (age + fair), 0.0),
         }
         for name, values in columns.items():
             table[:, _COLUMN[name]] = values
@@ -231,7 +238,7 @@ class JobRows(Summary):
         table[..., 2] = logarithm(view.restart_cost_s()[at])
 
     def _by_size(self, gpus: Any) -> Any:
-        return np.log2(1.0 + gpus) / np.log2(1.0 + float(self.setting.counts[-1]))
+        return np.log2(1.0 + gpus) / math.log2(1.0 + float(self.setting.counts[-1]))
 
     def edited(self, actions: Actions, action: int) -> None:
         """Bring the row that an edit changed up to date."""
@@ -240,7 +247,7 @@ class JobRows(Summary):
         row = action // actions.width
         at = int(actions.shown[row])
         table = self._tables["jobs"][row]
-        table[_COLUMN["gpus"]] = self._by_size(float(actions.target_gpus[at]))
+        table[_COLUMN["gpus"]] = self._by_size(int(actions.target_gpus[at]))
         table[_COLUMN["assigned"]] = actions.assigned[at]
         table[_COLUMN["preempted"]] = actions.preempted[at]
         table[_COLUMN["may_reject"]] = (
