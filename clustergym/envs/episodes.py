@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
@@ -22,7 +23,9 @@ from clustergym.scenario import Scenario, allowed_counts
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
-"""Drawn scenarios that are kept for another episode on the same trace."""
+"""Drawn scenarios that a process keeps for other episodes on the same trace."""
+
+_kept: OrderedDict[str, Scenario] = OrderedDict()
 
 
 class Episodes:
@@ -40,7 +43,9 @@ class Episodes:
 
     def __init__(self, parameters: SchedulingParameters) -> None:
         self.parameters = parameters
-        self._kept: OrderedDict[tuple[Any, ...], Scenario] = OrderedDict()
+        _check_name("costs", parameters.costs, "costs")
+        if not Path(parameters.source).is_file():
+            _check_name("generator", parameters.source, "source")
         given = self.fixed
         self.cluster = given.cluster if given is not None else _cluster(parameters.cluster)[1]
         rule = given.counts_rule if given is not None else "power_of_two"
@@ -52,8 +57,6 @@ class Episodes:
             counts,
             parameters.round_s,
         )
-        _named("costs", parameters.costs)
-        _named("generator", parameters.source, "source")
 
     @cached_property
     def fixed(self) -> Scenario | None:
@@ -62,7 +65,7 @@ class Episodes:
         if parameters.scenario is not None:
             from clustergym.api import load_scenario
 
-            _named("scenario", parameters.scenario)
+            _check_name("scenario", parameters.scenario, "scenario")
             overrides = [] if parameters.horizon_s is None else [f"horizon_s={parameters.horizon_s}"]
             return load_scenario(parameters.scenario, overrides)
         if parameters.trace is not None:
@@ -92,7 +95,7 @@ class Episodes:
             return self._given(options["scenario"])
         if "trace" in options:
             name = checked(options["trace"], str, "options.trace")
-            return self._keep(("file", name), _trace_file(name), 0)
+            return self._build(_trace_file(name), 0)
         drawn = "trace_seed" in options or "load" in options
         if self.fixed is not None and not drawn:
             return self.fixed
@@ -121,15 +124,19 @@ class Episodes:
             "max_duration_s": parameters.max_duration_s,
             "requests": "arena",
         }
-        return self._keep(("drawn", seed, load), trace, seed)
+        return self._keep(trace, seed)
 
-    def _keep(self, key: tuple[Any, ...], trace: Mapping[str, Any], seed: int) -> Scenario:
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        made = self._kept[key] = self._build(trace, seed)
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+    def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
+        """Build a drawn scenario, unless it was built for this or another environment before."""
+        parameters = self.parameters
+        parts = [trace, seed, parameters.costs, parameters.horizon_s, self.cluster.fingerprint()]
+        key = json.dumps(parts, sort_keys=True, default=str)
+        made = _kept.pop(key, None)
+        if made is None or Path(parameters.source).is_file():
+            made = self._build(trace, seed)
+        _kept[key] = made
+        if len(_kept) > KEPT:
+            _kept.popitem(last=False)
         return made
 
     def _build(self, trace: Mapping[str, Any], seed: int) -> Scenario:
@@ -158,17 +165,17 @@ class Episodes:
         return scenario
 
 
-def _named(group: str, name: str, field: str = "") -> dict[str, Any]:
-    """Return the file of a group of conf by its name."""
-    path = conf_dir() / group / f"{name}.yaml"
+def _check_name(group: str, name: str, field: str) -> None:
+    """Raise an InputError unless a group of conf has a file of that name."""
     known = [found.stem for found in (conf_dir() / group).glob("*.yaml")]
-    if name not in known and not (group == "generator" and Path(name).is_file()):
-        raise InputError(
-            f"unknown {group} {name!r}", field=f"env.{field or group}", remedy=nearest(name, known)
-        )
     if name not in known:
-        return {}
-    read: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raise InputError(f"unknown {group} {name!r}", field=f"env.{field}", remedy=nearest(name, known))
+
+
+def _named(group: str, name: str) -> dict[str, Any]:
+    """Return the file of a group of conf by its name."""
+    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    read: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return read
 
 

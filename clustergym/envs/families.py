@@ -83,9 +83,8 @@ class ElasticEnv(_Family):
 
     ## Illegal Actions
 
-    With `on_illegal="raise"`, the default, an illegal action is an `InputError`; with `"ignore"`
-    nothing changes, the reward is 0 and `info["illegal"]` is true. What is no action at all is
-    always an `InputError`.
+    With `on_illegal="ignore"`, the default, nothing changes, the reward is 0 and `info["illegal"]`
+    is true; with `"raise"` an illegal action is an `InputError`. What is no action at all always is.
 
     ## Starting State
 
@@ -102,9 +101,9 @@ class ElasticEnv(_Family):
     ## Episode End
 
     - Termination: every job has left.
-    - Truncation: `horizon_s` is reached; or the episode is stalled, as nothing runs, nothing will
-      come, and the agent started nothing for 1,000 rounds: the jobs left then count as waiting for
-      30 more days, and `info["stalled"]` is true.
+    - Truncation: `horizon_s` is reached; or the episode is stalled, after 1,000 illegal actions in
+      a row, or after 1,000 rounds in which nothing runs, nothing will come, and the agent starts
+      nothing. The jobs left then count as waiting for 30 more days, and `info["stalled"]` is true.
 
     The last `info` has `metrics`, as a run's result.json, and `digest`, that of the event log.
 

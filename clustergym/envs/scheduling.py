@@ -32,6 +32,9 @@ Step = tuple[Observation, float, bool, bool, dict[str, Any]]
 STALLED_S = 30 * 86400.0
 """How much longer the jobs of a stalled episode count as waiting, seconds."""
 
+MOST_ILLEGAL = 1000
+"""Illegal actions in a row after which an episode counts as stalled."""
+
 
 class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     """Decision points of a simulated GPU cluster; `clustergym.envs.families` has the variants.
@@ -140,6 +143,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
         self._known = times_known(chosen.information_class)
         self.actions.reset(scenario.trace, simulation.setting, np.random.default_rng([run_seed, 1]))
+        self._illegal_in_a_row = 0
         self._reward.reset()
         self._reference_reward.reset()
         self._reference = (
@@ -170,6 +174,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         action = int(action)
         if not self.actions.legal(action):
             return self._illegal(action)
+        self._illegal_in_a_row = 0
         decision = self.actions.act(action)
         if decision is not None:
             return self._decide(decision)
@@ -183,23 +188,32 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
                 field="action",
                 remedy="choose where action_masks() is true, or make with on_illegal='ignore'",
             )
+        self._illegal_in_a_row += 1
+        if self._illegal_in_a_row >= MOST_ILLEGAL:
+            return self._moved(stalled=True, illegal=True)
         return self._observe(), 0.0, False, False, self._info(self._no_terms, True)
 
     def _decide(self, decision: Decision) -> Step:
-        simulation, stalled = self.simulation, False
+        simulation = self.simulation
         try:
             simulation.apply(decision)
             self._view = simulation.advance()
         except StalledError:
-            self._view, stalled = None, True
-            simulation.end_s = simulation.now_s
+            return self._moved(stalled=True)
+        return self._moved()
+
+    def _moved(self, stalled: bool = False, illegal: bool = False) -> Step:
+        """Return what a step that moved the clock, or ended the episode, leads to."""
+        simulation = self.simulation
+        if stalled:
+            self._view, simulation.end_s = None, simulation.now_s
         self._begin()
         over = self._view is None
         terminated = over and simulation.jobs_left == len(simulation.scenario.trace)
         if over:
             self._outcomes.now_s = simulation.end_s + STALLED_S * stalled
         terms = self._terms(terminated)
-        info = self._info(terms, False)
+        info = self._info(terms, illegal)
         if over:
             info |= {"metrics": self.metrics(), "digest": simulation.log.digest, "stalled": stalled}
         return self._observe(), self._reward.total(terms), terminated, over and not terminated, info

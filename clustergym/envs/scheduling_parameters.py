@@ -29,7 +29,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "information": tuple(member.value for member in InformationClass),
     "observation": ("dict", "flat"),
     "rule": ("arena", "ares"),
-    "on_illegal": ("raise", "ignore"),
+    "on_illegal": ("ignore", "raise"),
 }
 
 
@@ -84,8 +84,8 @@ class SchedulingParameters:
         A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`.
     mask_stop_while_idle : bool
         Whether stopping is illegal while a waiting job in a row could use idle GPUs.
-    on_illegal : {"raise", "ignore"}
-        Whether an illegal action is an error, or changes nothing.
+    on_illegal : {"ignore", "raise"}
+        Whether an illegal action changes nothing, or is an error.
     policies : tuple of str
         What `actions="meta"` chooses among: policy names, each with its parameters.
 
@@ -119,7 +119,7 @@ class SchedulingParameters:
     reward: Mapping[str, float] = field(default_factory=lambda: {"jobs_in_system": 1.0})
     baseline: str | None = None
     mask_stop_while_idle: bool = False
-    on_illegal: str = "raise"
+    on_illegal: str = "ignore"
     policies: tuple[str, ...] = MENU
 
     def __post_init__(self) -> None:

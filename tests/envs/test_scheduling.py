@@ -312,20 +312,36 @@ def test_a_scenario_of_another_cluster():
 
 @pytest.mark.parametrize("action", [-1, 109, 1.5, "0", None])
 def test_what_is_no_action(action):
-    env = clairvoyant(on_illegal="ignore")
+    env = clairvoyant()
     env.reset(seed=1)
     with pytest.raises(InputError, match="is no action"):
         env.step(action)
 
 
 def test_an_illegal_action_raises_or_changes_nothing():
-    env = clairvoyant()
+    env = clairvoyant(on_illegal="raise")
     env.reset(seed=1)
     with pytest.raises(InputError, match=r"8 \(row 0: preempt\) is illegal now"):
         env.step(8)
-    env = clairvoyant(on_illegal="ignore")
+    env = clairvoyant()
     before, info = env.reset(seed=1)
     after, reward, terminated, truncated, then = env.step(8)
     assert then["illegal"]
     assert (reward, terminated, truncated, then["now_s"]) == (0.0, False, False, info["now_s"])
     assert all((after[key] == part).all() for key, part in before.items())
+
+
+def test_a_thousand_illegal_actions_in_a_row_end_the_episode():
+    env = clairvoyant()
+    env.reset(seed=1)
+    for _ in range(999):
+        assert env.step(8)[2:4] == (False, False)
+    env.step(first_fit(env))
+    preempt = 11 * 9 + 8
+    for _ in range(999):
+        *_, info = env.step(preempt)
+        assert "stalled" not in info
+    _, reward, terminated, truncated, info = env.step(preempt)
+    assert (terminated, truncated, info["stalled"], info["illegal"]) == (False, True, True, True)
+    # Every job submitted by now would wait 30 days, those to come up to then as well.
+    assert reward < -700

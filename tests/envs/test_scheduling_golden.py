@@ -27,7 +27,7 @@ STEPS = 120
 def digest(name: str) -> str:
     """Hash what random actions show, now and then illegal ones; observations to four digits."""
     register_envs()
-    env = gymnasium.make(name, jobs=12, on_illegal="ignore", observation="flat", rows=8)
+    env = gymnasium.make(name, jobs=12, observation="flat", rows=8)
     found, rng = hashlib.sha256(), np.random.default_rng(17)
     observation, info = env.reset(seed=17)
     for _ in range(STEPS):
