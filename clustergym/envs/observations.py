@@ -148,6 +148,28 @@ class Summary:
         self._tables["cluster"][0] = actions.free / self.capacity
         self._tables["queue"][6] = share(self._edits, 10.0)
 
+    def unpack(self, observation: Mapping[str, Singles] | Singles) -> dict[str, Singles]:
+        """Return an observation, or a batch of them, as the tables of `layout`.
+
+        Parameters
+        ----------
+        observation : mapping of str to ndarray, or ndarray
+            As the environment returns it, dict or flat; leading axes are kept.
+
+        Returns
+        -------
+        dict of str to ndarray
+            `cluster` (…, 3, T), `queue` (…, 8); of `JobRows` also `jobs` (…, R, J) and
+            `options` (…, R, T, K, 3).
+        """
+        tables = {}
+        for name, shape in self.layout.items():
+            part = (
+                observation[name] if isinstance(observation, Mapping) else observation[..., self.parts[name]]
+            )
+            tables[name] = part.reshape(*part.shape[:-1], *shape)
+        return tables
+
     def values(self) -> Singles:
         """Return all numbers in one array, shape (size,); a copy."""
         return self._flat.copy()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
@@ -345,3 +348,30 @@ def test_a_thousand_illegal_actions_in_a_row_end_the_episode():
     assert (terminated, truncated, info["stalled"], info["illegal"]) == (False, True, True, True)
     # Every job submitted by now would wait 30 days, those to come up to then as well.
     assert reward < -700
+
+
+@pytest.mark.parametrize("made_by", [ElasticEnv, MetaEnv])
+def test_unpacked_observations(made_by):
+    env, flat = made_by(**SMALL), made_by(**SMALL, observation="flat")
+    tables = env.features.unpack(env.reset(seed=1)[0])
+    again = flat.features.unpack(np.stack([flat.reset(seed=1)[0]] * 3))
+    assert tables["cluster"].shape == (3, 2)
+    assert tables["cluster"][2].tolist() == [0.5, 0.5]
+    for name, table in tables.items():
+        assert again[name].shape == (3, *table.shape)
+        assert (again[name][1] == table).all()
+    if made_by is ElasticEnv:
+        # A first job waits alone: one row is present, and its fastest option has speed 1.
+        assert tables["jobs"][:, 0].sum() == len(env.view)
+        assert tables["options"].shape == (48, 2, 4, 3)
+        assert tables["options"][0, ..., 0].max() == 1.0
+
+
+def test_the_page_runs(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "environments" / "README.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"mean JCT [\d.]+ h, [+-][\d.]+ h against FCFS", first)
+    assert float(second) > 0
