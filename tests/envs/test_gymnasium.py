@@ -1,4 +1,4 @@
-"""Every registered environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
+"""Every placement environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, Time
 from clustergym.envs.placement import PlacementEnv
 from clustergym.envs.registration import ENVIRONMENTS
 
-IDS = [row.id for row in ENVIRONMENTS]
+IDS = [row.id for row in ENVIRONMENTS if "/Placement" in row.id]
 SMALL = "ClusterGym/Placement-small-v0"
 
 

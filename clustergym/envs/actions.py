@@ -1,0 +1,280 @@
+"""What an action is: an edit of one job's allotment, an admission, or the choice of a policy.
+
+An environment takes one of these by name. It is told of each decision point by `begin`, says by
+`mask` which actions are legal, and returns the whole Decision from the action that ends the point.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.envs.candidates import choose_rows
+from clustergym.envs.policy_text import policy_of
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.policy import Decision, Setting, View
+from clustergym.workload.trace import Trace
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+class Actions(ABC):
+    """Discrete actions of one environment.
+
+    Attributes
+    ----------
+    number : int
+        Actions 0 … number - 1.
+    shown : ndarray of int, shape (m,)
+        Positions in the View of the jobs that have a row.
+    """
+
+    number: int
+    shown: Ints
+
+    @abstractmethod
+    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+
+    @abstractmethod
+    def begin(self, view: View) -> None:
+        """Begin a decision point."""
+
+    @abstractmethod
+    def mask(self) -> Bools:
+        """Return which actions are legal now, shape (number,)."""
+
+    @abstractmethod
+    def legal(self, action: int) -> bool:
+        """Whether one action is legal now."""
+
+    @abstractmethod
+    def act(self, action: int) -> Decision | None:
+        """Take a legal action; return the Decision if it ends the decision point."""
+
+    @abstractmethod
+    def describe(self, action: int) -> str:
+        """Return what an action does, for messages."""
+
+
+class EditActions(Actions):
+    """Edits of one job each, from the present allotments on, until the action `stop`.
+
+    Row r of R has W = T K + 1 actions, or T K + 2 with rejection: r W + t K + k gives the job
+    `counts[k]` GPUs of type t, r W + T K preempts it, r W + T K + 1 rejects it. The last action of
+    all, R W, stops. A job is assigned at most once at a decision point, and preempted at most once,
+    before that.
+
+    Parameters
+    ----------
+    parameters : SchedulingParameters
+    setting : Setting
+
+    Attributes
+    ----------
+    view : View
+    target_type, target_gpus : ndarray of int, shape (n,)
+        The allotments as edited so far, of all jobs of the View.
+    free : ndarray of int, shape (T,)
+        GPUs that they leave.
+    assigned, preempted, rejected : ndarray of bool, shape (n,)
+    undecided : ndarray of bool, shape (n,)
+        Jobs that may be rejected here.
+    """
+
+    def __init__(self, parameters: SchedulingParameters, setting: Setting) -> None:
+        self.rows = parameters.rows
+        self.levels, self.types = len(setting.counts), len(setting.gpu_types)
+        self.options = self.types * self.levels
+        self.rejects = parameters.actions in ("admit", "drop")
+        self.width = self.options + 1 + self.rejects
+        self.number = self.rows * self.width + 1
+        self.stop = self.number - 1
+        self._binding = parameters.actions == "admit"
+        self._mask_stop = parameters.mask_stop_while_idle
+        self._counts = setting.counts
+        self._names = setting.gpu_types
+        self._mask = np.zeros(self.number, dtype=np.bool_)
+        self._link()
+        self._decided, self._turn = np.zeros(0, dtype=np.bool_), 0
+
+    def _link(self) -> None:
+        self._table = self._mask[:-1].reshape(self.rows, self.width)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Pickling copies arrays: let the table be a part of the mask again."""
+        self.__dict__.update(state)
+        self._link()
+
+    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin an episode: no job is admitted yet."""
+        self._decided, self._turn = np.zeros(len(trace), dtype=np.bool_), 0
+
+    def begin(self, view: View) -> None:
+        """Begin a decision point at the present allotments."""
+        n = len(view)
+        self.view, self.shown = view, choose_rows(view, self.rows, self._turn)
+        self._turn += 1
+        self.target_type, self.target_gpus = view.gpu_type.copy(), view.gpus.copy()
+        self.free = view.free.copy()
+        self.assigned, self.preempted = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+        self.rejected = np.zeros(n, dtype=np.bool_)
+        self.undecided = np.zeros(n, dtype=np.bool_)
+        if self.rejects:
+            self.undecided = ~self._decided[view.job] if self._binding else np.ones(n, dtype=np.bool_)
+        self._assignable = view.feasible[self.shown].copy()
+        held = np.flatnonzero(view.gpus[self.shown] > 0)
+        at = self.shown[held]
+        self._assignable[held, view.gpu_type[at], np.searchsorted(self._counts, view.gpus[at])] = False
+        self._table[:] = False
+        m = len(self.shown)
+        self._table[:m, self.options] = view.gpus[self.shown] > 0
+        if self.rejects:
+            self._table[:m, self.options + 1] = self.undecided[self.shown]
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Bring the legal assignments up to date with what is free."""
+        m, counts = len(self.shown), self._counts
+        fits = counts <= self.free[:, None]
+        legal = self._assignable & fits
+        holding = np.flatnonzero(self.target_gpus[self.shown] > 0)
+        if len(holding):
+            at = self.shown[holding]
+            kind = self.target_type[at]
+            own = counts <= (self.free[kind] + self.target_gpus[at])[:, None]
+            legal[holding, kind] = self._assignable[holding, kind] & own
+        self._table[:m, : self.options] = legal.reshape(m, self.options)
+        waiting = self.target_gpus[self.shown] == 0
+        self._mask[-1] = not (self._mask_stop and legal[waiting].any())
+
+    def mask(self) -> Bools:
+        """Return which actions are legal now, shape (number,)."""
+        return self._mask.copy()
+
+    def legal(self, action: int) -> bool:
+        """Whether one action is legal now."""
+        return bool(self._mask[action])
+
+    def index(self, row: int, kind: int, gpus: int) -> int:
+        """Return the action that assigns `gpus` GPUs of a type to a row's job; 0 GPUs: preempts it."""
+        if gpus == 0:
+            return row * self.width + self.options
+        return row * self.width + kind * self.levels + int(np.searchsorted(self._counts, gpus))
+
+    def rejection(self, row: int) -> int:
+        """Return the action that rejects a row's job."""
+        return row * self.width + self.options + 1
+
+    def act(self, action: int) -> Decision | None:
+        """Edit one job, or stop."""
+        if action == self.stop:
+            return self._decision()
+        row, option = divmod(action, self.width)
+        at = int(self.shown[row])
+        held = int(self.target_gpus[at])
+        if held:
+            self.free[self.target_type[at]] += held
+        table = self._table[row]
+        if option < self.options:
+            kind, level = divmod(option, self.levels)
+            gpus = int(self._counts[level])
+            self.target_type[at], self.target_gpus[at] = kind, gpus
+            self.free[kind] -= gpus
+            self.assigned[at] = True
+        else:
+            self.target_type[at], self.target_gpus[at] = -1, 0
+            (self.preempted if option == self.options else self.rejected)[at] = True
+        if option == self.options:
+            self._assignable[row] = self.view.feasible[at]
+            table[self.options] = False
+        else:
+            self._assignable[row] = False
+            table[self.options :] = False
+        self._refresh()
+        return None
+
+    def _decision(self) -> Decision:
+        view = self.view
+        if self._binding:
+            self._decided[view.job[self.shown]] = True
+        kept = self.target_gpus > 0
+        return Decision(
+            view.job[kept], self.target_type[kept], self.target_gpus[kept], view.job[self.rejected]
+        )
+
+    def describe(self, action: int) -> str:
+        """Return what an action does."""
+        if action == self.stop:
+            return "stop"
+        row, option = divmod(action, self.width)
+        if option < self.options:
+            kind, level = divmod(option, self.levels)
+            return f"row {row}: assign {self._counts[level]} {self._names[kind]}"
+        return f"row {row}: " + ("preempt" if option == self.options else "reject")
+
+
+class MetaActions(Actions):
+    """The choice of a policy of a menu, which then decides at this decision point.
+
+    Parameters
+    ----------
+    parameters : SchedulingParameters
+    setting : Setting
+
+    Attributes
+    ----------
+    policies : tuple of Policy
+    """
+
+    def __init__(self, parameters: SchedulingParameters, setting: Setting) -> None:
+        self._texts = parameters.policies
+        self.policies = tuple(policy_of(text, "env.policies") for text in self._texts)
+        self.number = len(self.policies)
+        self.shown = np.empty(0, dtype=np.int64)
+
+    def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin an episode: every policy begins anew, with the stream the simulator would give it."""
+        for policy in self.policies:
+            policy.check(trace, setting)
+            policy.reset(setting, copy.deepcopy(rng))
+
+    def begin(self, view: View) -> None:
+        """Begin a decision point."""
+        self.view = view
+
+    def mask(self) -> Bools:
+        """Return which actions are legal now: all."""
+        return np.ones(self.number, dtype=np.bool_)
+
+    def legal(self, action: int) -> bool:
+        """Whether one action is legal now: always."""
+        return True
+
+    def act(self, action: int) -> Decision | None:
+        """Let a policy decide.
+
+        A policy that needs no profile may name a type on which a job is not profiled yet; that
+        job keeps waiting.
+        """
+        view, decision = self.view, self.policies[action].schedule(self.view)
+        at, counts = np.searchsorted(view.job, decision.job), view.setting.counts
+        fits = view.feasible[at, decision.gpu_type, np.searchsorted(counts, decision.gpus)]
+        if fits.all():
+            return decision
+        return Decision(decision.job[fits], decision.gpu_type[fits], decision.gpus[fits], decision.drop)
+
+    def describe(self, action: int) -> str:
+        """Return the policy's text."""
+        return self._texts[action]
+
+
+def make_actions(parameters: SchedulingParameters, setting: Setting) -> EditActions | MetaActions:
+    """Return the actions of the name `parameters.actions`."""
+    made: type[EditActions] | type[MetaActions] = MetaActions if parameters.actions == "meta" else EditActions
+    return made(parameters, setting)

@@ -1,0 +1,185 @@
+"""Lets a policy play an environment through its actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from clustergym.envs.actions import EditActions
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.errors import InputError
+from clustergym.metrics.metrics import Metrics
+from clustergym.policy import Decision, Policy, View
+from clustergym.registry import make_policy
+
+
+@dataclass(frozen=True)
+class Drive:
+    """An episode that a policy played.
+
+    Attributes
+    ----------
+    digest : str
+        Of the event log; with a row for every job that of `clustergym.simulate`.
+    metrics : dict
+    total_reward : float
+    steps, decisions : int
+        Actions, and decision points.
+    lost : int
+        Changes of an allotment that no action could make, as the job had no row.
+    """
+
+    digest: str
+    metrics: Metrics
+    total_reward: float
+    steps: int
+    decisions: int
+    lost: int
+
+
+def driving_parameters(policy: Policy | str) -> dict[str, Any]:
+    """Return what an environment must be made with so that a policy sees what it would in a simulation."""
+    policy = _made(policy)
+    return {"information": policy.information_class.value, "round_s": policy.round_s}
+
+
+def drive(
+    env: gymnasium.Env[Any, Any],
+    policy: Policy | str,
+    *,
+    seed: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> Drive:
+    """Play one episode by a policy's decisions, each translated into edits and a stop.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        With actions that edit, made with `driving_parameters(policy)`; may be wrapped.
+    policy : Policy or str
+        By itself, or by name.
+    seed, options
+        Of `reset`; `options["run_seed"]` seeds the policy's stream as well.
+
+    Raises
+    ------
+    InputError
+        If the environment's information or rounds are not the policy's, or its actions cannot drop
+        jobs and the policy does.
+    """
+    core, policy = env.unwrapped, _made(policy)
+    if not isinstance(core, SchedulingEnv) or not isinstance(core.actions, EditActions):
+        raise InputError("has no edits to drive", field="env", remedy="give actions=edit, admit or drop")
+    _check(core, policy)
+    env.reset(seed=seed, options=options)
+    simulation, actions = core.simulation, core.actions
+    run_seed = int((options or {}).get("run_seed", 0))
+    policy.check(simulation.scenario.trace, simulation.setting)
+    policy.reset(simulation.setting, np.random.default_rng([run_seed, 1]))
+    total, steps, decisions, lost = 0.0, 0, 0, 0
+    info: dict[str, Any] = {}
+    while (view := core.view) is not None:
+        decision = policy.schedule(view)
+        decisions += 1
+        lost += _edit(env, actions, view, decision)
+        steps += 1 + int(actions.assigned.sum() + actions.preempted.sum() + actions.rejected.sum())
+        _, reward, _, _, info = env.step(np.int64(actions.stop))
+        total += float(reward)
+    return Drive(info["digest"], info["metrics"], total, steps, decisions, lost)
+
+
+def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
+    """Return the actions that lead from the present allotments to a decision, before the stop.
+
+    Preemptions come first, then assignments, those that fit as they are; a running job whose new
+    allotment must wait for GPUs that another such job holds is preempted before. What concerns a
+    job without a row is left out, and what then does not fit is as well.
+
+    Returns
+    -------
+    list of int
+        Actions, legal in this order at the beginning of the decision point.
+    int
+        Changes that are left out.
+    """
+    row_of = {int(at): row for row, at in enumerate(actions.shown)}
+    at = np.searchsorted(view.job, decision.job)
+    target_type, target = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
+    target_type[at], target[at] = decision.gpu_type, decision.gpus
+    dropped = set(np.searchsorted(view.job, decision.drop).tolist())
+    changed = np.flatnonzero((target != view.gpus) | (target_type != view.gpu_type)).tolist()
+    plan = _Plan(actions, view)
+    lost = len([job for job in {*changed, *dropped} if job not in row_of])
+    for job in sorted(dropped & set(row_of)):
+        plan.leave(job, actions.rejection(row_of[job]))
+    for job in changed:
+        if target[job] == 0 and job in row_of and job not in dropped:
+            plan.leave(job, actions.index(row_of[job], 0, 0))
+    wanted = {
+        job: (int(target_type[job]), int(target[job])) for job in changed if target[job] and job in row_of
+    }
+    while wanted:
+        for job in [job for job in wanted if plan.fits(job, *wanted[job])]:
+            if plan.fits(job, *wanted[job]):
+                kind, gpus = wanted.pop(job)
+                plan.assign(job, kind, gpus, actions.index(row_of[job], kind, gpus))
+        if any(plan.fits(job, *wanted[job]) for job in wanted):
+            continue
+        holder = next((job for job in wanted if plan.held[job]), None)
+        if holder is None:
+            break
+        plan.leave(holder, actions.index(row_of[holder], 0, 0))
+    return plan.made, lost + len(wanted)
+
+
+class _Plan:
+    """Edits so far, and what they leave free."""
+
+    def __init__(self, actions: EditActions, view: View) -> None:
+        self.free = view.free.copy()
+        self.held, self.kind = view.gpus.copy(), view.gpu_type.copy()
+        self.made: list[int] = []
+
+    def leave(self, job: int, action: int) -> None:
+        if self.held[job]:
+            self.free[self.kind[job]] += self.held[job]
+        self.held[job], self.kind[job] = 0, -1
+        self.made.append(action)
+
+    def fits(self, job: int, kind: int, gpus: int) -> bool:
+        own = self.held[job] if self.kind[job] == kind else 0
+        return bool(gpus <= self.free[kind] + own)
+
+    def assign(self, job: int, kind: int, gpus: int, action: int) -> None:
+        if self.held[job]:
+            self.free[self.kind[job]] += self.held[job]
+        self.held[job], self.kind[job] = gpus, kind
+        self.free[kind] -= gpus
+        self.made.append(action)
+
+
+def _edit(env: gymnasium.Env[Any, Any], actions: EditActions, view: View, decision: Decision) -> int:
+    if len(decision.drop) and not actions.rejects:
+        raise InputError("drops jobs, and no action does", field="policy", remedy="make with actions=drop")
+    made, lost = edits(actions, view, decision)
+    for action in made:
+        env.step(np.int64(action))
+    return lost
+
+
+def _check(core: SchedulingEnv, policy: Policy) -> None:
+    for name, wanted in driving_parameters(policy).items():
+        given = getattr(core.parameters, name)
+        if given != wanted:
+            raise InputError(
+                f"is {given}, policy {policy.name} has {wanted}",
+                field=f"env.{name}",
+                remedy="make with **driving_parameters(policy)",
+            )
+
+
+def _made(policy: Policy | str) -> Policy:
+    return make_policy({"name": policy}) if isinstance(policy, str) else policy

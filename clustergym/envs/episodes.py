@@ -1,0 +1,200 @@
+"""The scenario of an episode: drawn by a seed, or given."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from clustergym.config import build_scenario
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.errors import InputError, nearest
+from clustergym.paths import conf_dir, traces_dir
+from clustergym.policy import Setting
+from clustergym.registry import checked
+from clustergym.scenario import Scenario, allowed_counts
+
+OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
+KEPT = 256
+"""Drawn scenarios that a process keeps for other episodes on the same trace."""
+
+_kept: OrderedDict[str, Scenario] = OrderedDict()
+
+
+class Episodes:
+    """Scenarios for one environment; its cluster, and so its spaces, are the same in all of them.
+
+    Parameters
+    ----------
+    parameters : SchedulingParameters
+
+    Raises
+    ------
+    InputError
+        If a parameter names what there is not.
+    """
+
+    def __init__(self, parameters: SchedulingParameters) -> None:
+        self.parameters = parameters
+        _check_name("costs", parameters.costs, "costs")
+        if not Path(parameters.source).is_file():
+            _check_name("generator", parameters.source, "source")
+        given = self.fixed
+        self.cluster = given.cluster if given is not None else _cluster(parameters.cluster)[1]
+        rule = given.counts_rule if given is not None else "power_of_two"
+        counts = np.array(allowed_counts(self.cluster, rule), dtype=np.int64)
+        self.setting = Setting(
+            self.cluster.gpu_types,
+            self.cluster.capacity,
+            self.cluster.gpus_per_node,
+            counts,
+            parameters.round_s,
+        )
+
+    @cached_property
+    def fixed(self) -> Scenario | None:
+        """The scenario of every episode; None: it is drawn."""
+        parameters = self.parameters
+        if parameters.scenario is not None:
+            from clustergym.api import load_scenario
+
+            _check_name("scenario", parameters.scenario, "scenario")
+            overrides = [] if parameters.horizon_s is None else [f"horizon_s={parameters.horizon_s}"]
+            return load_scenario(parameters.scenario, overrides)
+        if parameters.trace is not None:
+            return self._build(_trace_file(parameters.trace), 0)
+        return None
+
+    def choose(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
+        """Return the scenario of an episode.
+
+        Parameters
+        ----------
+        options : mapping
+            Of `reset`: `scenario` (a Scenario), `trace` (a name or file), `trace_seed`, `load`.
+        rng : numpy.random.Generator
+            Draws what the options leave open.
+
+        Raises
+        ------
+        InputError
+            For an unknown option, or one that does not go with the environment's cluster.
+        """
+        for name in options:
+            if name not in OPTIONS:
+                remedy = nearest(str(name), OPTIONS)
+                raise InputError(f"unknown option {name!r}", field=f"options.{name}", remedy=remedy)
+        if "scenario" in options:
+            return self._given(options["scenario"])
+        if "trace" in options:
+            name = checked(options["trace"], str, "options.trace")
+            return self._build(_trace_file(name), 0)
+        drawn = "trace_seed" in options or "load" in options
+        if self.fixed is not None and not drawn:
+            return self.fixed
+        return self._drawn(options, rng)
+
+    def _drawn(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
+        parameters = self.parameters
+        if parameters.scenario is not None:
+            raise InputError(
+                "the scenario has its own trace", field="options", remedy="leave out trace_seed and load"
+            )
+        below = parameters.traces or 2**31
+        seed, load = int(rng.integers(below)), float(rng.choice(parameters.loads))
+        seed = checked(options.get("trace_seed", seed), int, "options.trace_seed")
+        load = checked(options.get("load", load), float, "options.load")
+        if seed < 0:
+            raise InputError(f"{seed} is no seed", field="options.trace_seed", remedy="give a number from 0")
+        trace = {
+            "source": parameters.source,
+            "rule": parameters.rule,
+            "jobs": parameters.jobs,
+            "load": load,
+            "deadlines": parameters.deadlines,
+            "max_gpus": parameters.max_gpus,
+            "min_duration_s": parameters.min_duration_s,
+            "max_duration_s": parameters.max_duration_s,
+            "requests": "arena",
+        }
+        return self._keep(trace, seed)
+
+    def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
+        """Build a drawn scenario, unless it was built for this or another environment before."""
+        parameters = self.parameters
+        parts = [trace, seed, parameters.costs, parameters.horizon_s, self.cluster.fingerprint()]
+        key = json.dumps(parts, sort_keys=True, default=str)
+        made = _kept.pop(key, None)
+        if made is None or Path(parameters.source).is_file():
+            made = self._build(trace, seed)
+        _kept[key] = made
+        if len(_kept) > KEPT:
+            _kept.popitem(last=False)
+        return made
+
+    def _build(self, trace: Mapping[str, Any], seed: int) -> Scenario:
+        parameters = self.parameters
+        return build_scenario(
+            {
+                "cluster": _cluster(parameters.cluster)[0],
+                "trace": dict(trace),
+                "oracle": _named("oracle", "roofline"),
+                "costs": _named("costs", parameters.costs),
+                "scenario": {"name": "episode", "oversize": "drop", "other_types": "any"},
+                "seed": seed,
+                "horizon_s": parameters.horizon_s,
+            }
+        )
+
+    def _given(self, scenario: Any) -> Scenario:
+        remedy = "make the environment with that scenario's cluster"
+        if not isinstance(scenario, Scenario):
+            raise InputError("is no Scenario", field="options.scenario", remedy="give load_scenario(…)")
+        same: npt.NDArray[np.int64] = scenario.tables.counts
+        if scenario.cluster.gpu_types != self.cluster.gpu_types or not np.array_equal(
+            same, self.setting.counts
+        ):
+            raise InputError("has other GPU types or counts", field="options.scenario", remedy=remedy)
+        return scenario
+
+
+def _check_name(group: str, name: str, field: str) -> None:
+    """Raise an InputError unless a group of conf has a file of that name."""
+    known = [found.stem for found in (conf_dir() / group).glob("*.yaml")]
+    if name not in known:
+        raise InputError(f"unknown {group} {name!r}", field=f"env.{field}", remedy=nearest(name, known))
+
+
+def _named(group: str, name: str) -> dict[str, Any]:
+    """Return the file of a group of conf by its name."""
+    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    read: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return read
+
+
+def _cluster(name: str) -> tuple[dict[str, Any], Any]:
+    """Return the configuration of a cluster, and the cluster."""
+    from clustergym.cluster.config import load_cluster
+
+    cluster = load_cluster(name)
+    path = conf_dir() / "cluster" / f"{name}.yaml"
+    if path.is_file():
+        return _named("cluster", name), cluster
+    return {"path": name}, cluster
+
+
+def _trace_file(name: str) -> dict[str, Any]:
+    """Return the configuration of a trace of the project, or of a file."""
+    if (traces_dir() / f"{name}.csv").is_file():
+        return {"committed": name}
+    if Path(name).is_file():
+        return {"path": name}
+    known = [found.stem for found in traces_dir().glob("*.csv")]
+    raise InputError(f"no trace {name!r}", field="env.trace", remedy=nearest(name, known))

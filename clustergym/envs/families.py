@@ -1,0 +1,286 @@
+"""The families of scheduling environments: one core, each with defaults of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from clustergym.envs.scheduling import SchedulingEnv
+
+
+class _Family(SchedulingEnv):
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        super().__init__(render_mode, **{**self.defaults, **parameters})
+
+
+class ElasticEnv(_Family):
+    """Give jobs of a GPU cluster types and counts of GPUs, and take them away.
+
+    ## Description
+
+    Jobs are submitted to a cluster, run at a speed that depends on the GPU type and count they
+    hold, and leave when their iterations are done. At each decision point, every `round_s`
+    seconds, the agent starts from the present allotments and edits them one job at a time, until
+    it stops; then the clock moves on to the next point. Starting, moving and resuming a job costs
+    standstill (checkpoint, and the search for a parallel plan).
+
+    | id | cluster | jobs |
+    |---|---|---|
+    | `ClusterGym/Elastic-v0`, `-64-v0` | arena-a: 64 GPUs of two types | 150 |
+    | `ClusterGym/Elastic-16-v0` | arena-16: two types | 100 |
+    | `ClusterGym/Elastic-384-v0` | arena-384: four types | 200 |
+    | `ClusterGym/Elastic-1280-v0` | arena-sim: four types | 200 |
+    | `ClusterGym/Elastic-homogeneous-v0`, `-16-v0` … | ares-16, -64, -384, -1280: one type | as above |
+
+    ## Action Space
+
+    `Discrete(R (T K + 1) + 1)`: R rows of jobs, T GPU types, K counts (powers of two).
+
+    | Action | Meaning |
+    |---|---|
+    | r (T K + 1) + t K + k | give the job of row r `counts[k]` GPUs of type t, in place of what it holds |
+    | r (T K + 1) + T K | preempt the job of row r |
+    | R (T K + 1) | stop: the allotments as edited hold from now on |
+
+    A job is assigned at most once at a decision point, and preempted at most once, before that. An
+    assignment is legal where the job fits in memory and the GPUs are free as edited. Stopping is
+    always legal, unless `mask_stop_while_idle` says otherwise. `action_masks()` and
+    `info["action_mask"]` say what is legal. Which jobs have a row when there are more than R is
+    the rule of `clustergym.envs.candidates.choose_rows`: both ends of the queue, the middle in turn.
+
+    ## Observation Space
+
+    `Dict` of `Box(0, 1, float32)`; with `observation="flat"` one `Box` of the same numbers, in this
+    order. Columns and constants: `clustergym.envs.observations`.
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `cluster` | (3 T,) | GPUs of each type: free as edited, available, share of all |
+    | `jobs` | (R J,) | J = 20 + 2 T features of each row; 0 where there is no job |
+    | `options` | (R T K 3,) | speed, speed per GPU and restart cost of each row's (type, count) |
+    | `queue` | (8,) | summary of all jobs in the system, also those without a row |
+
+    ## Rewards
+
+    A sum of named terms times the weights in `reward`, each minus the increase of a cost; only the
+    action that ends a decision point has a reward other than 0. By default `{"jobs_in_system": 1.0}`:
+    the return is minus the mean JCT in hours. With `baseline="fcfs"`, or any policy with its
+    parameters, the same terms of that policy on the same trace are subtracted, so that the return
+    is what the agent gains on it. Rewards are not to be discounted (gamma 1).
+
+    | Term | Cost |
+    |---|---|
+    | `jobs_in_system` | integral of the number of jobs in the system by the episode's jobs, hours |
+    | `slowdown` | mean time in the system over the run time at the request, that at least 10 min |
+    | `unfairness` | mean of how far finish-time fairness is above 1 |
+    | `deadlines_met` | minus the share of jobs that completed by their deadline |
+    | `broken_promises` | share of jobs not dropped whose deadline passed before they completed |
+
+    `info["rewards"]` has the terms unweighted.
+
+    ## Illegal Actions
+
+    With `on_illegal="ignore"`, the default, nothing changes, the reward is 0 and `info["illegal"]`
+    is true; with `"raise"` an illegal action is an `InputError`. What is no action at all always is.
+
+    ## Starting State
+
+    The first decision point of a trace that is drawn like Philly's, from the seed. `trace=` or
+    `scenario=` fix the jobs of every episode.
+
+    | Option of `reset` | Meaning |
+    |---|---|
+    | `trace_seed`, `load` | which trace is drawn |
+    | `trace` | a name of traces/, or a trace file |
+    | `scenario` | a `Scenario` of the same GPU types and counts |
+    | `run_seed` | the seed `clustergym.simulate` takes; 0 |
+
+    ## Episode End
+
+    - Termination: every job has left.
+    - Truncation: `horizon_s` is reached; or the episode is stalled, after 1,000 illegal actions in
+      a row, or after 1,000 rounds in which nothing runs, nothing will come, and the agent starts
+      nothing. The jobs left then count as waiting for 30 more days, and `info["stalled"]` is true.
+
+    The last `info` has `metrics`, as a run's result.json, and `digest`, that of the event log.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+
+    Raises
+    ------
+    InputError
+        If a parameter, an option of `reset` or an action is not valid.
+    """
+
+
+class FairEnv(_Family):
+    """Schedule data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
+
+    ## Description
+
+    As `ElasticEnv`, in the setting of Ares: GPUs of one type, rounds of 60 s, measured relaunch
+    costs, profiles of data parallelism. The default reward weighs fairness too.
+
+    | id | cluster | jobs |
+    |---|---|---|
+    | `ClusterGym/Fair-v0`, `-64-v0` | ares-64 | 150 |
+    | `ClusterGym/Fair-16-v0`, `-384-v0`, `-1280-v0` | ares-16, ares-384, ares-1280 | 100, 200, 200 |
+
+    ## Action Space
+
+    As `ElasticEnv`, T = 1.
+
+    ## Observation Space
+
+    As `ElasticEnv`; the column `fair_lag` is age / (age + JCT under fluid fair sharing): above 0.5
+    a job is later than it would be under fair sharing.
+
+    ## Rewards
+
+    As `ElasticEnv`; by default `{"jobs_in_system": 1.0, "unfairness": 1.0}`.
+
+    ## Starting State
+
+    As `ElasticEnv`.
+
+    ## Episode End
+
+    As `ElasticEnv`.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+    """
+
+    defaults = MappingProxyType(
+        {
+            "cluster": "ares-64",
+            "rule": "ares",
+            "costs": "ares",
+            "information": "data_parallel",
+            "round_s": 60.0,
+            "reward": {"jobs_in_system": 1.0, "unfairness": 1.0},
+        }
+    )
+
+
+class DeadlineEnv(_Family):
+    """Admit jobs with deadlines, and meet the deadlines of those that were admitted.
+
+    ## Description
+
+    As `ElasticEnv`; every job has a deadline, as in ElasticFlow's trace, and may be rejected at the
+    first decision point that shows it. A job that is not rejected there is admitted for good.
+
+    | id | cluster | jobs |
+    |---|---|---|
+    | `ClusterGym/Deadline-v0`, `-64-v0` | arena-a | 150 |
+    | `ClusterGym/Deadline-16-v0`, `-384-v0`, `-1280-v0` | arena-16, arena-384, arena-sim | 100, 200, 200 |
+
+    ## Action Space
+
+    `Discrete(R (T K + 2) + 1)`, as `ElasticEnv` with one more action for each row:
+
+    | Action | Meaning |
+    |---|---|
+    | r (T K + 2) + T K + 1 | reject the job of row r: it leaves for good |
+
+    With `actions="drop"` a job may be rejected at any decision point.
+
+    ## Observation Space
+
+    As `ElasticEnv`; the columns `has_deadline`, `slack`, `late` and `may_reject` of `jobs` matter here.
+
+    ## Rewards
+
+    As `ElasticEnv`; by default `{"deadlines_met": 1.0, "broken_promises": 1.0}`: the return is the
+    share of jobs that met their deadline less the share that was admitted and missed it. The
+    terms of time in the system would reward rejection.
+
+    ## Starting State
+
+    As `ElasticEnv`.
+
+    ## Episode End
+
+    As `ElasticEnv`.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+    """
+
+    defaults = MappingProxyType(
+        {
+            "actions": "admit",
+            "deadlines": True,
+            "information": "data_parallel",
+            "reward": {"deadlines_met": 1.0, "broken_promises": 1.0},
+        }
+    )
+
+
+class MetaEnv(_Family):
+    """Choose at each decision point which policy, with which parameters, decides.
+
+    ## Description
+
+    The jobs and the cluster are those of `ElasticEnv`. All policies of the menu see the same View:
+    one that needs less than `information` grants is shown no less. A policy that is not chosen is
+    not told of the decision point.
+
+    | id | cluster | jobs |
+    |---|---|---|
+    | `ClusterGym/Meta-v0`, `-64-v0` | arena-a | 150 |
+    | `ClusterGym/Meta-16-v0`, `-384-v0`, `-1280-v0` | arena-16, arena-384, arena-sim | 100, 200, 200 |
+
+    ## Action Space
+
+    `Discrete(len(policies))`: the policy of that place in `policies`. Every action is legal.
+
+    ## Observation Space
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `cluster` | (3 T,) | as `ElasticEnv` |
+    | `queue` | (8,) | as `ElasticEnv` |
+
+    ## Rewards
+
+    As `ElasticEnv`.
+
+    ## Starting State
+
+    As `ElasticEnv`.
+
+    ## Episode End
+
+    As `ElasticEnv`.
+
+    ## Arguments
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+    """
+
+    defaults = MappingProxyType({"actions": "meta", "features": "summary", "information": "clairvoyant"})

@@ -1,0 +1,287 @@
+"""What an environment shows: a summary of the cluster and the queue, and rows of jobs.
+
+All numbers are in [0, 1], by fixed constants: a count by `share(x, half)` = x / (x + half), a time
+or work by `logarithm` with ten years as 1, where it stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.envs.actions import Actions, EditActions
+from clustergym.envs.scheduling_costs import Outcomes
+from clustergym.policy import InformationClass, Setting, View
+
+Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+
+LONGEST_S = 10 * 365 * 86400.0
+_PER_LOGARITHM = 1.0 / np.log1p(LONGEST_S)
+JOB_FEATURES = (
+    "present",
+    "waiting",
+    "gpus",
+    "gpus_held",
+    "assigned",
+    "preempted",
+    "may_reject",
+    "age",
+    "attained",
+    "work_left",
+    "time_left",
+    "done",
+    "waited",
+    "restarts",
+    "standstill",
+    "gpus_requested",
+    "has_deadline",
+    "slack",
+    "late",
+    "fair_lag",
+)
+"""Columns of `jobs`, before one-hot columns of the type held as edited, and of the type requested."""
+OPTION_FEATURES = ("speed", "efficiency", "restart")
+"""Of each (type, count): speed by the job's highest, speed per GPU by its highest, restart cost."""
+QUEUE_FEATURES = (
+    "jobs",
+    "waiting",
+    "without_row",
+    "mean_age",
+    "demand",
+    "work_left",
+    "edits",
+    "progress",
+)
+DYNAMIC = ("gpus", "assigned", "preempted", "may_reject")
+_COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
+
+
+def logarithm(seconds: Any) -> Any:
+    """Return log(1 + x) by log(1 + ten years), from 0 to 1; NaN is 0."""
+    # fmax and fmin pass over NaN: in this order NaN becomes 0.
+    return np.log1p(np.fmin(np.fmax(seconds, 0.0), LONGEST_S)) * _PER_LOGARITHM
+
+
+def share(value: Any, half: float) -> Any:
+    """Return x / (x + half)."""
+    return value / (value + half)
+
+
+class Summary:
+    """The cluster and the queue, without rows of jobs.
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `cluster` | (3 T,) | of each GPU type: GPUs free as edited, GPUs available, share of all GPUs |
+    | `queue` | (8,) | `QUEUE_FEATURES` |
+
+    Parameters
+    ----------
+    setting : Setting
+    rows : int
+    """
+
+    def __init__(self, setting: Setting, rows: int) -> None:
+        self.setting, self.rows = setting, rows
+        self.types, self.levels = len(setting.gpu_types), len(setting.counts)
+        self.capacity = setting.capacity.astype(np.float64)
+        self.total = float(self.capacity.sum())
+        self.layout: Mapping[str, tuple[int, ...]] = self._layout()
+        sizes = [int(np.prod(shape)) for shape in self.layout.values()]
+        ends = np.cumsum(sizes).tolist()
+        self.parts = dict(zip(self.layout, map(slice, [0, *ends], ends), strict=False))
+        self.size = ends[-1]
+        self._flat = np.zeros(self.size, dtype=np.float32)
+        self._link()
+
+    def _link(self) -> None:
+        self._tables = {
+            name: self._flat[self.parts[name]].reshape(shape) for name, shape in self.layout.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Pickling copies arrays: let the tables be parts of the flat array again."""
+        self.__dict__.update(state)
+        self._link()
+
+    def _layout(self) -> dict[str, tuple[int, ...]]:
+        return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
+
+    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+        """Compute what stays the same during a decision point."""
+        self._edits = 0
+        n = len(view)
+        cluster, queue = self._tables["cluster"], self._tables["queue"]
+        cluster[0] = view.free / self.capacity
+        cluster[1] = view.available / self.capacity
+        cluster[2] = self.capacity / self.total
+        waiting = view.gpus == 0
+        age = view.now_s - view.submit_s
+        work = np.zeros(n)
+        if known:
+            per_iteration = view.iteration_time_s() * self.setting.counts
+            least = per_iteration.reshape(n, -1).min(axis=1, initial=np.inf)
+            work = np.where(np.isfinite(least), least, 0.0) * view.remaining_iterations
+        hidden = n - len(actions.shown) if isinstance(actions, EditActions) else 0
+        queue[:] = (
+            share(n, 50.0),
+            share(int(waiting.sum()), 50.0),
+            share(hidden, 50.0),
+            float(logarithm(age.sum() / n)),
+            share(float(view.requested_gpus[waiting].sum()), self.total),
+            float(logarithm(work.sum() / self.total)),
+            0.0,
+            int(np.isfinite(outcomes.leave_s).sum()) / len(outcomes.leave_s),
+        )
+        self._work = work
+
+    def edited(self, actions: Actions, action: int) -> None:
+        """Bring what an edit changed up to date."""
+        if not isinstance(actions, EditActions):
+            return
+        self._edits += 1
+        self._tables["cluster"][0] = actions.free / self.capacity
+        self._tables["queue"][6] = share(self._edits, 10.0)
+
+    def unpack(self, observation: Mapping[str, Singles] | Singles) -> dict[str, Singles]:
+        """Return an observation, or a batch of them, as the tables of `layout`.
+
+        Parameters
+        ----------
+        observation : mapping of str to ndarray, or ndarray
+            As the environment returns it, dict or flat; leading axes are kept.
+
+        Returns
+        -------
+        dict of str to ndarray
+            `cluster` (…, 3, T), `queue` (…, 8); of `JobRows` also `jobs` (…, R, J) and
+            `options` (…, R, T, K, 3).
+        """
+        tables = {}
+        for name, shape in self.layout.items():
+            part = (
+                observation[name] if isinstance(observation, Mapping) else observation[..., self.parts[name]]
+            )
+            tables[name] = part.reshape(*part.shape[:-1], *shape)
+        return tables
+
+    def values(self) -> Singles:
+        """Return all numbers in one array, shape (size,); a copy."""
+        return self._flat.copy()
+
+
+class JobRows(Summary):
+    """The summary, and rows of jobs with their options.
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `cluster` | (3 T,) | as in the summary |
+    | `jobs` | (R J,) | of each row: `JOB_FEATURES`, one-hot type held as edited, one-hot type requested |
+    | `options` | (R T K 3,) | of each row and (type, count): `OPTION_FEATURES` |
+    | `queue` | (8,) | as in the summary |
+    """
+
+    def _layout(self) -> dict[str, tuple[int, ...]]:
+        return {
+            "cluster": (3, self.types),
+            "jobs": (self.rows, len(JOB_FEATURES) + 2 * self.types),
+            "options": (self.rows, self.types, self.levels, len(OPTION_FEATURES)),
+            "queue": (len(QUEUE_FEATURES),),
+        }
+
+    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+        """Compute what stays the same during a decision point."""
+        super().begin(view, actions, outcomes, known)
+        assert isinstance(actions, EditActions)
+        at = actions.shown
+        m = len(at)
+        jobs, options = self._tables["jobs"], self._tables["options"]
+        jobs[m:], options[m:] = 0.0, 0.0
+        time_s = view.iteration_time_s()[at] if known else np.full((m, self.types, self.levels), np.inf)
+        self._fill_jobs(jobs[:m], view, actions, outcomes, time_s)
+        self._fill_options(options[:m], view, at, time_s)
+
+    def _fill_jobs(
+        self, table: Singles, view: View, actions: EditActions, outcomes: Outcomes, time_s: Floats
+    ) -> None:
+        at = actions.shown
+        gpus, now = view.gpus[at], view.now_s
+        age, deadline = now - view.submit_s[at], view.deadline_s[at]
+        fair = outcomes.of.fair_s[view.job[at]]
+        fastest = time_s.reshape(len(at), -1).min(axis=1, initial=np.inf)
+        finite = np.where(np.isfinite(fastest), fastest, 0.0)
+        remaining, deadline_left = view.remaining_iterations[at], deadline - now
+        durations = (
+            *(age, view.attained_gpu_s[at], self._work[at], finite * remaining),
+            *(now - view.queued_s[at], view.standstill_s[at], deadline_left),
+        )
+        ages, attained, work, time_left, waited, standstill, slack = logarithm(np.stack(durations))
+        columns = {
+            "present": 1.0,
+            "waiting": gpus == 0,
+            "gpus": self._by_size(gpus),
+            "gpus_held": self._by_size(gpus),
+            "assigned": 0.0,
+            "preempted": 0.0,
+            "may_reject": actions.undecided[at],
+            "age": ages,
+            "attained": attained,
+            "work_left": work,
+            "time_left": time_left,
+            "done": 1.0 - remaining / view.iterations[at],
+            "waited": waited,
+            "restarts": share(view.restarts[at], 4.0),
+            "standstill": standstill,
+            "gpus_requested": self._by_size(view.requested_gpus[at]),
+            "has_deadline": np.isfinite(deadline),
+            "slack": slack,
+            "late": deadline_left < 0,
+            "fair_lag": np.fmax(age / (age + fair), 0.0),
+        }
+        for name, values in columns.items():
+            table[:, _COLUMN[name]] = values
+        kinds = np.arange(self.types)
+        first = len(JOB_FEATURES)
+        table[:, first : first + self.types] = view.gpu_type[at][:, None] == kinds
+        table[:, first + self.types :] = view.requested_type[at][:, None] == kinds
+
+    def _fill_options(self, table: Singles, view: View, at: npt.NDArray[np.int64], time_s: Floats) -> None:
+        speed = np.where(view.feasible[at], 1.0 / time_s, 0.0)
+        per_gpu = speed / self.setting.counts
+        axes = (1, 2)
+        tiny = np.finfo(np.float64).tiny
+        table[..., 0] = speed / np.maximum(speed.max(axis=axes, keepdims=True, initial=0.0), tiny)
+        table[..., 1] = per_gpu / np.maximum(per_gpu.max(axis=axes, keepdims=True, initial=0.0), tiny)
+        table[..., 2] = logarithm(view.restart_cost_s()[at])
+
+    def _by_size(self, gpus: Any) -> Any:
+        return np.log2(1.0 + gpus) / math.log2(1.0 + float(self.setting.counts[-1]))
+
+    def edited(self, actions: Actions, action: int) -> None:
+        """Bring the row that an edit changed up to date."""
+        super().edited(actions, action)
+        assert isinstance(actions, EditActions)
+        row = action // actions.width
+        at = int(actions.shown[row])
+        table = self._tables["jobs"][row]
+        table[_COLUMN["gpus"]] = self._by_size(int(actions.target_gpus[at]))
+        table[_COLUMN["assigned"]] = actions.assigned[at]
+        table[_COLUMN["preempted"]] = actions.preempted[at]
+        table[_COLUMN["may_reject"]] = (
+            actions.undecided[at] and not actions.assigned[at] and not actions.rejected[at]
+        )
+        first = len(JOB_FEATURES)
+        table[first : first + self.types] = np.arange(self.types) == actions.target_type[at]
+
+
+FEATURES: Mapping[str, type[Summary]] = {"jobs": JobRows, "summary": Summary}
+
+
+def times_known(information: InformationClass) -> bool:
+    """Whether a View of an information class has iteration times."""
+    return information != InformationClass.NONE

@@ -1,0 +1,32 @@
+"""Policies written as one text: `ares alpha=0.6 work_conserving=true`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from clustergym.errors import InputError
+from clustergym.policy import Policy
+from clustergym.registry import make_policy
+
+
+def policy_of(text: str, where: str) -> Policy:
+    """Build the policy of a text: its name, then `parameter=value` with YAML values.
+
+    Raises
+    ------
+    InputError
+        For an unknown policy or parameter, or a word that is neither.
+    """
+    name, *words = text.split() or [""]
+    parameters: dict[str, Any] = {"name": name}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"{word!r} is no parameter", field=where, remedy="write policy key=value …")
+        try:
+            parameters[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"{value!r} is no value", field=f"{where}.{key}", remedy="give YAML") from error
+    return make_policy(parameters)

@@ -1,0 +1,56 @@
+"""What a reference policy costs on a trace: the baseline of a reward."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+
+from clustergym.envs.policy_text import policy_of
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
+from clustergym.errors import InputError
+from clustergym.policy import Placer
+from clustergym.scenario import Scenario
+from clustergym.sim.engine import StalledError
+from clustergym.sim.run import simulate
+
+KEPT = 256
+"""Scenarios whose reference is kept."""
+
+
+class ReferenceCosts:
+    """Runs a policy on each scenario once, in its own information class and rounds.
+
+    Parameters
+    ----------
+    text : str
+        A policy with parameters.
+    placer : Placer
+    """
+
+    def __init__(self, text: str, placer: Placer) -> None:
+        self._text, self._placer = text, placer
+        self._policy = policy_of(text, "env.baseline")
+        self._kept: OrderedDict[str, Outcomes] = OrderedDict()
+
+    def outcomes(self, scenario: Scenario, yardsticks: Yardsticks, seed: int) -> Outcomes:
+        """Return when each job leaves under the reference policy.
+
+        Raises
+        ------
+        InputError
+            If the policy does not bring the scenario to its end.
+        """
+        key = f"{scenario.sha256} {seed}"
+        if key not in self._kept:
+            try:
+                run = simulate(scenario, copy.deepcopy(self._policy), copy.deepcopy(self._placer), seed)
+            except StalledError as error:
+                raise InputError(
+                    f"{self._text}: {error}", field="env.baseline", remedy="choose another policy"
+                ) from error
+            found = Outcomes(yardsticks)
+            found.read(run.simulation.log.events, run.simulation.end_s)
+            self._kept[key] = found
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return self._kept[key]

@@ -1,0 +1,256 @@
+"""The one core of the scheduling environments: decision points of a simulation, step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+
+from clustergym.envs.actions import make_actions
+from clustergym.envs.episodes import Episodes
+from clustergym.envs.observations import FEATURES, times_known
+from clustergym.envs.reference_costs import ReferenceCosts
+from clustergym.envs.rewards import Reward
+from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.envs.scheduling_picture import as_pixels, as_text
+from clustergym.errors import InputError, nearest, require
+from clustergym.metrics.metrics import Metrics
+from clustergym.policy import Decision, View
+from clustergym.registry import build, checked, make_placer
+from clustergym.scenario import Scenario
+from clustergym.sim.engine import Simulation, StalledError
+
+Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
+Step = tuple[Observation, float, bool, bool, dict[str, Any]]
+
+STALLED_S = 30 * 86400.0
+"""How much longer the jobs of a stalled episode count as waiting, seconds."""
+
+MOST_ILLEGAL = 1000
+"""Illegal actions in a row after which an episode counts as stalled."""
+
+
+class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
+    """Decision points of a simulated GPU cluster; `clustergym.envs.families` has the variants.
+
+    Parameters
+    ----------
+    render_mode : {"ansi", "rgb_array"}, optional
+    **parameters
+        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+
+    Attributes
+    ----------
+    parameters : SchedulingParameters
+    actions : EditActions or MetaActions
+    features : Summary or JobRows
+
+    Raises
+    ------
+    InputError
+        If a parameter, an option of `reset` or an action is not valid.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
+        self.render_mode = render_mode
+        self.parameters: SchedulingParameters = build(SchedulingParameters, parameters, "env")
+        chosen = self.parameters
+        if chosen.features == "jobs" and chosen.actions == "meta":
+            raise InputError("'jobs' needs rows", field="env.features", remedy="give features=summary")
+        self._episodes = Episodes(chosen)
+        self._placer = make_placer({"name": chosen.placer})
+        setting = self._episodes.setting
+        self.actions = make_actions(chosen, setting)
+        self.features = FEATURES[chosen.features](setting, chosen.rows)
+        self._reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
+        self._reference_reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
+        self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self._placer)
+        self._simulation: Simulation | None = None
+        self._view: View | None = None
+        self._no_terms = dict.fromkeys(chosen.reward, 0.0)
+        self.action_space = spaces.Discrete(self.actions.number)
+        self.observation_space = self._observation_space()
+
+    def _observation_space(self) -> spaces.Space[Any]:
+        features = self.features
+        if self.parameters.observation == "flat":
+            return spaces.Box(0.0, 1.0, (features.size,), np.float32)
+        parts = features.parts.items()
+        return spaces.Dict(
+            {name: spaces.Box(0.0, 1.0, (part.stop - part.start,), np.float32) for name, part in parts}
+        )
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation of the episode, with its logs."""
+        if self._simulation is None:
+            raise ResetNeeded("there is no episode yet: call reset() first")
+        return self._simulation
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the episode."""
+        return self.simulation.scenario
+
+    @property
+    def view(self) -> View | None:
+        """What a policy would see at the present decision point; None: the episode is over."""
+        return self._view
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """When jobs left, as far as the episode has come."""
+        return self._outcomes
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are legal, shape (number of actions,); all when the episode is over."""
+        if self._view is None:
+            return np.ones(self.actions.number, dtype=np.bool_)
+        return self.actions.mask()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode at its first decision point.
+
+        Parameters
+        ----------
+        seed : int, optional
+        options : dict, optional
+            `trace_seed` and `load` choose a drawn trace, `trace` a file or a name of traces/,
+            `scenario` is a Scenario of the same GPU types and counts; `run_seed` is the seed that
+            `clustergym.simulate` takes, by default 0.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        run_seed = checked(options.get("run_seed", 0), int, "options.run_seed")
+        require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+        chosen = self.parameters
+        scenario = self._episodes.choose(options, self.np_random)
+        simulation = Simulation(scenario, self._placer, chosen.information_class, chosen.round_s, run_seed)
+        yardsticks = Yardsticks.of(scenario)
+        self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
+        self._known = times_known(chosen.information_class)
+        self.actions.reset(scenario.trace, simulation.setting, np.random.default_rng([run_seed, 1]))
+        self._illegal_in_a_row = 0
+        self._reward.reset()
+        self._reference_reward.reset()
+        self._reference = (
+            None if self._references is None else self._references.outcomes(scenario, yardsticks, run_seed)
+        )
+        self._view = simulation.advance()
+        if self._view is None:
+            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
+        self._begin()
+        return self._observe(), self._info(self._no_terms, False)
+
+    def _begin(self) -> None:
+        """Take in the decision point that was reached."""
+        simulation, view = self.simulation, self._view
+        self._outcomes.read(simulation.log.events, simulation.now_s)
+        if view is not None:
+            self.actions.begin(view)
+            self.features.begin(view, self.actions, self._outcomes, self._known)
+
+    def step(self, action: Any) -> Step:
+        """Take one action; the clock only moves where it ends the decision point."""
+        if self._view is None:
+            self.simulation  # noqa: B018  says which of the two it is
+            raise ResetNeeded("the episode is over: call reset() first")
+        if not self.action_space.contains(action):
+            remedy = f"give a whole number from 0 to {self.actions.number - 1}"
+            raise InputError(f"{action!r} is no action", field="action", remedy=remedy)
+        action = int(action)
+        if not self.actions.legal(action):
+            return self._illegal(action)
+        self._illegal_in_a_row = 0
+        decision = self.actions.act(action)
+        if decision is not None:
+            return self._decide(decision)
+        self.features.edited(self.actions, action)
+        return self._observe(), 0.0, False, False, self._info(self._no_terms, False)
+
+    def _illegal(self, action: int) -> Step:
+        if self.parameters.on_illegal == "raise":
+            raise InputError(
+                f"{action} ({self.actions.describe(action)}) is illegal now",
+                field="action",
+                remedy="choose where action_masks() is true, or make with on_illegal='ignore'",
+            )
+        self._illegal_in_a_row += 1
+        if self._illegal_in_a_row >= MOST_ILLEGAL:
+            return self._moved(stalled=True, illegal=True)
+        return self._observe(), 0.0, False, False, self._info(self._no_terms, True)
+
+    def _decide(self, decision: Decision) -> Step:
+        simulation = self.simulation
+        try:
+            simulation.apply(decision)
+            self._view = simulation.advance()
+        except StalledError:
+            return self._moved(stalled=True)
+        return self._moved()
+
+    def _moved(self, stalled: bool = False, illegal: bool = False) -> Step:
+        """Return what a step that moved the clock, or ended the episode, leads to."""
+        simulation = self.simulation
+        if stalled:
+            self._view, simulation.end_s = None, simulation.now_s
+        self._begin()
+        over = self._view is None
+        terminated = over and simulation.jobs_left == len(simulation.scenario.trace)
+        if over:
+            self._outcomes.now_s = simulation.end_s + STALLED_S * stalled
+        terms = self._terms(terminated)
+        info = self._info(terms, illegal)
+        if over:
+            info |= {"metrics": self.metrics(), "digest": simulation.log.digest, "stalled": stalled}
+        return self._observe(), self._reward.total(terms), terminated, over and not terminated, info
+
+    def _terms(self, terminated: bool) -> dict[str, float]:
+        terms = self._reward.terms(self._outcomes)
+        if self._reference is None:
+            return terms
+        until_s = math.inf if terminated else self._outcomes.now_s
+        # A job that left has stopped to cost: at its own end the reference costs what it ever will.
+        then = self._reference.at(min(until_s, max(self._reference.end_s, self._outcomes.now_s)))
+        reference = self._reference_reward.terms(then)
+        return {name: value - reference[name] for name, value in terms.items()}
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of the episode so far, as `result.json` has them."""
+        from clustergym.output import measurement_of
+
+        return measurement_of(self.simulation).metrics
+
+    def _observe(self) -> Observation:
+        flat = self.features.values()
+        if self.parameters.observation == "flat":
+            return flat
+        return {name: flat[part] for name, part in self.features.parts.items()}
+
+    def _info(self, terms: dict[str, float], illegal: bool) -> dict[str, Any]:
+        return {
+            "action_mask": self.action_masks(),
+            "now_s": self.simulation.now_s,
+            "illegal": illegal,
+            "rewards": dict(terms),
+        }
+
+    def render(self) -> Any:
+        """Return a picture of the cluster and the queue, as text or as pixels."""
+        if self.render_mode is None:
+            return None
+        draw = {"ansi": as_text, "rgb_array": as_pixels}[self.render_mode]
+        return draw(self.simulation)

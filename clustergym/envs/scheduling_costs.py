@@ -1,0 +1,147 @@
+"""The terms that the reward of a scheduling environment can weigh: costs of how far an episode is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.metrics.fairness import finish_time_fairness
+from clustergym.scenario import Scenario
+from clustergym.sim.log import Event, EventKind
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+BOUND_S = 600.0
+"""Least run time that a slowdown is measured against, seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Yardsticks:
+    """What the costs of a scenario's jobs are measured against; arrays of shape (n,).
+
+    Attributes
+    ----------
+    submit_s, deadline_s : ndarray of float
+        Seconds; deadline NaN: none.
+    run_s : ndarray of float
+        Seconds a job takes alone at its request; NaN: it fits nowhere.
+    fair_s : ndarray of float
+        Seconds from submission to completion under fluid fair sharing capped at the request
+        (`clustergym.metrics.fairness`); NaN: it fits nowhere.
+    """
+
+    submit_s: Floats
+    deadline_s: Floats
+    run_s: Floats
+    fair_s: Floats
+
+    @staticmethod
+    def of(scenario: Scenario) -> Yardsticks:
+        """Return the yardsticks of a scenario's jobs."""
+        trace, gpus = scenario.trace, scenario.request_gpus
+        work = trace.iterations * scenario.fair_iteration_time_s * gpus
+        every = np.ones(len(trace), dtype=np.bool_)
+        unknown = np.full(len(trace), np.nan)
+        total = float(scenario.cluster.capacity.sum())
+        fair = finish_time_fairness(trace.submit_s, unknown, work, gpus, every, total)
+        run_s = trace.iterations * scenario.reference_iteration_time_s
+        return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair[1])
+
+
+class Outcomes:
+    """When the jobs of one run left, as far as its event log says.
+
+    Parameters
+    ----------
+    yardsticks : Yardsticks
+
+    Attributes
+    ----------
+    now_s : float
+    leave_s : ndarray of float, shape (n,)
+        inf: not yet.
+    completed : ndarray of bool, shape (n,)
+        Left, and not dropped.
+    """
+
+    def __init__(self, yardsticks: Yardsticks) -> None:
+        self.of = yardsticks
+        self.now_s = 0.0
+        self.leave_s = np.full(len(yardsticks.submit_s), np.inf)
+        self.completed = np.zeros(len(yardsticks.submit_s), dtype=np.bool_)
+        self._read = 0
+
+    def read(self, events: list[Event], now_s: float) -> None:
+        """Take in the events that were logged since the last call."""
+        for event in events[self._read :]:
+            if event.kind in (EventKind.COMPLETE, EventKind.DROP):
+                self.leave_s[event.job] = event.time_s
+                self.completed[event.job] = event.kind == EventKind.COMPLETE
+        self._read, self.now_s = len(events), now_s
+
+    def at(self, now_s: float) -> Outcomes:
+        """Return what was known at a time."""
+        then = Outcomes(self.of)
+        past = self.leave_s <= now_s
+        then.now_s = now_s
+        then.leave_s[past] = self.leave_s[past]
+        then.completed = self.completed & past
+        return then
+
+    @property
+    def end_s(self) -> float:
+        """When the last job left, as far as known."""
+        left = self.leave_s[np.isfinite(self.leave_s)]
+        return float(left.max(initial=0.0))
+
+    def age_s(self) -> Floats:
+        """Return seconds in the system so far, 0 before submission, shape (n,)."""
+        age: Floats = np.maximum(np.minimum(self.now_s, self.leave_s) - self.of.submit_s, 0.0)
+        return age
+
+    def met(self) -> Bools:
+        """Return which jobs completed by their deadline, shape (n,)."""
+        met: Bools = self.completed & (self.leave_s <= self.of.deadline_s)
+        return met
+
+
+def jobs_in_system(now: Outcomes) -> float:
+    """Integral of the number of jobs in the system, over the episode's jobs: at the end mean JCT, hours."""
+    return float(now.age_s().sum()) / (3600.0 * len(now.leave_s))
+
+
+def slowdown(now: Outcomes) -> float:
+    """Mean of the time in the system over the run time alone at the request, that at least 10 min."""
+    run_s = np.maximum(np.nan_to_num(now.of.run_s), BOUND_S)
+    return float((now.age_s() / run_s).mean())
+
+
+def unfairness(now: Outcomes) -> float:
+    """Mean of how far finish-time fairness is above 1; it grows while a job is later than its fair finish."""
+    rho = np.nan_to_num(now.age_s() / now.of.fair_s)
+    return float(np.maximum(rho - 1.0, 0.0).mean())
+
+
+def deadlines_met(now: Outcomes) -> float:
+    """Minus the share of jobs that completed by their deadline."""
+    return -float(now.met().mean())
+
+
+def broken_promises(now: Outcomes) -> float:
+    """Share of jobs that were not dropped and whose deadline passed before they completed."""
+    dropped = np.isfinite(now.leave_s) & ~now.completed
+    late = np.minimum(now.now_s, now.leave_s) > now.of.deadline_s
+    return float((late & ~dropped & ~now.met()).mean())
+
+
+COSTS: Mapping[str, Callable[[Outcomes], float]] = {
+    "jobs_in_system": jobs_in_system,
+    "slowdown": slowdown,
+    "unfairness": unfairness,
+    "deadlines_met": deadlines_met,
+    "broken_promises": broken_promises,
+}

@@ -1,0 +1,66 @@
+"""Digests of whole scheduling episodes: the same on any machine, in any process.
+
+A change of a digest needs a new version of the environment's id. `python
+tests/envs/test_scheduling_golden.py` prints the present ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from clustergym.envs.registration import ENVIRONMENTS, register_envs
+
+GOLDEN = Path(__file__).parent / "golden_scheduling.json"
+IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]
+STEPS = 120
+
+
+def digest(name: str) -> str:
+    """Hash what random actions show, now and then illegal ones; observations to four digits."""
+    register_envs()
+    env = gymnasium.make(name, jobs=12, observation="flat", rows=8)
+    found, rng = hashlib.sha256(), np.random.default_rng(17)
+    observation, info = env.reset(seed=17)
+    for _ in range(STEPS):
+        legal = np.flatnonzero(info["action_mask"])
+        action = int(rng.integers(env.action_space.n) if rng.random() < 0.1 else rng.choice(legal))
+        found.update(np.rint(observation.astype(np.float64) * 1e4).astype("<i4").tobytes())
+        observation, reward, terminated, truncated, info = env.step(action)
+        shown = [action, f"{reward:.9f}", terminated, truncated, info["illegal"], info["now_s"]]
+        found.update(json.dumps([*shown, info["action_mask"].tolist()]).encode())
+        if terminated or truncated:
+            found.update(info["digest"].encode())
+            observation, info = env.reset()
+    found.update(env.unwrapped.simulation.log.digest.encode())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_digest(name):
+    assert digest(name) == json.loads(GOLDEN.read_text(encoding="utf-8"))[name]
+
+
+def test_another_process_sees_the_same():
+    done = subprocess.run(
+        [sys.executable, __file__, "16-v0"],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "123", "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert json.loads(done.stdout) == {name: golden[name] for name in IDS if "16-v0" in name}
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    print(json.dumps({name: digest(name) for name in IDS if wanted in name}, indent=2))

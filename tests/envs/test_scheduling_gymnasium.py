@@ -1,0 +1,155 @@
+"""Every scheduling environment keeps to Gymnasium's interface, alone, in vectors and under wrappers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
+from scheduling_episodes import digest_of, legal_episode
+
+from clustergym.envs.families import ElasticEnv
+from clustergym.envs.registration import ENVIRONMENTS, SCHEDULING
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.paths import conf_dir
+
+IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]
+SMALL = [f"ClusterGym/{family}-16-v0" for family in SCHEDULING]
+FEW = {"jobs": 12, "traces": 1}
+"""Few jobs, and one trace, which is built once for all environments of a size."""
+CHECKED = [*((name, "dict") for name in IDS), *((name, "flat") for name in SMALL)]
+
+
+def test_every_family_in_every_size():
+    sizes = ("", "-16", "-64", "-384", "-1280")
+    assert set(IDS) == {f"ClusterGym/{family}{size}-v0" for family in SCHEDULING for size in sizes}
+    for name in IDS:
+        size = next((word for word in name.split("-") if word.isdigit()), "64")
+        assert gymnasium.make(name).unwrapped.features.total == int(size)
+
+
+@pytest.mark.parametrize(("name", "observation"), CHECKED)
+def test_gymnasium_checks_it_without_a_warning(name, observation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make(name, observation=observation, **FEW).unwrapped)
+
+
+@pytest.mark.parametrize(("name", "observation"), CHECKED)
+def test_stable_baselines_checks_it_without_a_warning(name, observation):
+    checker = pytest.importorskip(
+        "stable_baselines3.common.env_checker", reason="stable-baselines3 is not installed"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checker.check_env(gymnasium.make(name, observation=observation, **FEW))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_episode_to_the_end(name):
+    env = gymnasium.make(name, **FEW)
+    seen, rewards, actions, info = legal_episode(env, 3)
+    for observation in seen:
+        assert env.observation_space.contains(observation)
+    assert info["metrics"]["jobs_finished"] + info["metrics"]["jobs_dropped"] == 12
+    again = legal_episode(env, 3)
+    assert again[1:3] == (rewards, actions)
+    assert again[3]["digest"] == info["digest"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_vectors(name, mode):
+    envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode=mode, **FEW)
+    try:
+        observation, info = envs.reset(seed=3)
+        for at, seed in enumerate((3, 4)):
+            single, single_info = gymnasium.make(name, **FEW).reset(seed=seed)
+            for key, part in single.items():
+                assert observation[key][at].tolist() == part.tolist()
+            assert info["action_mask"][at].tolist() == single_info["action_mask"].tolist()
+        for _ in range(3):
+            last = info["action_mask"].shape[1] - 1 - info["action_mask"][:, ::-1].argmax(axis=1)
+            _, rewards, terminated, truncated, info = envs.step(last)
+        assert np.isfinite(rewards).all()
+        assert not (terminated | truncated).any()
+    finally:
+        envs.close()
+
+
+def test_a_vector_begins_again_by_itself():
+    envs = gymnasium.make_vec("ClusterGym/Meta-16-v0", num_envs=2, vectorization_mode="sync", jobs=4)
+    envs.reset(seed=0)
+    ended = 0
+    for _ in range(2000):
+        _, _, terminated, _, info = envs.step(np.zeros(2, dtype=np.int64))
+        ended += int(terminated.sum())
+        if terminated[0]:
+            assert info["metrics"]["jobs_finished"][0] == 4
+        if ended > 4:
+            break
+    assert ended > 4
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_wrappers(name):
+    env = RecordEpisodeStatistics(FlattenObservation(gymnasium.make(name, **FEW)))
+    seen, rewards, _, info = legal_episode(env, 1)
+    flat, plain, _, _ = legal_episode(gymnasium.make(name, observation="flat", **FEW), 1)
+    assert rewards == plain
+    assert info["episode"]["r"] == pytest.approx(sum(rewards))
+    assert all((one == other).all() for one, other in zip(seen, flat, strict=True))
+
+
+def test_a_time_limit_truncates_and_masks_reach_through():
+    env = TimeLimit(gymnasium.make(SMALL[0], **FEW), 5)
+    _, rewards, _, info = legal_episode(env, 1)
+    assert len(rewards) == 5
+    assert env.get_wrapper_attr("action_masks")().tolist() == info["action_mask"].tolist()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_spec_makes_the_same_environment_again(name):
+    env = gymnasium.make(name, rows=20, reward={"slowdown": 2.0}, loads=[0.7, 1.3], baseline="fcfs", **FEW)
+    text = env.spec.to_json()
+    assert json.loads(text)["kwargs"]["rows"] == 20
+    again = gymnasium.make(EnvSpec.from_json(text))
+    first, second = legal_episode(env, 7, most=60), legal_episode(again, 7, most=60)
+    assert first[1:3] == second[1:3]
+    assert again.unwrapped.parameters == env.unwrapped.parameters
+
+
+def test_an_unstepped_environment_crosses_to_a_spawned_worker():
+    fresh = [gymnasium.make(name, **FEW) for name in SMALL]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        digests = pool.starmap(digest_of, [(env, 11) for env in fresh])
+    assert digests == [digest_of(env, 11) for env in fresh]
+
+
+@pytest.mark.parametrize("name", [*SMALL, "ClusterGym/Elastic-1280-v0"])
+def test_pictures(name):
+    pictures, texts = (gymnasium.make(name, render_mode=mode, **FEW) for mode in ("rgb_array", "ansi"))
+    for env in (pictures, texts):
+        env.reset(seed=4)
+    before = pictures.render()
+    legal_episode(pictures, 4, most=60)
+    legal_episode(texts, 4, most=60)
+    assert before.dtype == np.uint8
+    assert pictures.render().shape == before.shape
+    assert "of 12 have left" in texts.render()
+    assert gymnasium.make(name, **FEW).unwrapped.render() is None
+
+
+def test_elastic_yaml_states_every_parameter_at_its_default():
+    given = yaml.safe_load((conf_dir() / "env" / "elastic.yaml").read_text(encoding="utf-8"))
+    defaults = json.loads(json.dumps(dataclasses.asdict(SchedulingParameters())))
+    assert given == {"id": "ClusterGym/Elastic-v0", **defaults}
+    assert ElasticEnv().parameters == SchedulingParameters()

@@ -1,0 +1,25 @@
+"""Plays scheduling environments in tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def legal_episode(env, seed, most=None, **options):
+    """Play legal actions at random; return the observations, rewards, actions and the last info."""
+    rng = np.random.default_rng(seed)
+    observation, info = env.reset(seed=seed, options=options)
+    seen, rewards, actions, over = [observation], [], [], False
+    while not over and (most is None or len(rewards) < most):
+        action = rng.choice(np.flatnonzero(info["action_mask"]))
+        observation, reward, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+        seen.append(observation)
+        rewards.append(reward)
+        actions.append(int(action))
+    return seen, rewards, actions, info
+
+
+def digest_of(env, seed):
+    """Play in a worker process."""
+    return legal_episode(env, seed)[3]["digest"]
