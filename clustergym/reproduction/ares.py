@@ -391,6 +391,7 @@ def _times(study: Study, timed: Sequence[Mapping[str, Any]]) -> str:
     ]
     first, last = timed[0], timed[-1]
     growth = last["decision_s_mean"] / first["decision_s_mean"]
+    pace = "more than" if growth > np.log(last["gpus"]) / np.log(first["gpus"]) else "no more than"
     verdict = "holds" if last["decision_s_p99"] < 0.06 else "does not hold"
     return (
         "## Decision time\n\nTwo hours of generated Philly-like jobs at a rate that grows with the cluster, "
@@ -398,7 +399,7 @@ def _times(study: Study, timed: Sequence[Mapping[str, Any]]) -> str:
         "from run to run. Ares reports under 0.06 s at 2,048 GPUs and 640 jobs an hour, growing about "
         f"logarithmically.\n\n{table(headers, rows)}\n\n![Decision time]({_file(study, 'time')})\n\n"
         f"- Under 0.06 s {verdict} at {last['gpus']:,} GPUs (99th percentile). From {first['gpus']:,} GPUs "
-        f"on, {last['gpus'] // first['gpus']} times as many take {growth:.1f} times as long, more than "
+        f"on, {last['gpus'] // first['gpus']} times as many take {growth:.1f} times as long, {pace} "
         "logarithmically: ours looks at all jobs in the system each round, in NumPy, and those grow with the "
         "cluster; only the order is kept in O(log N)."
     )
