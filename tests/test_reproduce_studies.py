@@ -86,6 +86,20 @@ def test_a_claim_is_held_against_the_best_other(pollux_s, gavel_s, other, share,
     assert ares._gap("mean JCT", "philly", 0.303, gain).startswith(f"mean JCT, philly: {sentence}")
 
 
+def test_a_policy_of_fewer_traces_is_held_against_ares_on_those():
+    # Pollux is run on the first trace of newTrace: 80 s, where Ares takes 100 s, and 20 s on the others.
+    study = ares.Study(False, ["ares", "pollux"], [])
+    runs = study.cells("newtrace", "ares")
+    own = study.cells("newtrace", ares.OWN)
+    found = {cell: jct_only(20.0) for cell in [*runs, *own]} | {runs[0]: jct_only(100.0)}
+    (only,) = study.cells("newtrace", "pollux")
+    found[only] = jct_only(80.0)
+    assert (only.trace, len(runs)) == (runs[0].trace, 8)
+    assert ares._gain(study, found, "newtrace", "jct_mean").share == pytest.approx(-0.25)
+    assert ares._relative_jct(study, found, "newtrace", "pollux") == "+25 %"
+    assert "| pollux (first 1 of 8) |" in ares._comparison(study, found, "newtrace")
+
+
 def test_our_own_variant_is_a_row_but_no_policy_to_beat():
     study = ares.Study(True, ["ares", "lucid"], [])
     assert study.rows == ["ares", "lucid", ares.OWN]
