@@ -131,9 +131,11 @@ def _ratio(three: list[float]) -> str:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.hydra_edge import composed
+    from clustergym.hydra_edge import composed, helped
 
     overrides = list(sys.argv[1:] if argv is None else argv)
+    if helped("evaluate", __doc__, overrides):
+        return 0
     config = composed("evaluate", overrides)
     outcome = evaluate(config)
     # What the command wrote to is no part of what it measured.

@@ -115,9 +115,11 @@ class _progress:  # noqa: N801 - a context manager, used as a function
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.hydra_edge import composed
+    from clustergym.hydra_edge import composed, helped
 
     overrides = list(sys.argv[1:] if argv is None else argv)
+    if helped("train", __doc__, overrides):
+        return 0
     path = train(composed("train", overrides), overrides)
     print(f"wrote {path} and {path.with_suffix('.yaml').name}")
     return 0

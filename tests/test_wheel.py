@@ -49,7 +49,7 @@ def test_the_console_script_lists_the_commands(python, tmp_path):
     done = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert all(name in done.stdout for name in ("run", "replay", "collect", "trace", "cluster"))
     bad = subprocess.run([script, "rnu"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (bad.returncode, bad.stderr) == (2, "error: unknown command 'rnu' (did you mean run?)\n")
+    assert (bad.returncode, bad.stderr) == (2, "error: unknown command 'rnu' (did you mean run or train?)\n")
 
 
 def test_nothing_heavy_is_a_dependency(python, tmp_path):

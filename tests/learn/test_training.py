@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import yaml
@@ -179,3 +181,10 @@ def test_evaluate_compares_and_writes(tmp_path, capsys):
     assert evaluate_command.main([*words, "split=tets"]) == 2
     assert evaluate_command.main([*words, "policies=[hesrtp]"]) == 2
     assert capsys.readouterr().err.count("\n") == 2
+
+
+@pytest.mark.parametrize(("command", "key"), [("train", "allow_test: false"), ("evaluate", "policies:")])
+def test_help_shows_every_key(command, key, capsys):
+    module = importlib.import_module(f"clustergym.{command}")
+    assert module.main(["--help"]) == 0
+    assert key in capsys.readouterr().out
