@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     Returns
     -------
     int
-        0, or 2 if more than one job of a sweep failed; the others have run.
+        0, or 2 if a run of a sweep failed; the others have run.
 
     Raises
     ------
@@ -32,26 +32,31 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
+    from hydra.types import RunMode
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+
+    from clustergym.sweeps import FAILED, SweepCallback
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     _offer_plugins()
-    failures: list[tuple[str, InputError]] = []
-    this_process = os.getpid()
+    SweepCallback.failures = ()
 
     def composed(config: Any) -> None:
         folder = Path(HydraConfig.get().runtime.output_dir)
+        sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         overrides = [str(one) for one in HydraConfig.get().overrides.task]
         try:
             plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             job(_named(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
-            if os.getpid() != this_process:
+            if not sweep:
                 raise failure from None
-            failures.append((" ".join(overrides), failure))
+            # Runs of a sweep may be in other processes, or on other machines: they share a folder.
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / FAILED).write_text(f"{' '.join(overrides)}: {failure}\n", encoding="utf-8")
         finally:
             remove_empty(folder)
 
@@ -70,7 +75,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         ) from error
     finally:
         sys.argv = before
-    return _report(failures)
+    return _report(SweepCallback.failures)
 
 
 def helped(name: str, summary: str | None, argv: list[str]) -> bool:
@@ -108,12 +113,10 @@ def composed(name: str, overrides: list[str]) -> dict[str, Any]:
     return dict(plain)
 
 
-def _report(failures: list[tuple[str, InputError]]) -> int:
-    """Raise the only failure, or print a line for each of several."""
-    if len(failures) == 1:
-        raise failures[0][1]
-    for overrides, error in failures:
-        print(f"error: {overrides}: {error}", file=sys.stderr)
+def _report(failures: Sequence[str]) -> int:
+    """Print a line for each run of a sweep that failed."""
+    for line in failures:
+        print(f"error: {line}", file=sys.stderr)
     return 2 if failures else 0
 
 

@@ -34,7 +34,7 @@ def run_job(config: Mapping[str, Any], folder: Path) -> None:
             "compare": compare if main else None,
         }
         results.append(_run_policy(scenario, policy, make_placer(config["placer"]), own, target))
-    _print_results(results, scenario, folder)
+    _print_results(results, scenario, folder, bool(config.get("table", True)))
 
 
 def _run_policy(
@@ -79,13 +79,17 @@ def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
         )
 
 
-def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path) -> None:
+def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path, in_full: bool) -> None:
     from clustergym.output import FILES
     from clustergym.tables import comparison_table, print_table
 
+    where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
+    if not in_full:
+        jct_s = results[0]["metrics"]["jct_mean"]
+        print(f"mean JCT {'-' if jct_s is None else f'{jct_s:,.0f} s'}; wrote {where}/")
+        return
     metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
     print_table(comparison_table(results, metrics))
-    where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
     print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from clustergym.api import compose
 from clustergym.config import build_scenario, make_cluster
@@ -42,7 +43,8 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
-        "agent calibration cluster costs env generator hardware model oracle placer policy scenario trace"
+        "agent calibration cluster costs env experiment generator hardware hydra model oracle placer policy "
+        "scenario sweep trace"
     )
     assert groups == set(tested.split())
 
@@ -153,3 +155,28 @@ def test_hardware_and_generators_are_read():
     assert names("calibration") == ["collectives", "grid"]
     assert names("generator") == ["helios", "newtrace", "pai", "philly"]
     assert Path(conf_dir() / "config.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    "name", [f"{group}={name}" for group in ("sweep", "experiment") for name in names(group)]
+)
+def test_sweep(name):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from clustergym.sweeps import total_runs
+
+    content = yaml.safe_load((conf_dir() / f"{name.replace('=', '/')}.yaml").read_text(encoding="utf-8"))
+    assert content["hydra"]["sweep"]["dir"] == f"multirun/{name.partition('=')[2]}"
+    params = content["hydra"]["sweeper"]["params"]
+    assert total_runs(params, []) >= 2
+    given = [f"{key}={value}" for key, value in params.items()]
+    lists = [OverridesParser.create().parse_override(one) for one in given]
+    # Every value composes; the first of each list runs.
+    values = [[f"{one.key_or_group}={v}" for v in one.sweep_string_iterator()] for one in lists]
+    for swept in values:
+        for value in swept:
+            config = compose([name, value])
+            make_policy(config["policy"])
+    config = compose([name, *(swept[0] for swept in values), "horizon_s=7200"])
+    run = simulate(build_scenario(config), make_policy(config["policy"]), make_placer(config["placer"]))
+    assert len(run.simulation.log.events) > 0

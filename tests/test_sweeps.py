@@ -1,0 +1,152 @@
+"""Sweeps: what they run, what a failure or a kill leaves, and equal results from every launcher."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clustergym.run import main
+from clustergym.sweeps import total_runs
+
+ROOT = Path(__file__).parent.parent
+SMALL = ["compare=null", "trace=philly-like", "trace.jobs=30", "table=false", "progress=false"]
+CELLS = ["policy=fcfs,sjf,las", "seed=0,1"]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "clustergym.run", *arguments]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(folder.glob("*/result.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        found[f"{result['policy']['name']} {result['seed']}"] = result["digest"]
+    return found
+
+
+def test_the_runs_of_a_sweep_are_counted():
+    # Parameters of the sweep unless the command line has others: 2 x 3 x 1, then 1 x 3 x 4.
+    params = {"policy": "fcfs,sjf", "seed": "range(3)"}
+    assert total_runs(params, ["compare=null"]) == 6
+    assert total_runs(params, ["policy=arena", "policy.search_depth=1,2,3,4"]) == 12
+    assert total_runs(None, ["costs='a,b'"]) == 1
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypatch, capfd):
+    pytest.importorskip("joblib")
+    monkeypatch.chdir(tmp_path)
+    several = [] if launcher == "basic" else ["hydra.launcher.n_jobs=2"]
+    sweep = ["-m", f"hydra/launcher={launcher}", *several, "hydra.sweep.dir=out", *SMALL]
+    assert main([*sweep, "policy=elasticflow,fcfs,las"]) == 2
+    shown = capfd.readouterr().err
+    assert "3 of 3 runs ended, 1 of them failed" in shown
+    (line,) = [line for line in shown.splitlines() if line.startswith("error: ")]
+    assert "policy=elasticflow" in line
+    assert "needs deadlines" in line
+    assert set(digests(tmp_path / "out")) == {"fcfs 0", "las 0"}
+    # Mended and run again, only what failed runs.
+    before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/result.json")}
+    assert main([*sweep, "policy=elasticflow,fcfs,las", "trace.deadlines=true"]) == 0
+    assert not list(Path("out").glob("*/error.txt"))
+    assert before.keys() < set(Path("out").glob("*/result.json"))
+
+
+def test_a_sweep_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path):
+    arguments = command("-m", "hydra.sweep.dir=out", *SMALL, *CELLS, "policy=fcfs,sjf,las,srtf,tiresias")
+    rng, seen, whole = random.Random(5), {}, 10
+    for _ in range(20):
+        process = subprocess.Popen(
+            arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        # From about when the first run begins; the more is finished, the longer.
+        time.sleep(rng.uniform(0.7, 1.6))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        now = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/result.json")}
+        assert seen.items() <= now.items(), "a finished run was lost or run again"
+        assert all(json.loads(path.read_text())["digest"] for path in now)
+        seen = now
+    done = subprocess.run(
+        arguments, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("finished already, not run again") == len(seen)
+    assert len(digests(tmp_path / "out")) == whole
+    assert seen.items() <= {p: p.stat().st_mtime_ns for p in (tmp_path / "out").glob("*/result.json")}.items()
+
+
+def swept(folder: Path, *launcher: str) -> dict[str, str]:
+    arguments = command("-m", *launcher, f"hydra.sweep.dir={folder}", *SMALL, *CELLS)
+    subprocess.run(
+        arguments, cwd=folder.parent, env=environment(), check=True, capture_output=True, text=True
+    )
+    return digests(folder)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    found = swept(tmp_path_factory.mktemp("basic") / "out")
+    assert len(found) == 6
+    return found
+
+
+def test_joblib_gives_the_same_results(plain, tmp_path):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep]'")
+    assert swept(tmp_path / "out", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2") == plain
+
+
+def test_submitit_gives_the_same_results(plain, tmp_path):
+    pytest.importorskip("submitit", reason="pip install 'clustergym[sweep]'")
+    launcher = ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5")
+    assert swept(tmp_path / "out", *launcher) == plain
+
+
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'clustergym[ray]'"
+)
+
+
+def wait_for_nodes(ray: str, address: str, wanted: int) -> None:
+    for _ in range(120):
+        asked = [ray, "status", f"--address={address}"]
+        shown = subprocess.run(asked, env=environment(), check=False, capture_output=True, text=True).stdout
+        if len(re.findall(r"^ 1 node_", shown, re.MULTILINE)) == wanted:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"no {wanted} Ray nodes at {address}")
+
+
+@needs_ray
+def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
+    ray = str(Path(sys.executable).with_name("ray"))
+    address = f"127.0.0.1:{20_000 + os.getpid() % 20_000}"
+    common = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats", "--block"]
+    head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+    nodes = []
+    try:
+        for which in (head, [f"--address={address}"]):
+            start = [ray, "start", *which, *common]
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            nodes.append(subprocess.Popen(start, env=environment(), **quiet))
+            wait_for_nodes(ray, address, len(nodes))
+        launcher = ("hydra/launcher=ray_cluster", f"hydra.launcher.ray.init.address={address}")
+        assert swept(tmp_path / "out", *launcher) == plain
+    finally:
+        for node in reversed(nodes):
+            node.terminate()
+            node.wait(30)
