@@ -51,7 +51,8 @@ class Themis(Policy):
     auction : str
         `greedy`: by improvement per GPU; `ilp`: the paper's integer program.
     counts : str
-        `request`: bids for the requested count alone; `up_to_request`: for smaller ones too.
+        `up_to_request`: bids for the requested count and smaller ones, as a bid in the paper is for any
+        part of the offer; `request`: for that alone, so that wide gangs starve behind narrow ones.
     round_s : float or None
         Seconds between decision points.
     """
@@ -61,7 +62,7 @@ class Themis(Policy):
     fairness: float = 0.8
     lease_s: float = 600.0
     auction: str = "greedy"
-    counts: str = "request"
+    counts: str = "up_to_request"
     round_s: float | None = 360.0
     lease_restarts: float = 20.0
 

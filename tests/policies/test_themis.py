@@ -70,7 +70,10 @@ def test_smaller_gangs_may_be_bid_for():
     times = {"m": {"X": {1: 2.0, 2: 1.0}}}
     jobs = [Job("a", 0, 100, gpus=2), Job("b", 0, 100, gpus=2)]
     scenario = small_scenario(jobs, {"X": (1, 3)}, times, rounds="policy")
-    assert ends(simulate(scenario, Themis(fairness=0.0), Buddy())) == {"a": 100.0, "b": 460.0}
+    assert ends(simulate(scenario, Themis(fairness=0.0, counts="request"), Buddy())) == {
+        "a": 100.0,
+        "b": 460.0,
+    }
     small = Themis(fairness=0.0, counts="up_to_request")
     assert ends(simulate(scenario, small, Buddy())) == {"a": 100.0, "b": 200.0}
 
