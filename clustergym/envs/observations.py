@@ -124,7 +124,8 @@ class Summary:
         age = view.now_s - view.submit_s
         work = np.zeros(n)
         if known:
-            per_iteration = view.iteration_time_s() * self.setting.counts
+            self._time_s = view.iteration_time_s()
+            per_iteration = self._time_s * self.setting.counts
             least = per_iteration.reshape(n, -1).min(axis=1, initial=np.inf)
             work = np.where(np.isfinite(least), least, 0.0) * view.remaining_iterations
         hidden = n - len(actions.shown) if isinstance(actions, EditActions) else 0
@@ -202,7 +203,7 @@ class JobRows(Summary):
         m = len(at)
         jobs, options = self._tables["jobs"], self._tables["options"]
         jobs[m:], options[m:] = 0.0, 0.0
-        time_s = view.iteration_time_s()[at] if known else np.full((m, self.types, self.levels), np.inf)
+        time_s = self._time_s[at] if known else np.full((m, self.types, self.levels), np.inf)
         self._fill_jobs(jobs[:m], view, actions, outcomes, time_s)
         self._fill_options(options[:m], view, at, time_s)
 
