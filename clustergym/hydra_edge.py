@@ -42,6 +42,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
     _offer_plugins()
     SweepCallback.failures = ()
+    failed: list[InputError] = []
 
     def composed(config: Any) -> None:
         folder = Path(HydraConfig.get().runtime.output_dir)
@@ -53,7 +54,9 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         except (InputError, OmegaConfBaseException) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
             if not sweep:
-                raise failure from None
+                # Raised after Hydra has returned, which would print a line of its own about it.
+                failed.append(failure)
+                return
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FAILED).write_text(f"{' '.join(overrides)}: {failure}\n", encoding="utf-8")
@@ -75,6 +78,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         ) from error
     finally:
         sys.argv = before
+    if failed:
+        raise failed[0]
     return _report(SweepCallback.failures)
 
 

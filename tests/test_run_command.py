@@ -103,7 +103,9 @@ def test_one_failing_cell_does_not_stop_the_others(small, tmp_path, capsys, monk
     sweep = ["-m", "policy=fcfs", "seed=-1,0", f"hydra.sweep.dir={tmp_path / 'sweep'}", "compare=null"]
     assert run.main([*sweep, *small]) == 2
     assert len(list((tmp_path / "sweep").rglob("result.json"))) == 1
-    assert "error: seed: -1 is no seed" in capsys.readouterr().err
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: policy=fcfs seed=-1")
+    assert ": seed: -1 is no seed" in line
 
 
 def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
@@ -113,7 +115,9 @@ def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
     sweep = ["-m", "policy=fcfs", "seed=-1,0,1", "compare=null", *small]
     assert run.main(["hydra.sweep.dir=serial", *sweep]) == 2
     assert run.main(["hydra.sweep.dir=parallel", "hydra/launcher=joblib", *sweep]) == 2
-    assert "error: seed: -1 is no seed" in capfd.readouterr().err
+    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 2
+    assert all("seed: -1 is no seed" in line for line in errors)
     digests = [
         {json.loads(path.read_text())["seed"]: json.loads(path.read_text())["digest"] for path in found}
         for found in (Path("serial").rglob("result.json"), Path("parallel").rglob("result.json"))

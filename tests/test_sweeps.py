@@ -52,7 +52,8 @@ def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypat
     pytest.importorskip("joblib")
     monkeypatch.chdir(tmp_path)
     several = [] if launcher == "basic" else ["hydra.launcher.n_jobs=2"]
-    sweep = ["-m", f"hydra/launcher={launcher}", *several, "hydra.sweep.dir=out", *SMALL]
+    # joblib's processes live on between tests, in the working directory of the first.
+    sweep = ["-m", f"hydra/launcher={launcher}", *several, f"hydra.sweep.dir={tmp_path / 'out'}", *SMALL]
     assert main([*sweep, "policy=elasticflow,fcfs,las"]) == 2
     shown = capfd.readouterr().err
     assert "3 of 3 runs ended, 1 of them failed" in shown
@@ -61,10 +62,10 @@ def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypat
     assert "needs deadlines" in line
     assert set(digests(tmp_path / "out")) == {"fcfs 0", "las 0"}
     # Mended and run again, only what failed runs.
-    before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/result.json")}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/result.json")}
     assert main([*sweep, "policy=elasticflow,fcfs,las", "trace.deadlines=true"]) == 0
-    assert not list(Path("out").glob("*/error.txt"))
-    assert before.keys() < set(Path("out").glob("*/result.json"))
+    assert not list((tmp_path / "out").glob("*/error.txt"))
+    assert before.keys() < set((tmp_path / "out").glob("*/result.json"))
 
 
 def test_a_sweep_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path):
