@@ -12,6 +12,7 @@ COMMANDS = {
     "train": ("clustergym.train", "train an agent and write its checkpoint"),
     "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
+    "leaderboard": ("clustergym.leaderboard.__main__", "check, score, render and add leaderboard entries"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
     "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         print("usage: clustergym COMMAND …\n")
         for name, (_, summary) in COMMANDS.items():
-            print(f"  {name:<10}{summary}")
+            print(f"  {name:<12}{summary}")
         print("\n`clustergym COMMAND --help` tells more; `python -m clustergym.COMMAND` is the same.")
         return 0
     if given[0] not in COMMANDS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import platform
 import shutil
@@ -17,22 +16,19 @@ from typing import Any
 import yaml
 
 from clustergym import __version__
-from clustergym.errors import InputError
+from clustergym.decision_log import DECISIONS_SCHEMA
 from clustergym.metrics.jobs import write_jobs_csv
 from clustergym.metrics.metrics import Measurement, measure
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.policy import Placer, Policy
 from clustergym.registry import parameters_of
 from clustergym.scenario import Scenario
-from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.engine import Simulation
 from clustergym.sim.run import Run
 
 RESULT_SCHEMA = "clustergym.result/1"
-DECISIONS_SCHEMA = "clustergym.decisions/1"
 FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
 """Written in this order: a folder with a result.json is complete."""
-
-LARGEST_LOG_BYTES = 2**30
 
 
 def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> str:
@@ -181,60 +177,3 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
         if event.reason:
             line["reason"] = event.reason
         yield line
-
-
-def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list[Change]]:
-    """Read a decision log: its header and its changes.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is no decision log, or names what the scenario does not have.
-    """
-    try:
-        with gzip.open(path, "rb") as packed:
-            data = packed.read(LARGEST_LOG_BYTES + 1)
-    except (OSError, EOFError) as error:
-        raise InputError(
-            f"cannot be read: {error}", file=path, remedy="give the folder of a finished run"
-        ) from error
-    if len(data) > LARGEST_LOG_BYTES:
-        raise InputError("unpacks to more than 1 GiB", file=path, remedy="it is no decision log of ours")
-    lines = io.BytesIO(data).readlines()
-    header = _parse(path, 1, lines[0] if lines else b"")
-    if header.get("schema") != DECISIONS_SCHEMA:
-        raise InputError(
-            "is no decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
-        )
-    rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
-    kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
-    changes = []
-    for number, line in enumerate(lines[1:], start=2):
-        entry = _parse(path, number, line)
-        try:
-            changes.append(
-                Change(
-                    float(entry["time_s"]),
-                    tuple((rows[job], kinds[kind], int(gpus)) for job, kind, gpus in entry.get("launch", ())),
-                    tuple(rows[job] for job in entry.get("preempt", ())),
-                    tuple(rows[job] for job in entry.get("drop", ())),
-                )
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f"is no decision of this scenario: {error!r}",
-                file=path,
-                line=number,
-                remedy="the log is of another scenario, or was edited",
-            ) from error
-    return header, changes
-
-
-def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError("is no JSON", file=path, line=number, remedy="the file is damaged") from error
-    if not isinstance(entry, dict):
-        raise InputError("is no JSON object", file=path, line=number, remedy="the file is damaged")
-    return entry

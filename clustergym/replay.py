@@ -26,7 +26,8 @@ def replay_folder(folder: Path) -> dict[str, Any]:
         If the folder holds no complete run, or its scenario cannot be built any more.
     """
     from clustergym.config import build_scenario
-    from clustergym.output import measurement_of, read_decisions
+    from clustergym.decision_log import read_decisions
+    from clustergym.output import measurement_of
     from clustergym.policy import InformationClass
     from clustergym.registry import make_placer
     from clustergym.sim.run import replay

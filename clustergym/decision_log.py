@@ -1,0 +1,109 @@
+"""Reading a decision log that nobody has checked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError
+from clustergym.scenario import Scenario
+from clustergym.sim.engine import Change
+
+DECISIONS_SCHEMA = "clustergym.decisions/1"
+LARGEST_BYTES = 256_000_000
+"""Unpacked; lines are read one by one, so that it is time that this saves, not memory."""
+LONGEST_LINE_BYTES = 4_000_000
+KEYS = frozenset({"time_s", "launch", "preempt", "drop"})
+
+
+def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list[Change]]:
+    """Read a decision log: its header and its changes.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no decision log, or names what the scenario does not have.
+    """
+    lines = _lines(path)
+    header = next(lines, (1, {}))[1]
+    if header.get("schema") != DECISIONS_SCHEMA:
+        raise InputError(
+            "is no decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
+        )
+    rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
+    kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+    changes, last_s = [], -math.inf
+    for number, entry in lines:
+        try:
+            change = _change(entry, rows, kinds)
+            if change.time_s <= last_s:
+                raise ValueError(f"{change.time_s} s is not after the decision before it")
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"is no decision of this scenario: {_shown(error)}",
+                file=path,
+                line=number,
+                remedy="the log is of another scenario, or was edited",
+            ) from error
+        changes.append(change)
+        last_s = change.time_s
+    return header, changes
+
+
+def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[str, int]) -> Change:
+    if not entry.keys() <= KEYS:
+        raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
+    time_s = entry["time_s"]
+    if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
+        raise ValueError(f"{time_s!r} is no time")
+    launch = []
+    for job, kind, gpus in entry.get("launch", ()):
+        if type(gpus) is not int:
+            raise ValueError(f"{gpus!r} is no number of GPUs")
+        launch.append((rows[job], kinds[kind], gpus))
+    gone = [tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop")]
+    return Change(float(time_s), tuple(launch), *gone)
+
+
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise TypeError("jobs are no list")
+    return value
+
+
+def _shown(error: Exception) -> str:
+    text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= 120 else text[:120] + "…"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    read, number = 0, 0
+    try:
+        with gzip.open(path, "rb") as packed:
+            while line := packed.readline(LONGEST_LINE_BYTES + 1):
+                read, number = read + len(line), number + 1
+                if len(line) > LONGEST_LINE_BYTES or read > LARGEST_BYTES:
+                    what = f"is longer than {LONGEST_LINE_BYTES:,} bytes"
+                    if read > LARGEST_BYTES:
+                        what = f"the log unpacks to more than {LARGEST_BYTES:,} bytes"
+                    raise InputError(what, file=path, line=number, remedy="it is no decision log of ours")
+                yield number, _parse(path, number, line)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            f"cannot be read: {error}", file=path, remedy="give the folder of a finished run"
+        ) from error
+
+
+def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError("is no JSON", file=path, line=number, remedy="the file is damaged") from error
+    if not isinstance(entry, dict):
+        raise InputError("is no JSON object", file=path, line=number, remedy="the file is damaged")
+    return entry

@@ -1,0 +1,1 @@
+"""Leaderboards whose entries anyone can check: boards, entries, replays, scores and pages."""

@@ -1,0 +1,181 @@
+"""`python -m clustergym.leaderboard check|score|render|add|freeze`: boards, entries, and their pages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from clustergym.errors import InputError, exits_on_bad_input
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message, remedy=f"see `{self.prog} --help`")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="clustergym.leaderboard", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add = commands.add_parser("add", help="run a policy in every cell and write it as an entry")
+    add.add_argument("board")
+    add.add_argument("name", help="of the entry's folder")
+    add.add_argument("override", nargs="+", metavar="policy=NAME", help="and policy.PARAMETER=VALUE")
+    add.add_argument("--title", help="as it is to be shown")
+    add.add_argument("--author", action="append", metavar="NAME", help="may be given several times")
+    add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    check = commands.add_parser(
+        "check", help="replay entries without their policies and compare every metric"
+    )
+    check.add_argument("board", nargs="?", help="all by default")
+    check.add_argument("entry", nargs="*", help="all by default")
+    check.add_argument("--strict", type=int, default=0, metavar="N", help="run the policy again in N cells")
+    check.add_argument("--seed", type=int, default=0, help="of the draw of these cells")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
+    score = commands.add_parser("score", help="print the standings of a board")
+    score.add_argument("board")
+    score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+    render = commands.add_parser("render", help="write README.md and index.html of boards")
+    render.add_argument("board", nargs="*", help="all by default")
+    render.add_argument("--check", action="store_true", help="write nothing; fail if they would change")
+    freeze = commands.add_parser("freeze", help="measure the constants of a new board")
+    freeze.add_argument("board")
+    freeze.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    return parser
+
+
+def _add(options: argparse.Namespace) -> int:
+    from clustergym.hydra_edge import composed
+    from clustergym.leaderboard.add import add
+    from clustergym.leaderboard.board import load_board
+
+    for word in options.override:
+        if not word.startswith(("policy=", "policy.", "+policy.")):
+            remedy = "only the policy is an entry's: policy=NAME policy.PARAMETER=VALUE"
+            raise InputError(f"{word!r} is not of the policy", remedy=remedy)
+    _check_workers(options.workers)
+    board = load_board(options.board, options.root)
+    parameters = composed("config", options.override)["policy"]
+    authors = options.author or ["clustergym"]
+    folder = add(
+        board, options.name, parameters, title=options.title, authors=authors, workers=options.workers
+    )
+    print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")
+    return 0
+
+
+def _check_workers(workers: int) -> None:
+    if workers < 1:
+        raise InputError(f"{workers} processes", field="--workers", remedy="give at least 1")
+
+
+def _check(options: argparse.Namespace) -> int:
+    from clustergym.leaderboard.board import board_names, load_board
+    from clustergym.leaderboard.check import check
+    from clustergym.leaderboard.entry import entry_names
+
+    found: dict[str, Any] = {}
+    for name in [options.board] if options.board else board_names(options.root):
+        board = load_board(name, options.root)
+        for entry in options.entry or entry_names(board):
+            flags = check(board, entry, options.strict, options.seed)
+            found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
+            replayed = f"{len(board.cells)} cells replayed, every metric equal"
+            print(f"{name}/{entry}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
+            for flag in flags:
+                print(f"  {flag}")
+    _write_json(found, options.json)
+    return 2 if any(found.values()) else 0
+
+
+def _score(options: argparse.Namespace) -> int:
+    from rich.table import Table
+
+    from clustergym.leaderboard.board import load_board
+    from clustergym.leaderboard.render import interval, shown
+    from clustergym.leaderboard.score import standings
+    from clustergym.tables import print_table
+
+    board = load_board(options.board, options.root)
+    found = standings(board)
+    table = Table(title=f"{board.name} version {board.version}")
+    for title in ("division", "rank", "entry", "score", "P(better)", *(one.name for one in board.scenarios)):
+        table.add_column(title, justify="left" if title in ("division", "entry") else "right")
+    table.add_column("mean JCT, s", justify="right")
+    for one in found:
+        over = "" if one.over_next is None else f"{one.over_next.value:.2f}"
+        scenarios = [f"{value:.2f}" for value in one.by_scenario.values()]
+        jct = shown(one.raw["jct_mean"], "s")
+        table.add_row(one.division, str(one.rank), one.name, interval(one.score), over, *scenarios, jct)
+    print_table(table)
+    plain = [
+        {
+            "entry": one.name,
+            "division": one.division,
+            "rank": one.rank,
+            "score": one.score._asdict(),
+            "by_scenario": one.by_scenario,
+            "over_next": None if one.over_next is None else one.over_next._asdict(),
+            **one.raw,
+        }
+        for one in found
+    ]
+    _write_json(plain, options.json)
+    return 0
+
+
+def _render(options: argparse.Namespace) -> int:
+    from clustergym.leaderboard.board import board_names, load_board
+    from clustergym.leaderboard.render import stale, write
+
+    status = 0
+    for name in options.board or board_names(options.root):
+        board = load_board(name, options.root)
+        for path in stale(board) if options.check else write(board):
+            print(f"{path} is not what render writes" if options.check else f"wrote {path}")
+            status = 2 if options.check else 0
+    return status
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    from clustergym.leaderboard.add import freeze
+    from clustergym.leaderboard.board import load_board
+
+    _check_workers(options.workers)
+    print(f"wrote {freeze(load_board(options.board, options.root), options.workers)}")
+    return 0
+
+
+def _write_json(content: Any, path: Path | None) -> None:
+    from clustergym.paths import atomic_path
+
+    if path is None:
+        return
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "add": _add,
+    "check": _check,
+    "score": _score,
+    "render": _render,
+    "freeze": _freeze,
+}
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's); 2 if something is wrong."""
+    options = _parser().parse_args(argv)
+    return COMMANDS[options.command](options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Entries: what is claimed of a policy on a board, read without trusting any of it."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from clustergym.cluster.schema import Checked, checked
+from clustergym.cluster.yaml_file import read_mapping
+from clustergym.errors import InputError
+from clustergym.leaderboard.board import NAME, Board, Cell, Name
+from clustergym.metrics.catalogue import METRICS
+from clustergym.policy import InformationClass
+
+LARGEST_RESULTS_BYTES = 4_000_000
+LARGEST_README_BYTES = 1_000_000
+LARGEST_PACKED_BYTES = 20_000_000
+FILES = ("entry.yaml", "results.csv", "README.md", "decisions")
+
+TIMES = ("decision_s_p50", "decision_s_p99", "wall_s")
+"""Columns that differ from machine to machine: shown, not replayed."""
+
+COLUMNS = ("scenario", "seed", "digest", "decisions", *TIMES, *METRICS)
+
+CLASSES = tuple(one.value for one in InformationClass)
+Line = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class PolicyKeys(Checked):
+    """The policy: a name of the registry and its parameters, or any name for one that is not published."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class Entry(Checked):
+    """The content of entry.yaml.
+
+    Attributes
+    ----------
+    board, board_version
+    title : str
+    authors : list of str
+    policy : PolicyKeys
+    version : str
+        Of the policy's code.
+    information_class : str
+    deterministic : bool
+        Whether the same seed gives the same decisions; only then can it be re-run.
+    trained_on : list of str
+        Splits or traces; none if nothing was trained or tuned.
+    search_budget, solver, hardware, licence, command : str
+    limits : str
+        Of time, nodes or gap.
+    """
+
+    board: Name
+    board_version: Annotated[int, Field(ge=1)]
+    title: Line
+    authors: Annotated[list[Line], Field(min_length=1, max_length=100)]
+    policy: PolicyKeys
+    version: Line
+    information_class: Literal["clairvoyant", "profiled", "data_parallel", "bootstrap", "none"]
+    deterministic: bool
+    trained_on: list[Line] = Field(default_factory=list)
+    search_budget: Line = "none"
+    solver: Line = "none"
+    limits: Line = "none"
+    hardware: Line
+    licence: Line
+    command: Line
+
+    def division(self, board: Board) -> str:
+        """Return the division: information class, and open if trained on the board's own traces."""
+        return f"{self.information_class}, {'open' if board.split in self.trained_on else 'closed'}"
+
+
+class ResultRow(NamedTuple):
+    """A row of results.csv."""
+
+    cell: Cell
+    digest: str
+    decisions: int
+    times: dict[str, float]
+    metrics: dict[str, float | None]
+
+
+def entry_names(board: Board) -> list[str]:
+    """Return the folders of a board that look like entries."""
+    return sorted(
+        path.name for path in board.folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
+
+
+def entry_folder(board: Board, name: str) -> Path:
+    """Return the folder of an entry, which must be a plain folder of the board.
+
+    Raises
+    ------
+    InputError
+        If the name is no name, or the folder is a link or holds what an entry does not.
+    """
+    folder = board.folder / name
+    if not re.fullmatch(NAME, name):
+        remedy = "use lower-case letters, digits and hyphens"
+        raise InputError(f"{name!r} is no name of an entry", field="entry", remedy=remedy)
+    if folder.is_symlink() or not folder.is_dir():
+        raise InputError("is no folder of the board", file=folder, field="entry", remedy="name an entry")
+    for path in sorted(folder.iterdir()):
+        if path.name not in FILES or path.is_symlink():
+            message = "is a link" if path.is_symlink() else "does not belong in an entry"
+            raise InputError(message, file=path, remedy=f"an entry has {', '.join(FILES)}")
+    return folder
+
+
+def read_entry(folder: Path) -> Entry:
+    """Read entry.yaml.
+
+    Raises
+    ------
+    InputError
+        If it is missing or malformed.
+    """
+    source = read_mapping(folder / "entry.yaml")
+    return checked(Entry, source.content, file=source.path, source=source)
+
+
+def decisions_path(folder: Path, cell: Cell) -> Path:
+    """Return where the decision log of a cell lies."""
+    return folder / "decisions" / f"{cell}.jsonl.gz"
+
+
+def read_results(folder: Path) -> list[ResultRow]:
+    """Read results.csv.
+
+    Raises
+    ------
+    InputError
+        If it is missing, too large or malformed.
+    """
+    path = folder / "results.csv"
+    return list(_rows(path, _text(path, LARGEST_RESULTS_BYTES)))
+
+
+def _text(path: Path, largest: int) -> str:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(largest + 1)
+        if len(content) > largest:
+            raise InputError(f"is larger than {largest:,} bytes", file=path, remedy="write it anew")
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", file=path, remedy="write it anew") from None
+    except OSError as error:
+        raise InputError(error.strerror or "cannot be read", file=path, remedy="write it anew") from None
+
+
+def _rows(path: Path, text: str) -> Iterator[ResultRow]:
+    reader = csv.reader(text.splitlines())
+    try:
+        header = next(reader, None)
+        if header is None or tuple(header) != COLUMNS:
+            message = "its columns are not those of results.csv"
+            raise InputError(message, file=path, line=1, remedy="write it with `leaderboard add`")
+        for values in reader:
+            if len(values) != len(COLUMNS):
+                message = f"has {len(values)} fields, not {len(COLUMNS)}"
+                raise InputError(message, file=path, line=reader.line_num, remedy="write it anew")
+            yield _row(path, reader.line_num, dict(zip(COLUMNS, values, strict=True)))
+    except csv.Error as error:
+        raise InputError(str(error), file=path, line=reader.line_num, remedy="write it anew") from None
+
+
+NUMBER, WHOLE = r"-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?", r"[0-9]{1,12}"
+
+
+def _row(path: Path, line: int, values: dict[str, str]) -> ResultRow:
+    patterns = {"scenario": NAME, "seed": WHOLE, "digest": "[0-9a-f]{64}", "decisions": WHOLE}
+    patterns |= dict.fromkeys(TIMES, NUMBER) | dict.fromkeys(METRICS, f"({NUMBER})?")
+    for name, pattern in patterns.items():
+        if not re.fullmatch(pattern, values[name]) or not _readable(name, values[name]):
+            shown = values[name] if len(values[name]) <= 40 else values[name][:40] + "…"
+            message = f"{shown!r} is not valid"
+            raise InputError(message, file=path, line=line, field=name, remedy="write it anew")
+    return ResultRow(
+        Cell(values["scenario"], int(values["seed"])),
+        values["digest"],
+        int(values["decisions"]),
+        {name: float(values[name]) for name in TIMES},
+        {name: float(values[name]) if values[name] else None for name in METRICS},
+    )
+
+
+def _readable(name: str, value: str) -> bool:
+    """Return whether a number that looks like one is finite."""
+    if name in ("scenario", "digest") or not value:
+        return True
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False

@@ -1,0 +1,193 @@
+"""The pages of a board: a table in Markdown, and one page of HTML that needs no server."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError
+from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.score import Standing, scores_of, standings
+from clustergym.metrics.aggregates import Aggregate
+from clustergym.metrics.catalogue import METRICS
+from clustergym.paths import PACKAGE, atomic_path
+from clustergym.report.colours import style_of
+
+TEMPLATE = PACKAGE / "leaderboard" / "page.html"
+
+SHOWN = {
+    "jct_mean": ("mean JCT", "s"),
+    "jct_p99": ("p99 JCT", "s"),
+    "makespan": ("makespan", "s"),
+    "ftf_mean": ("mean FTF", ""),
+    "unfair_fraction": ("unfair", "%"),
+    "deadline_satisfaction": ("deadlines met", "%"),
+    "throughput_mean": ("samples/s", ""),
+    "restarts_mean": ("restarts", ""),
+    "decision_s_p99": ("decision p99", "ms"),
+}
+"""Columns of raw figures: title and unit."""
+
+RULES = """\
+A cell is a scenario and a seed. Its score is 0 for what first come, first served reaches and 1 for what the
+reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
+score is the interquartile mean of its cells, with a 95 % bootstrap interval stratified by scenario. Entries
+are ranked inside a division only; those whose interval reaches into that of the best of a rank share it.
+*P(better)*: the probability that the entry is better in a cell than the one below it. *To the bound*: the
+mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`).
+"""
+
+
+def pages(board: Board) -> dict[Path, str]:
+    """Return the content of every page of a board, by path.
+
+    Raises
+    ------
+    InputError
+        As `standings`.
+    """
+    found, bounds = standings(board), bound_jct(board)
+    return {
+        board.folder / "README.md": markdown(board, found, bounds),
+        board.folder / "index.html": page(board, found, bounds),
+    }
+
+
+def bound_jct(board: Board) -> float:
+    """Return the mean over cells of the lower bound of the mean JCT."""
+    from clustergym.metrics.bounds import lower_bounds
+
+    values = [lower_bounds(board.scenario(cell)).jct_mean for cell in board.cells]
+    return sum(values) / len(values)
+
+
+def write(board: Board) -> list[Path]:
+    """Write the pages; return them."""
+    made = pages(board)
+    for path, text in made.items():
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return list(made)
+
+
+def stale(board: Board) -> list[Path]:
+    """Return the pages that are not what would be written now."""
+    return [
+        path
+        for path, text in pages(board).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
+    """Return the board as Markdown, a table for each division."""
+    lines = [f"# {board.title}", "", board.summary, "", _rules(board)]
+    cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
+    cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
+    lines += [cells, ""]
+    titles = [title + (f", {unit}" if unit else "") for title, unit in SHOWN.values()]
+    for division in dict.fromkeys(one.division for one in found):
+        lines += [f"## {division}", ""]
+        header = ["rank", "entry", "score", "P(better)", "to the bound", *titles]
+        lines.append("| " + " | ".join(header) + " |")
+        lines.append("| ---: | --- | " + " | ".join(["---:"] * (len(header) - 2)) + " |")
+        for one in (one for one in found if one.division == division):
+            row = [str(one.rank), f"[{_cell(one.entry.title)}]({one.name}/)", interval(one.score)]
+            row += ["" if one.over_next is None else f"{one.over_next.value:.2f}", _to_bound(one, bound)]
+            row += [shown(one.raw[name], unit) for name, (_, unit) in SHOWN.items()]
+            lines.append("| " + " | ".join(row) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _rules(board: Board) -> str:
+    words = [f"{key}={value}" for key, value in board.reference.items() if key != "name"]
+    reference = " ".join([str(board.reference["name"]), *words])
+    return RULES.format(reference=reference, metric=board.metric, better=board.better)
+
+
+def _cell(text: str) -> str:
+    return html.escape(text).replace("|", "&#124;").replace("[", "&#91;").replace("]", "&#93;")
+
+
+def interval(found: Aggregate) -> str:
+    """Return a figure and its interval."""
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def _to_bound(one: Standing, bound: float) -> str:
+    jct = one.raw["jct_mean"]
+    return "" if jct is None or not bound else f"{jct / bound:.2f}x"
+
+
+def shown(value: float | None, unit: str) -> str:
+    """Return a figure for people."""
+    if value is None:
+        return "-"
+    if unit == "%":
+        return f"{100 * value:.1f} %"
+    if unit == "ms":
+        return f"{1000 * value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def page(board: Board, found: Sequence[Standing], bound: float) -> str:
+    """Return the board as one HTML page; data that entries bring is text in it, never markup."""
+    try:
+        template = TEMPLATE.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(error), file=TEMPLATE, remedy="install clustergym anew") from error
+    data = json.dumps(_data(board, found, bound), separators=(",", ":"), sort_keys=True)
+    for mark, text in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
+        data = data.replace(mark, text)
+    return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)
+
+
+def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, Any]:
+    return {
+        "board": board.name,
+        "title": board.title,
+        "version": board.version,
+        "summary": board.summary,
+        "rules": _rules(board).replace("`", "").replace("*", ""),
+        "columns": [{"key": key, "title": title, "unit": unit} for key, (title, unit) in SHOWN.items()],
+        "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
+        "scenarios": [scenario.name for scenario in board.scenarios],
+        "seeds": board.seeds,
+        "entries": [_entry(board, one, bound) for one in found],
+    }
+
+
+def _entry(board: Board, one: Standing, bound: float) -> dict[str, Any]:
+    style = style_of(one.name)
+    jct = one.raw["jct_mean"]
+    return {
+        "name": one.name,
+        "title": one.entry.title,
+        "division": one.division,
+        "rank": one.rank,
+        "score": [round(value, 4) for value in one.score],
+        "over_next": None if one.over_next is None else round(one.over_next.value, 4),
+        "to_bound": None if jct is None or not bound else round(jct / bound, 4),
+        "raw": {key: one.raw[key] for key in SHOWN},
+        "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, one.rows)],
+        "authors": list(one.entry.authors),
+        "command": one.entry.command,
+        "facts": {
+            "policy": " ".join(
+                [one.entry.policy.name, *(f"{k}={v}" for k, v in one.entry.policy.parameters.items())]
+            ),
+            "version": one.entry.version,
+            "trained on": ", ".join(one.entry.trained_on) or "nothing",
+            "search budget": one.entry.search_budget,
+            "solver": one.entry.solver,
+            "limits": one.entry.limits,
+            "hardware": one.entry.hardware,
+            "licence": one.entry.licence,
+        },
+        "colour": style.colour,
+        "dash": style.dash,
+    }

@@ -1,0 +1,61 @@
+"""Aggregates of scores over many cells, with intervals (Agarwal et al., NeurIPS '21)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 2000
+
+
+class Aggregate(NamedTuple):
+    """A figure with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_mean(scores: Floats) -> float:
+    """Return the mean of the middle half; observations at its edges count in part."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64).ravel())
+    n = len(ordered)
+    # The share of each observation's interval [i/n, (i+1)/n] inside [1/4, 3/4].
+    edges = np.arange(n + 1) / n
+    weight = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
+    return float(np.dot(ordered, weight) / weight.sum())
+
+
+def stratified(scores: Sequence[Floats], seed: int = 0) -> Aggregate:
+    """Return the interquartile mean of all scores, with runs resampled inside each scenario.
+
+    Parameters
+    ----------
+    scores : sequence of ndarray of float
+        One per scenario, a value per seed.
+    seed : int
+        Of the bootstrap.
+    """
+    rng = np.random.default_rng([seed, 271])
+    drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))] for one in scores]
+    together = np.concatenate(drawn, axis=1)
+    means = [interquartile_mean(row) for row in together]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return Aggregate(interquartile_mean(np.concatenate(scores)), float(low), float(high))
+
+
+def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats], seed: int = 0) -> Aggregate:
+    """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
+
+    Both have the same scenarios and seeds: cells are compared in pairs, and resampled inside each
+    scenario.
+    """
+    rng = np.random.default_rng([seed, 277])
+    wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
+    drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in wins]
+    low, high = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5])
+    return Aggregate(float(np.mean([one.mean() for one in wins])), float(low), float(high))

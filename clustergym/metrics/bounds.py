@@ -1,0 +1,80 @@
+"""What no scheduler can beat: analytic lower bounds on mean JCT and makespan."""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.scenario import Scenario
+
+Floats = npt.NDArray[np.float64]
+
+
+class Bounds(NamedTuple):
+    """Lower bounds of a scenario in which every job that fits somewhere finishes.
+
+    Attributes
+    ----------
+    jct_mean, makespan : float
+        Seconds; 0 without jobs.
+    """
+
+    jct_mean: float
+    makespan: float
+
+
+def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
+    """Return seconds of each job alone at its best, and the least GPU-seconds it can need.
+
+    Over all types, counts and localities at which it runs; both of shape (n,), inf for a job that
+    fits nowhere. Waiting, profiling, plan search and restarts only add to them.
+    """
+    times = scenario.execution
+    counts = scenario.tables.counts
+    room = counts[None, :] <= scenario.cluster.capacity[:, None]
+    times = np.where(room[None, :, :, None], times, np.inf)
+    fastest = times.min(axis=(1, 2, 3))[scenario.class_of]
+    leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
+    iterations = scenario.trace.iterations.astype(np.float64)
+    return fastest * iterations, leanest * iterations
+
+
+def lower_bounds(scenario: Scenario) -> Bounds:
+    """Return the bounds of a scenario.
+
+    The mean JCT is at least that of every job alone at its best, and at least that of the least
+    GPU-seconds served by one machine of all GPUs, shortest remaining work first, which is optimal for
+    one machine with preemption (Schrage, 1968). The makespan is at least that of every job alone, and
+    of the work that arrives from any instant on, at all GPUs.
+    """
+    alone_s, work = least_work(scenario)
+    fits = np.isfinite(alone_s)
+    submit, alone_s = scenario.trace.submit_s[fits], alone_s[fits]
+    if not len(submit):
+        return Bounds(0.0, 0.0)
+    served_s = work[fits] / float(scenario.cluster.capacity.sum())
+    # The trace is in order of submission: what arrives from a job on is a suffix.
+    pending = served_s[::-1].cumsum()[::-1]
+    last = max(float((submit + alone_s).max()), float((submit + pending).max()))
+    jct = max(float(alone_s.mean()), _shortest_remaining_first(submit, served_s) / len(submit))
+    return Bounds(jct, last - float(submit.min()))
+
+
+def _shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
+    """Return the sum of times in the system on one machine that serves the shortest remaining work."""
+    left: list[float] = []
+    total, now = -float(submit_s.sum()), 0.0
+    for row in range(len(submit_s) + 1):
+        until = float(submit_s[row]) if row < len(submit_s) else np.inf
+        while left and now + left[0] <= until:
+            now += heapq.heappop(left)
+            total += now
+        if left:
+            heapq.heapreplace(left, left[0] - (until - now))
+        now = until
+        if row < len(submit_s):
+            heapq.heappush(left, float(work_s[row]))
+    return total

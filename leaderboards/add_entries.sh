@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Makes the project's own entries of a board: bash leaderboards/add_entries.sh BOARD [WORKERS]
+# Entries that are there already are kept; cells that are missing are run.
+set -euo pipefail
+board=$1 workers=${2:-1}
+add() { python -m clustergym.leaderboard add --workers "$workers" --title "$2" "$board" "$1" "${@:3}"; }
+
+add fcfs 'FCFS' policy=fcfs
+add sjf 'SJF' policy=sjf
+add srtf 'SRTF' policy=srtf
+add las 'LAS' policy=las
+add random 'random' policy=random
+add tiresias 'Tiresias' policy=tiresias
+add gandiva 'Gandiva' policy=gandiva
+add lucid 'Lucid' policy=lucid
+add themis 'Themis' policy=themis
+add allox 'AlloX' policy=allox
+add gavel 'Gavel, max-min fairness' policy=gavel
+add gavel-max-sum 'Gavel, maximum throughput' policy=gavel policy.objective=max_total_throughput
+add optimus 'Optimus' policy=optimus
+add elasticflow-ls 'ElasticFlow-LS' policy=elasticflow-ls
+add ares 'Ares' policy=ares
+add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
+add hesrpt 'heSRPT' policy=hesrpt
+add arena 'Arena' policy=arena
+add crius 'Crius' policy=crius
+add learned 'learned auction' policy=learned
+add pollux 'Pollux' policy=pollux
+add sia 'Sia' policy=sia

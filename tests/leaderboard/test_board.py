@@ -1,0 +1,244 @@
+"""Boards, scores and pages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from clustergym.leaderboard.__main__ import main
+from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
+from clustergym.leaderboard.entry import entry_names, read_entry, read_results
+from clustergym.leaderboard.render import pages, stale
+from clustergym.leaderboard.score import scores_of, standings
+from clustergym.registry import make_policy
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+def test_fcfs_scores_0_and_the_reference_1(root):
+    board = load_board("small", root)
+    assert board.cells == (Cell("philly", 5), Cell("philly", 6))
+    # srtf is the reference of this board.
+    for name, expected in (("first", 0.0), ("short", 1.0)):
+        (scores,) = scores_of(board, read_results(root / "small" / name))
+        assert scores.tolist() == pytest.approx([expected, expected])
+    constants = board.constants(board.cells[0])
+    assert board.score(board.cells[0], 2 * constants.reference - constants.fcfs) == pytest.approx(2.0)
+
+
+def test_entries_are_ranked_inside_their_division(root):
+    board = load_board("small", root)
+    found = {one.name: one for one in standings(board)}
+    assert found["first"].division == "none, closed"
+    assert found["short"].division == "clairvoyant, closed"
+    assert found["first"].rank == found["short"].rank == 1
+    assert found["short"].score == pytest.approx((1.0, 1.0, 1.0))
+    # One that was trained on the board's own traces is in a division of its own.
+    copy = root / "small" / "peeked"
+    shutil.copytree(root / "small" / "short", copy)
+    entry = yaml.safe_load((copy / "entry.yaml").read_text())
+    (copy / "entry.yaml").write_text(yaml.safe_dump(entry | {"trained_on": ["train", "test"]}))
+    assert {one.division for one in standings(board)} == {
+        "clairvoyant, closed",
+        "clairvoyant, open",
+        "none, closed",
+    }
+
+
+def test_equal_entries_share_a_rank(root):
+    for name in ("again", "worse"):
+        shutil.copytree(root / "small" / "short", root / "small" / name)
+    path = root / "small" / "worse" / "results.csv"
+    header, *rows = (line.split(",") for line in path.read_text().splitlines())
+    at = header.index("jct_mean")
+    rows = [[*row[:at], str(2 * float(row[at])), *row[at + 1 :]] for row in rows]
+    path.write_text("\n".join(",".join(row) for row in [header, *rows]) + "\n")
+    ranks = {one.name: (one.rank, one.over_next) for one in standings(load_board("small", root))}
+    assert (ranks["again"][0], ranks["short"][0], ranks["worse"][0]) == (1, 1, 3)
+    assert ranks["again"][1].value == 0.5
+    assert ranks["short"][1].value == 1.0
+    assert ranks["worse"][1] is None
+
+
+def test_an_entry_that_was_begun_goes_on(root, capsys):
+    folder = root / "small" / "begun"
+    words = ["--root", str(root), "add", "small", "begun", "policy=las"]
+    assert main(words) == 0
+    whole = (folder / "results.csv").read_text().splitlines()
+    (folder / "results.csv").write_text("\n".join(whole[:2]) + "\n")
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "las on small: 1 of 1 cells" in capsys.readouterr().err
+    again = (folder / "results.csv").read_text().splitlines()
+    assert [line.split(",")[:4] for line in again] == [line.split(",")[:4] for line in whole]
+    assert main([*words[:-1], "policy=sjf"]) == 2
+    assert "is of another policy" in capsys.readouterr().err
+
+
+def test_bad_input_is_one_line(root, capsys):
+    for words in (
+        ["add", "small", "x", "seed=3"],
+        ["add", "small", "../x", "policy=fcfs"],
+        ["add", "small", "x", "policy=fcsf"],
+        ["add", "small", "x", "policy=elasticflow"],
+        ["add", "smal", "x", "policy=fcfs"],
+        ["score", "smal"],
+        ["freeze", "small"],
+        ["render", "../small"],
+        ["check", "small", "--strict", "x"],
+        ["frobnicate"],
+    ):
+        assert main(["--root", str(root), *words]) == 2, words
+        error = capsys.readouterr().err
+        lines = [line for line in error.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, error
+
+
+BAD_BOARDS = {
+    "an unknown metric": ({"metric": "jct_meen"}, "did you mean jct_mean"),
+    "a seed twice": ({"seeds": [1, 1]}, "names one twice"),
+    "no version": ({"version": None}, "version"),
+    "another name": ({"name": "other"}, "is not its folder's"),
+    "an unknown key": ({"colour": "red"}, "unknown key"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_BOARDS)
+def test_a_bad_board_is_one_line(name, root, capsys):
+    changes, expected = BAD_BOARDS[name]
+    path = root / "small" / "board.yaml"
+    content = yaml.safe_load(path.read_text()) | changes
+    path.write_text(yaml.safe_dump({key: value for key, value in content.items() if value is not None}))
+    assert main(["--root", str(root), "score", "small"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "board.yaml" in error
+    assert expected in error
+
+
+def test_score_prints_what_it_writes(root, capsys, tmp_path):
+    assert main(["--root", str(root), "score", "small", "--json", str(tmp_path / "s.json")]) == 0
+    printed = capsys.readouterr().out
+    found = {one["entry"]: one for one in json.loads((tmp_path / "s.json").read_text())}
+    assert found["short"]["score"]["value"] == pytest.approx(1.0)
+    assert "1.00 [1.00, 1.00]" in printed
+
+
+# The committed boards
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_committed_pages_are_what_render_writes(name):
+    assert stale(load_board(name)) == []
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_committed_entries_are_whole(name):
+    board = load_board(name)
+    assert len(board.seeds) >= 8
+    assert len(entry_names(board)) >= 3
+    for entry in entry_names(board):
+        found = read_entry(board.folder / entry)
+        assert make_policy({"name": found.policy.name, **found.policy.parameters})
+        assert {row.cell for row in read_results(board.folder / entry)} == set(board.cells)
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_a_committed_entry_drawn_by_its_version_checks(name):
+    from clustergym.leaderboard.check import check
+
+    board = load_board(name)
+    names = entry_names(board)
+    assert check(board, names[board.version % len(names)]) == []
+
+
+def test_the_boards_are_small():
+    size = sum(path.stat().st_size for path in boards_dir().rglob("*") if path.is_file())
+    assert size < 40e6
+
+
+# The page, in a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.is_file():
+        pytest.skip(f"{CHROMIUM} is not installed")
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser, root):
+    """The page of the small board, one of whose entries has a title that would be markup."""
+    entry = root / "small" / "first" / "entry.yaml"
+    content = yaml.safe_load(entry.read_text())
+    evil = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+    entry.write_text(yaml.safe_dump(content | {"title": evil, "authors": [evil]}))
+    shutil.copytree(root / "small" / "short", root / "small" / "zz")
+    for path, text in pages(load_board("small", root)).items():
+        path.write_text(text)
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    made = context.new_page()
+    made.problems = []
+    made.on("console", lambda message: made.problems.append(message.text))
+    made.on("pageerror", lambda error: made.problems.append(str(error)))
+    made.on("dialog", lambda dialog: made.problems.append("dialog"))
+    made.on(
+        "request", lambda request: made.problems.append(request.url) if "http" in request.url[:5] else None
+    )
+    made.goto((root / "small" / "index.html").as_uri())
+    yield made
+    context.close()
+
+
+def names_of(page) -> list[str]:
+    return [row.get_attribute("data-name") for row in page.query_selector_all("tbody tr")]
+
+
+def test_the_page_sorts_filters_and_shows_an_entry(page):
+    assert names_of(page) == ["short", "zz", "first"]
+    page.get_by_role("button", name="score").click()
+    assert names_of(page)[-1] == "first"
+    page.get_by_role("button", name="score").click()
+    assert names_of(page)[0] == "first"
+    page.get_by_label("Division").select_option("none, closed")
+    assert names_of(page) == ["first"]
+    page.get_by_label("Division").select_option("")
+    page.get_by_label("Find").fill("short")
+    assert names_of(page) == ["short", "zz"]
+    # By keyboard alone: from the search box into the table, and an entry opened.
+    page.get_by_role("button", name="short").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#panel h2").inner_text() == "short"
+    assert page.locator("#panel svg").count() == 2
+    assert page.locator("#panel circle").count() == 2
+    assert page.problems == []
+
+
+def test_what_an_entry_brings_is_text(page):
+    page.get_by_role("button", name="<img").click()
+    assert page.locator("#panel h2").inner_text().startswith("<img src=x")
+    assert page.locator("img").count() == 0
+    assert page.problems == []
+
+
+def test_the_page_fits_a_phone_and_the_dark(browser, page):
+    page.set_viewport_size({"width": 375, "height": 700})
+    page.get_by_role("button", name="short").first.click()
+    widths = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert widths[0] <= widths[1]
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert np.mean([int(n) for n in light[4:-1].split(",")]) > 200
+    assert np.mean([int(n) for n in dark[4:-1].split(",")]) < 60
+    assert page.problems == []

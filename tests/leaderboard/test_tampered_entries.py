@@ -1,0 +1,276 @@
+"""Entries that were tampered with: each is rejected, with a flag of its own kind, and nothing of it runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clustergym.leaderboard.__main__ import main
+from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.check import Kind, check
+
+ROOT = Path(__file__).parent.parent.parent
+LOG = "decisions/philly-5.jsonl.gz"
+
+
+def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[Kind]:
+    return {flag.kind for flag in check(load_board("small", root), entry, strict)}
+
+
+def results(folder: Path, change) -> None:
+    path = folder / "results.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(change(lines)) + "\n")
+
+
+def column(folder: Path, name: str, value: str) -> None:
+    def change(lines):
+        at, row = lines[0].split(",").index(name), lines[1].split(",")
+        row[at] = value
+        return [lines[0], ",".join(row), *lines[2:]]
+
+    results(folder, change)
+
+
+def claims(folder: Path, **changes) -> None:
+    path = folder / "entry.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
+
+
+def text(folder: Path, content: str | bytes, name: str = "entry.yaml") -> None:
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def log(folder: Path, change) -> None:
+    path = folder / LOG
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    changed = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in change(lines)]
+    path.write_bytes(gzip.compress(b"\n".join(changed) + b"\n", mtime=0))
+
+
+def header(folder: Path, **changes) -> None:
+    log(folder, lambda lines: [lines[0] | changes, *lines[1:]])
+
+
+def decision(folder: Path, at: int, **changes) -> None:
+    log(folder, lambda lines: [*lines[:at], lines[at] | changes, *lines[at + 1 :]])
+
+
+def launch(folder: Path, job=None, kind=None, gpus=None) -> None:
+    """Change the first launch."""
+
+    def change(lines):
+        first = lines[1]["launch"][0]
+        changed = [old if new is None else new for old, new in zip(first, (job, kind, gpus), strict=True)]
+        return [lines[0], lines[1] | {"launch": [changed, *lines[1]["launch"][1:]]}, *lines[2:]]
+
+    log(folder, change)
+
+
+def forget(folder: Path) -> None:
+    """Leave the last launch out: the job never runs."""
+    log(folder, lambda lines: lines[:-1])
+
+
+def link(folder: Path, name: str) -> None:
+    (folder / name).rename(folder.parent / "elsewhere")
+    (folder / name).symlink_to(folder.parent / "elsewhere")
+
+
+def first_job(folder: Path) -> str:
+    return json.loads(gzip.decompress((folder / LOG).read_bytes()).splitlines()[1])["launch"][0][0]
+
+
+def drop(folder: Path) -> None:
+    job = first_job(folder)
+    log(
+        folder,
+        lambda lines: [
+            lines[0],
+            {**lines[1], "launch": [one for one in lines[1]["launch"] if one[0] != job], "drop": [job]},
+            *lines[2:],
+        ],
+    )
+
+
+def bomb(size: int) -> bytes:
+    return gzip.compress(b'{"schema": "' + b"x" * size, 1)
+
+
+TAMPERED = {
+    "a metric": (lambda f: column(f, "ftf_mean", "0.5"), Kind.METRIC),
+    "a metric left out": (lambda f: column(f, "jct_p99", ""), Kind.METRIC),
+    "a metric better than can be": (lambda f: column(f, "jct_mean", "1.0"), Kind.BOUND),
+    "a makespan better than can be": (lambda f: column(f, "makespan", "1.0"), Kind.BOUND),
+    "the digest": (lambda f: column(f, "digest", "0" * 64), Kind.DIGEST),
+    "a digest that is none": (lambda f: column(f, "digest", "../../etc/passwd"), Kind.SCHEMA),
+    "a row left out": (lambda f: results(f, lambda lines: lines[:-1]), Kind.MISSING_CELL),
+    "a row twice": (lambda f: results(f, lambda lines: [*lines, lines[1]]), Kind.DUPLICATE_CELL),
+    "another seed": (lambda f: column(f, "seed", "7"), Kind.FOREIGN_CELL),
+    "another scenario": (lambda f: column(f, "scenario", "helios"), Kind.FOREIGN_CELL),
+    "a scenario that is a path": (lambda f: column(f, "scenario", "../philly"), Kind.SCHEMA),
+    "a seed of 5,000 digits": (lambda f: column(f, "seed", "9" * 5000), Kind.SCHEMA),
+    "not a number": (lambda f: column(f, "jct_mean", "nan"), Kind.SCHEMA),
+    "infinity": (lambda f: column(f, "makespan", "1e999"), Kind.SCHEMA),
+    "a formula": (lambda f: column(f, "makespan", "=1+1"), Kind.SCHEMA),
+    "another header": (lambda f: results(f, lambda lines: ["a,b", *lines[1:]]), Kind.SCHEMA),
+    "results of 100 MB": (lambda f: text(f, b"a" * 10**8, "results.csv"), Kind.SCHEMA),
+    "results that are no text": (lambda f: text(f, b"\xff\x00\xfe", "results.csv"), Kind.SCHEMA),
+    "no results": (lambda f: (f / "results.csv").unlink(), Kind.SCHEMA),
+    "no entry.yaml": (lambda f: (f / "entry.yaml").unlink(), Kind.SCHEMA),
+    "a YAML tag": (
+        lambda f: text(f, "!!python/object/apply:os.system ['touch /tmp/clustergym-was-here']"),
+        Kind.SCHEMA,
+    ),
+    "YAML aliases that multiply": (
+        lambda f: text(
+            f,
+            "a: &a [x, x]\n"
+            + "".join(
+                f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+            ),
+        ),
+        Kind.SCHEMA,
+    ),
+    "a YAML file of 100 MB": (lambda f: text(f, "a: " + "b" * 10**8), Kind.SCHEMA),
+    "an unknown key": (lambda f: claims(f, score=1.0), Kind.SCHEMA),
+    "a key of another type": (lambda f: claims(f, deterministic="yes"), Kind.SCHEMA),
+    "a policy that is a module": (lambda f: claims(f, policy={"name": "os:system"}), Kind.SCHEMA),
+    "another version of the board": (lambda f: claims(f, board_version=2), Kind.BOARD),
+    "another board": (lambda f: claims(f, board="fair"), Kind.BOARD),
+    "another information class": (lambda f: claims(f, information_class="profiled"), Kind.HEADER),
+    "another policy": (lambda f: claims(f, policy={"name": "arena"}), Kind.HEADER),
+    "the log's seed": (lambda f: header(f, seed=6), Kind.HEADER),
+    "the log's placer": (lambda f: header(f, placer={"name": "minipod"}), Kind.HEADER),
+    "rounds of a microsecond": (lambda f: header(f, round_s=1e-6), Kind.HEADER),
+    "a foreign trace": (lambda f: header(f, scenario_sha256="0" * 64), Kind.TRACE_HASH),
+    "a log of another schema": (lambda f: header(f, schema="other/1"), Kind.DECISION_LOG),
+    "no log": (lambda f: (f / LOG).unlink(), Kind.DECISION_LOG),
+    "a log that is not packed": (lambda f: text(f, b"{}", LOG), Kind.DECISION_LOG),
+    "a log cut short": (lambda f: text(f, (f / LOG).read_bytes()[:-20], LOG), Kind.DECISION_LOG),
+    "a gzip bomb": (lambda f: text(f, bomb(2 * 10**8), LOG), Kind.DECISION_LOG),
+    "a line of 10 MB": (lambda f: text(f, bomb(10**7), LOG), Kind.DECISION_LOG),
+    "JSON that is nested": (lambda f: text(f, gzip.compress(b"[" * 10**6), LOG), Kind.DECISION_LOG),
+    "an unknown job": (lambda f: launch(f, job="nobody"), Kind.DECISION_LOG),
+    "an unknown GPU type": (lambda f: launch(f, kind="H900"), Kind.DECISION_LOG),
+    "half a GPU": (lambda f: launch(f, gpus=1.5), Kind.DECISION_LOG),
+    "a time that is not a number": (lambda f: decision(f, 1, time_s=float("nan")), Kind.DECISION_LOG),
+    "decisions out of order": (
+        lambda f: log(f, lambda lines: [lines[0], *reversed(lines[1:])]),
+        Kind.DECISION_LOG,
+    ),
+    "a decision that does more": (lambda f: decision(f, 1, run="rm -rf /"), Kind.DECISION_LOG),
+    "more GPUs than there are": (lambda f: launch(f, gpus=4096), Kind.ILLEGAL_DECISION),
+    "fewer GPUs than none": (lambda f: launch(f, gpus=-4), Kind.ILLEGAL_DECISION),
+    "a decision sooner": (lambda f: decision(f, 1, time_s=0.125), Kind.DIVERGED),
+    "a decision after the end": (
+        lambda f: log(f, lambda lines: [*lines, {"time_s": 1e9, "preempt": []}]),
+        Kind.DIVERGED,
+    ),
+    "a job that never runs": (forget, Kind.DIVERGED),
+    "a job that is dropped": (drop, Kind.UNFINISHED),
+    "decisions in no time": (lambda f: column(f, "decision_s_p50", "0.0"), Kind.DECISION_TIMES),
+    "decisions longer than the run": (lambda f: column(f, "wall_s", "0.00001"), Kind.DECISION_TIMES),
+    "a median above the 99th percentile": (
+        lambda f: column(f, "decision_s_p50", "1.0"),
+        Kind.DECISION_TIMES,
+    ),
+    "fewer decisions than changes": (lambda f: column(f, "decisions", "1"), Kind.DECISION_TIMES),
+    "a further file": (lambda f: text(f, "import os", "evil.py"), Kind.SCHEMA),
+    "a further log": (lambda f: text(f, "x", "decisions/philly-99.jsonl.gz"), Kind.SCHEMA),
+    "decisions that are a link": (lambda f: link(f, "decisions"), Kind.SCHEMA),
+    "a log that is a link": (lambda f: link(f, LOG), Kind.SCHEMA),
+    "a README of 2 MB": (lambda f: text(f, "x" * 2_000_000, "README.md"), Kind.SCHEMA),
+}
+
+
+def test_what_was_not_tampered_with_has_no_flag(root):
+    assert flagged(root) == flagged(root, "short") == set()
+    assert flagged(root, strict=2) == set()
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tampered(name, root):
+    change, expected = TAMPERED[name]
+    change(root / "small" / "first")
+    assert expected in flagged(root), [str(flag) for flag in check(load_board("small", root), "first")]
+    assert not Path("/tmp/clustergym-was-here").exists()
+    # Its neighbour is none the worse.
+    if name == "a metric":
+        assert flagged(root, "short") == set()
+
+
+def test_there_are_enough():
+    assert len(TAMPERED) >= 30
+    assert {kind for _, kind in TAMPERED.values()} == set(Kind) - {Kind.RERUN}
+
+
+def test_decisions_of_another_policy_are_found_by_running_it_again(root):
+    # The log of srtf, presented as that of sjf: it replays, and its metrics are true.
+    folder = root / "small" / "short"
+    claims(folder, policy={"name": "sjf", "parameters": {}})
+    for path in (folder / "decisions").iterdir():
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        lines[0]["policy"] = "sjf"
+        path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+    assert flagged(root, "short") == set()
+    assert flagged(root, "short", strict=2) == {Kind.RERUN}
+
+
+def test_only_published_policies_are_run_again(root):
+    claims(root / "small" / "first", policy={"name": "os.system", "parameters": {}})
+    for path in (root / "small" / "first" / "decisions").iterdir():
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        lines[0]["policy"] = "os.system"
+        path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+    assert flagged(root) == set()
+    assert flagged(root, strict=1) == {Kind.RERUN}
+
+
+@pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
+def test_a_name_is_no_path(name, root):
+    assert flagged(root, name) == {Kind.SCHEMA}
+
+
+def test_a_board_whose_scenario_changed_says_so(root):
+    path = root / "small" / "board.yaml"
+    path.write_text(path.read_text().replace("trace.jobs=24", "trace.jobs=23"))
+    assert flagged(root) == {Kind.TRACE_HASH}
+
+
+def test_the_command_names_the_flags(root, capsys, tmp_path):
+    assert main(["--root", str(root), "check", "small", "first"]) == 0
+    assert "small/first: 2 cells replayed, every metric equal" in capsys.readouterr().out
+    column(root / "small" / "first", "digest", "0" * 64)
+    found = tmp_path / "found.json"
+    assert main(["--root", str(root), "check", "small", "--json", str(found)]) == 2
+    assert "  digest mismatch: philly-5: replayed" in capsys.readouterr().out
+    assert [flag["kind"] for flag in json.loads(found.read_text())["small/first"]] == ["digest mismatch"]
+
+
+def test_bombs_take_little_memory(root):
+    folder = root / "small" / "first"
+    text(folder, bomb(2 * 10**8), LOG)
+    text(folder, b"a" * 10**8, "README.md")
+    code = "import sys; from clustergym.leaderboard.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--root", str(root), "check", "small", "first"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (10**9, 10**9)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert re.search("decision log: philly-5: .*longer than", done.stdout)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 10**6)

@@ -1,0 +1,36 @@
+"""Aggregates over cells, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import trim_mean
+
+from clustergym.metrics.aggregates import interquartile_mean, probability_of_improvement, stratified
+
+
+def test_interquartile_mean_by_hand():
+    assert interquartile_mean(np.array([0.0, 1.0, 3.0, 100.0])) == 2.0
+    # Of five, the middle 2.5: the third whole, three quarters of its neighbours.
+    assert interquartile_mean(np.array([9.0, 1.0, 2.0, 4.0, 3.0])) == pytest.approx(
+        (0.75 * 2 + 3 + 0.75 * 4) / 2.5
+    )
+    assert interquartile_mean(np.array([7.0])) == 7.0
+    values = np.random.default_rng(1).normal(size=24)
+    assert interquartile_mean(values) == pytest.approx(trim_mean(values, 0.25))
+
+
+def test_the_interval_is_stratified():
+    # Scenarios that differ, seeds that do not: resampling inside a scenario changes nothing.
+    assert stratified([np.full(8, 1.0), np.full(8, 5.0)]) == pytest.approx((3.0, 3.0, 3.0))
+    found = stratified([np.array([0.0, 1.0, 2.0, 3.0])], seed=3)
+    assert found.low < found.value == 1.5 < found.high
+    assert stratified([np.array([0.0, 1.0, 2.0, 3.0])], seed=3) == found
+
+
+def test_probability_of_improvement_by_hand():
+    # Wins 2 of 3 and ties 1 of 1.
+    mine, other = [np.array([2.0, 2.0, 0.0]), np.array([1.0])], [np.array([1.0, 1.0, 1.0]), np.array([1.0])]
+    assert probability_of_improvement(mine, other).value == pytest.approx((2 / 3 + 0.5) / 2)
+    assert probability_of_improvement(other, mine).value == pytest.approx((1 / 3 + 0.5) / 2)
+    assert probability_of_improvement(mine, mine) == (0.5, 0.5, 0.5)
