@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.sim.log import LAUNCHES, Event, EventKind
+from clustergym.sim.log import LAUNCHES, PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
@@ -22,13 +22,14 @@ KINDS = tuple(EventKind)
 """Axis of `Intervals.counts`."""
 
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
-_LAUNCH = np.array([_CODE[kind] for kind in LAUNCHES])
+_PACE = np.array([_CODE[kind] for kind in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _NOTHING = len(KINDS)
 
 _WHILE_RUNNING = (
     EventKind.RESCALE,
     EventKind.MIGRATE,
+    EventKind.RATE,
     EventKind.PREEMPT,
     EventKind.COMPLETE,
     EventKind.DROP,
@@ -36,7 +37,7 @@ _WHILE_RUNNING = (
 _NEXT: dict[EventKind | None, tuple[EventKind, ...]] = {
     None: (EventKind.SUBMIT,),
     EventKind.SUBMIT: (EventKind.START, EventKind.DROP),
-    **{launch: _WHILE_RUNNING for launch in LAUNCHES},
+    **{pace: _WHILE_RUNNING for pace in PACES},
     EventKind.PREEMPT: (EventKind.RESUME, EventKind.DROP),
     EventKind.COMPLETE: (),
     EventKind.DROP: (),
@@ -58,7 +59,7 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Intervals in which a job holds GPUs, in order of (job, time); each column has length m.
+    """Intervals in which a job holds GPUs at one speed, in order of (job, time); each column has length m.
 
     Attributes
     ----------
@@ -207,7 +208,7 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
     _refuse(~(columns.time_s <= end_s), columns, trace, f"lies after the end of the run, {end_s!r} s")
     late = np.diff(columns.time_s, prepend=-np.inf) < 0
     _refuse(late, columns, trace, "lies before the event above it")
-    launch = np.isin(columns.kind, _LAUNCH)
+    launch = np.isin(columns.kind, _PACE)
     holds = launch | (columns.kind == _CODE[EventKind.PROFILE_START])
     _refuse(holds & ((columns.gpus < 1) | (columns.gpu_type < 0)), columns, trace, "holds no GPUs")
     _refuse(launch & ~(columns.overhead_s >= 0), columns, trace, "has a negative overhead")
@@ -262,11 +263,11 @@ def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
 
 
 def _launches(columns: _Columns, chain: Ints) -> Holdings:
-    """Let each launch last until the same job's next event."""
+    """Let each launch, and each change of speed, last until the same job's next event."""
     job, time_s = columns.job[chain], columns.time_s[chain]
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     stop = np.where(last, np.inf, np.roll(time_s, -1))
-    launch = np.isin(columns.kind[chain], _LAUNCH)
+    launch = np.isin(columns.kind[chain], _PACE)
     index, stop = chain[launch], stop[launch]
     return Holdings(
         job=columns.job[index],

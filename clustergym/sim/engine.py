@@ -13,9 +13,10 @@ import numpy.typing as npt
 import simpy
 
 from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.spec import Nodes
+from clustergym.cluster.spec import Locality, Nodes
 from clustergym.policy import Decision, InformationClass, Placer, Setting, View
 from clustergym.scenario import Scenario
+from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import Event, EventKind, EventLog
 from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
 from clustergym.sim.validate import check_decision
@@ -91,6 +92,7 @@ class Simulation:
         self.jobs = JobStates(scenario)
         self.allocations = Allocations(scenario.cluster)
         self.end_s = 0.0
+        self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
         self._views = ViewMaker(scenario, self.jobs, information, self.setting)
         self._clock = simpy.Environment()
         self._left: dict[int, simpy.Event] = {}
@@ -156,6 +158,7 @@ class Simulation:
                 self._decision_due = False
                 if self._in_view:
                     return self._decision_point()
+            self._share_links()
         self._finish(self._now)
         return None
 
@@ -189,6 +192,7 @@ class Simulation:
         self._enact(decision, view)
         self._decision_due = False
         self._start_profiling()
+        self._share_links()
         self._watch_for_stall()
         self._plan_round()
 
@@ -297,17 +301,43 @@ class Simulation:
         nodes = tuple((int(node), int(count)) for node, count in nodes)
         self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
-        iteration_s = float(scenario.execution[scenario.class_of[row], kind, level, locality])
+        iteration_s = scenario.iteration_s(row, kind, level, locality)
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
         jobs.iteration_s[row], jobs.ready[row] = iteration_s, self._now + overhead
         jobs.worked_until[row] = jobs.held_since[row] = self._now
         jobs.restarts[row] += what != EventKind.START
         jobs.launched[row] = jobs.searched[row, kind, level] = True
-        jobs.generation[row] += 1
-        work = overhead + ticks(float(jobs.remaining[row]) * iteration_s)
-        generation = int(jobs.generation[row])
-        self._after(work, lambda: self._complete(row, generation))
+        if self._links is not None:
+            self._links.enter(row, nodes)
+        self._await_completion(row)
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
+
+    def _await_completion(self, row: int) -> None:
+        """Set the job's completion anew from its progress, which holds as of now."""
+        jobs = self.jobs
+        jobs.generation[row] += 1
+        generation = int(jobs.generation[row])
+        standstill = max(int(jobs.ready[row]) - self._now, 0)
+        work = standstill + ticks(float(jobs.remaining[row]) * float(jobs.iteration_s[row]))
+        self._after(work, lambda: self._complete(row, generation))
+
+    def _share_links(self) -> None:
+        """Let jobs whose share of the links has changed go on at their new speed."""
+        if self._links is None:
+            return
+        jobs, counts = self.jobs, self.scenario.tables.counts
+        for row, slowdown in self._links.update().items():
+            kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+            level = int(np.searchsorted(counts, gpus))
+            locality = int(self.scenario.cluster.locality(self.allocations.holding(row)))
+            iteration_s = self.scenario.iteration_s(row, kind, level, locality, slowdown)
+            if iteration_s == jobs.iteration_s[row]:
+                continue
+            jobs.settle(row, self._now)
+            jobs.iteration_s[row] = iteration_s
+            self._await_completion(row)
+            standstill_s = seconds(max(int(jobs.ready[row]) - self._now, 0))
+            self._record(EventKind.RATE, row, kind, gpus, (), locality, standstill_s, iteration_s)
 
     def _overhead_s(self, row: int, kind: int, level: int) -> float:
         search = 0.0 if self.jobs.searched[row, kind, level] else float(self._views.search_s[level])
@@ -326,6 +356,8 @@ class Simulation:
         self.jobs.settle(row, self._now)
         self.jobs.generation[row] += 1
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
+        if self._links is not None:
+            self._links.leave(row)
         return self.allocations.release(row)
 
     def _preempt(self, row: int) -> None:
@@ -407,7 +439,10 @@ class Simulation:
         scenario, jobs = self.scenario, self.jobs
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
         locality = int(scenario.cluster.locality(nodes))
-        faster = float(scenario.execution[scenario.class_of[row], kind, level, locality])
+        # Where it would share links it is taken to be slowed down as it is now; inside a leaf it shares none.
+        shared = self._links is not None and locality > Locality.LEAF
+        slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
+        faster = scenario.iteration_s(row, kind, level, locality, slowdown)
         remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])
         standstill = max(seconds(int(jobs.ready[row]) - self._now), 0.0)
         stay = standstill + remaining * float(jobs.iteration_s[row])

@@ -23,6 +23,8 @@ class EventKind(enum.StrEnum):
     """A running job's GPU type or count changes."""
     MIGRATE = "migrate"
     """A running job moves to other nodes with the same type and count."""
+    RATE = "rate"
+    """A running job's speed changes, as others come to or leave the links it shares; its GPUs do not."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
     DROP = "drop"
@@ -31,6 +33,9 @@ class EventKind(enum.StrEnum):
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
 """Events after which a job holds the event's allocation and works from `time_s + overhead_s` on."""
+
+PACES = (*LAUNCHES, EventKind.RATE)
+"""Events that set how fast a job works from `time_s + overhead_s` on."""
 
 
 class Event(NamedTuple):
@@ -47,13 +52,13 @@ class Event(NamedTuple):
     gpus : int
         GPUs held after a launch, or held for profiling; 0 where the event has none.
     nodes : tuple of (int, int)
-        (node, GPUs on it) of the allocation, nodes ascending.
+        (node, GPUs on it) of the allocation, nodes ascending; empty after a RATE, which changes none.
     locality : int
-        `Locality` of the placement after a launch; -1 otherwise.
+        `Locality` of the placement after a launch or a RATE; -1 otherwise.
     overhead_s : float
         Seconds after `time_s` in which the GPUs are held but no work is done.
     iteration_time_s : float
-        Seconds an iteration takes after that; 0 where the event is no launch.
+        Seconds an iteration takes after that; 0 where the event is neither a launch nor a RATE.
     reason : str
         Why a job was dropped.
     """
