@@ -49,7 +49,8 @@ class Scenario:
     communication_s : ndarray of float, shape (C, T, K, 4), optional
         With it jobs share the links between switches (`sim.links`): seconds of each iteration of
         `tables.execution` that traffic between nodes takes on free links. A job whose traffic is
-        slowed down by a factor f takes execution + (f - 1) x communication an iteration.
+        slowed down by a factor f takes execution + (f - 1) x communication an iteration. The tables
+        are then those on free links (`oracle.traffic`).
     """
 
     name: str

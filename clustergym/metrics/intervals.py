@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.sim.log import LAUNCHES, PACES, Event, EventKind
+from clustergym.sim.log import PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
