@@ -4,8 +4,9 @@
 
 The cluster is Arena's simulated one (four GPU types) scaled in nodes; the trace is Philly-like at
 an offered load of 1.2 with one job per two GPUs; the clock stops after 48 hours. With `--contention`
-jobs, as large as Arena's, share the links of a fabric of 4 nodes a leaf and 8 leaves a minipod, oversubscribed
-2:1 and 4:1; each policy runs without and with sharing. `--scattered` places jobs at random minipods.
+jobs, as large as Arena's, share the links of a fabric of 4 nodes a leaf and 8 leaves a minipod,
+oversubscribed 2:1 and 4:1; each policy runs without and with sharing. `--scattered` places jobs at
+random minipods.
 """
 
 from __future__ import annotations

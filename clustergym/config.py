@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from clustergym.paths import traces_dir
 from clustergym.registry import build, checked
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
+from clustergym.sim.failures import failures_from_config
 from clustergym.workload.trace import ModelClass, Trace
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Rules:
         `error` or `any`: a request for a GPU type that the cluster does not have.
     contention : bool
         Whether jobs share the links between switches (`clustergym.sim.links`).
+    failures : mapping
+        Keys of `clustergym.sim.failures.FailureChoice`.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Rules:
     oversize: str = "error"
     other_types: str = "error"
     contention: bool = False
+    failures: Mapping[str, str | int | float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         choices = {
@@ -125,6 +129,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         counts_rule=rules.counts,
         oversize=rules.oversize,
         communication_s=communication_s,
+        failures=failures_from_config(rules.failures, len(cluster.node_type), seed),
     )
 
 

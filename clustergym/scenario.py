@@ -16,6 +16,7 @@ from clustergym.oracle.base import OracleTables
 from clustergym.oracle.views import linear
 from clustergym.policy import InformationClass
 from clustergym.sim.costs import Costs
+from clustergym.sim.failures import Failures
 from clustergym.workload.trace import ModelClass, Trace
 
 Floats = npt.NDArray[np.float64]
@@ -51,6 +52,8 @@ class Scenario:
         `tables.execution` that traffic between nodes takes on free links. A job whose traffic is
         slowed down by a factor f takes execution + (f - 1) x communication an iteration. The tables
         are then those on free links (`oracle.traffic`).
+    failures : Failures, optional
+        Of nodes.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Scenario:
     counts_rule: str = "power_of_two"
     oversize: str = "error"
     communication_s: Floats | None = None
+    failures: Failures | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -82,6 +86,8 @@ class Scenario:
         }
         if self.communication_s is not None:
             parts["communication_s"] = self.communication_s.tolist()
+        if self.failures is not None:
+            parts["failures"] = asdict(self.failures)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @cached_property

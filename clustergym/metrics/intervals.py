@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.sim.log import PACES, Event, EventKind
+from clustergym.sim.log import NODE_EVENTS, PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
@@ -24,6 +24,7 @@ KINDS = tuple(EventKind)
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
 _PACE = np.array([_CODE[kind] for kind in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
+_BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
 _NOTHING = len(KINDS)
 
 _WHILE_RUNNING = (
@@ -31,6 +32,7 @@ _WHILE_RUNNING = (
     EventKind.MIGRATE,
     EventKind.RATE,
     EventKind.PREEMPT,
+    EventKind.FAIL,
     EventKind.COMPLETE,
     EventKind.DROP,
 )
@@ -39,6 +41,7 @@ _NEXT: dict[EventKind | None, tuple[EventKind, ...]] = {
     EventKind.SUBMIT: (EventKind.START, EventKind.DROP),
     **{pace: _WHILE_RUNNING for pace in PACES},
     EventKind.PREEMPT: (EventKind.RESUME, EventKind.DROP),
+    EventKind.FAIL: (EventKind.RESUME, EventKind.DROP),
     EventKind.COMPLETE: (),
     EventKind.DROP: (),
 }
@@ -107,6 +110,9 @@ class Intervals:
         Events of each kind of `KINDS`.
     reason : tuple of str, length n
         Why a job was dropped; else empty.
+    lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
+        GPU-seconds of work, and iterations, that failures of nodes undid.
+    node_failures : int
     """
 
     trace: Trace
@@ -118,6 +124,9 @@ class Intervals:
     leave_s: Floats
     counts: Ints
     reason: tuple[str, ...]
+    lost_gpu_s: Floats
+    lost_iterations: Floats
+    node_failures: int
 
     def count(self, *kinds: EventKind) -> Ints:
         """Return how many events of these kinds each job has, shape (n,)."""
@@ -133,6 +142,8 @@ class _Columns:
     gpus: Ints
     overhead_s: Floats
     iteration_time_s: Floats
+    lost_s: Floats
+    lost_iterations: Floats
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
@@ -155,11 +166,13 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         If an event lies out of order, after `end_s`, or before its job's submission; if a job's
         events do not follow from one another; if a job due before `end_s` was never submitted.
     """
+    node_failures = sum(event.kind == EventKind.NODE_FAIL for event in events)
+    events = [event for event in events if event.kind not in NODE_EVENTS] if node_failures else events
     columns = _columns(events)
     _check_rows(columns, trace, end_s)
     submit_s, leave_s = _presence(columns, trace)
     by_job = np.argsort(columns.job, kind="stable")
-    chain = by_job[~np.isin(columns.kind[by_job], _PROFILING)]
+    chain = by_job[~np.isin(columns.kind[by_job], _BESIDE_CHAIN)]
     _check_chain(columns, chain, trace)
     counts = _count(columns, len(trace))
     reason = [""] * len(trace)
@@ -175,7 +188,14 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         leave_s=leave_s,
         counts=counts,
         reason=tuple(reason),
+        lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
+        lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
+        node_failures=node_failures,
     )
+
+
+def _sum(job: Ints, values: Floats, jobs: int) -> Floats:
+    return np.bincount(job, weights=values, minlength=jobs).astype(np.float64)
 
 
 def _columns(events: Sequence[Event]) -> _Columns:
@@ -189,6 +209,8 @@ def _columns(events: Sequence[Event]) -> _Columns:
         gpus=np.array(column["gpus"], dtype=np.int64),
         overhead_s=np.array(column["overhead_s"], dtype=np.float64),
         iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
+        lost_s=np.array(column["lost_s"], dtype=np.float64),
+        lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
     )
 
 
@@ -227,7 +249,8 @@ def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
     leave_s[columns.job[leaving]] = columns.time_s[leaving]
     early = columns.time_s < submit_s[columns.job]
     _refuse(early, columns, trace, "lies before the job's submission")
-    late = (columns.time_s > leave_s[columns.job]) & (columns.kind == _CODE[EventKind.PROFILE_START])
+    beside = np.isin(columns.kind, (_CODE[EventKind.PROFILE_START], _CODE[EventKind.UNPLACED]))
+    late = (columns.time_s > leave_s[columns.job]) & beside
     _refuse(late, columns, trace, "lies after the job left")
     return submit_s, leave_s
 

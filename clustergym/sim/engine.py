@@ -14,10 +14,11 @@ import simpy
 
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Locality, Nodes
-from clustergym.policy import Decision, InformationClass, Placer, Setting, View
+from clustergym.policy import Decision, Infeasible, InformationClass, Placer, Setting, View
 from clustergym.scenario import Scenario
+from clustergym.sim.failures import Failures
 from clustergym.sim.links import SharedLinks
-from clustergym.sim.log import Event, EventKind, EventLog
+from clustergym.sim.log import NO_JOB, Event, EventKind, EventLog
 from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
 from clustergym.sim.validate import check_decision
 
@@ -27,8 +28,12 @@ IDLE_ROUNDS = 1000
 """Rounds in which nothing runs and nothing can happen before a run counts as stalled."""
 
 
+FRUITLESS_FAILURES = 200_000
+"""Failures of nodes without a job that completes after which a run counts as stalled."""
+
+
 class StalledError(RuntimeError):
-    """Jobs wait, nothing runs, nothing will happen, and the policy starts nothing."""
+    """Jobs wait, nothing runs, nothing will happen, and the policy starts nothing; or nodes only fail."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,8 @@ class Simulation:
         self._rows: Ints | None = None
         self._profile_queue: list[deque[int]] = [deque() for _ in scenario.cluster.gpu_types]
         self._profile_held = np.zeros(len(scenario.cluster.gpu_types), dtype=np.int64)
+        self._profile_due: dict[int, int] = {}
+        self._failures_in_a_row = 0
         self._present = 0
         self._decision_due = False
         self._round_pending = False
@@ -113,6 +120,8 @@ class Simulation:
         self._profile = ticks(scenario.costs.profile_s.get(information.value, 0.0))
         placer.reset(scenario.cluster, np.random.default_rng([seed, 2]))
         self._clock.process(self._arrivals())
+        if scenario.failures is not None:
+            self._clock.process(self._failing(scenario.failures))
 
     @property
     def now_s(self) -> float:
@@ -171,8 +180,10 @@ class Simulation:
         self._defragment()
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)
-        free = self.allocations.free.copy()
+        free, cluster = self.allocations.free.copy(), self.scenario.cluster
         available = self.setting.capacity - self._profile_held
+        for node in self.allocations.down:
+            available[cluster.node_type[node]] -= cluster.node_gpus[node]
         self._view = self._views.view(self._now, self._rows, available, free)
         return self._view
 
@@ -267,50 +278,82 @@ class Simulation:
         gpus = self.scenario.costs.profile_gpus
         for kind, queue in enumerate(self._profile_queue):
             while queue and self.allocations.free[kind] >= gpus:
-                row = queue.popleft()
-                if self.jobs.phase[row] < Phase.COMPLETED:
-                    self._profile_on(row, kind, gpus)
+                if self.jobs.phase[queue[0]] < Phase.COMPLETED and not self._profile_on(queue[0], kind, gpus):
+                    break
+                queue.popleft()
 
-    def _profile_on(self, row: int, kind: int, gpus: int) -> None:
-        nodes = self.placer.place(self.allocations, kind, gpus)
-        self.allocations.allocate(self._profile_holder(row, kind), nodes)
+    def _profile_on(self, row: int, kind: int, gpus: int) -> bool:
+        """Start profiling a job on a type; False: there are no nodes for it now."""
+        nodes = self._place(kind, gpus)
+        if isinstance(nodes, Infeasible):
+            return False
+        holder = self._profile_holder(row, kind)
+        self.allocations.allocate(holder, nodes)
         self._profile_held[kind] += gpus
         self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=gpus, nodes=nodes)
+        self._profile_due[holder] = self._now + self._profile
         self._after(self._profile, lambda: self._profiled(row, kind))
+        return True
 
     def _profile_holder(self, row: int, kind: int) -> int:
         return -1 - (row * len(self.setting.gpu_types) + kind)
 
-    def _profiled(self, row: int, kind: int) -> None:
-        nodes = self.allocations.release(self._profile_holder(row, kind))
-        gpus = self.scenario.costs.profile_gpus
+    def _stop_profiling(self, row: int, kind: int) -> None:
+        holder, gpus = self._profile_holder(row, kind), self.scenario.costs.profile_gpus
+        del self._profile_due[holder]
+        nodes = self.allocations.release(holder)
         self._profile_held[kind] -= gpus
         self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=gpus, nodes=nodes)
+
+    def _profiled(self, row: int, kind: int) -> None:
+        if self._profile_due.get(self._profile_holder(row, kind)) != self._now:
+            return
+        self._stop_profiling(row, kind)
         self.jobs.profiled[row, kind] = True
         if self.jobs.phase[row] == Phase.PROFILING:
             self._enqueue(row)
         else:
             self._request_decision()
 
-    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, nodes: Nodes | None = None) -> None:
+    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, moved_to: Nodes = ()) -> None:
         jobs, scenario = self.jobs, self.scenario
         level = int(np.searchsorted(scenario.tables.counts, gpus))
         overhead = ticks(self._overhead_s(row, kind, level))
-        what = self._launch_kind(row, rescale, nodes is not None)
-        nodes = nodes or self.placer.place(self.allocations, kind, gpus)
-        nodes = tuple((int(node), int(count)) for node, count in nodes)
+        what = self._launch_kind(row, rescale, bool(moved_to))
+        nodes = moved_to or self._place(kind, gpus)
+        if isinstance(nodes, Infeasible):
+            self._unplaced(row, kind, gpus, nodes)
+            return
         self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
         iteration_s = scenario.iteration_s(row, kind, level, locality)
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
         jobs.iteration_s[row], jobs.ready[row] = iteration_s, self._now + overhead
         jobs.worked_until[row] = jobs.held_since[row] = self._now
+        jobs.checkpointed[row] = jobs.remaining[row]
         jobs.restarts[row] += what != EventKind.START
         jobs.launched[row] = jobs.searched[row, kind, level] = True
         if self._links is not None:
             self._links.enter(row, nodes)
         self._await_completion(row)
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
+
+    def _place(self, kind: int, gpus: int) -> Nodes | Infeasible:
+        """Ask the placer; an answer worked out before a node of it failed is none."""
+        nodes = self.placer.place(self.allocations, kind, gpus)
+        if isinstance(nodes, Infeasible):
+            return nodes
+        failed = [node for node, _ in nodes if node in self.allocations.down]
+        if failed:
+            return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
+        return tuple((int(node), int(count)) for node, count in nodes)
+
+    def _unplaced(self, row: int, kind: int, gpus: int, answer: Infeasible) -> None:
+        """Let a job wait whose launch found no nodes; one that was to be rescaled is preempted by that."""
+        self._record(EventKind.UNPLACED, row, gpu_type=kind, gpus=gpus, reason=str(answer))
+        if self.jobs.phase[row] == Phase.RUNNING:
+            self._record(EventKind.PREEMPT, row)
+            self._enqueue(row)
 
     def _await_completion(self, row: int) -> None:
         """Set the job's completion anew from its progress, which holds as of now."""
@@ -377,8 +420,60 @@ class Simulation:
         self._vacate(row)
         self.jobs.remaining[row] = 0.0
         self._record(EventKind.COMPLETE, row)
+        self._failures_in_a_row = 0
         self._leave(row, Phase.COMPLETED)
         self._request_decision()
+
+    # The life of a node
+
+    def _failing(self, failures: Failures) -> Generator[simpy.Event, Any, None]:
+        for time_s, node, repair_s in failures.upcoming(len(self.scenario.cluster.node_type)):
+            yield self._clock.timeout(max(ticks(time_s) - self._now, 0))
+            if node not in self.allocations.down:
+                self._fail_node(node, max(ticks(repair_s), 1))
+
+    def _fail_node(self, node: int, repair: int) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row > FRUITLESS_FAILURES:
+            raise StalledError(
+                f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
+            )
+        self._record_node(EventKind.NODE_FAIL, node)
+        hit = [
+            h for h in self.allocations.holders if any(node == on for on, _ in self.allocations.holding(h))
+        ]
+        for holder in hit:
+            if holder >= 0:
+                self._fail(holder, node)
+            else:
+                row, kind = divmod(-1 - holder, len(self.setting.gpu_types))
+                self._stop_profiling(row, kind)
+                self._profile_queue[kind].appendleft(row)
+        self.allocations.fail(node)
+        self._after(repair, lambda: self._repair_node(node))
+        self._request_decision()
+
+    def _fail(self, row: int, node: int) -> None:
+        """Take a job's GPUs, and set it back to its last checkpoint."""
+        jobs = self.jobs
+        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        left, undone = jobs.at_checkpoint(row, self._now)
+        self._vacate(row)
+        lost = left - float(jobs.remaining[row])
+        jobs.remaining[row] = left
+        failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=f"node {node} failed")
+        self.log.append(failed._replace(lost_s=seconds(undone), lost_iterations=lost))
+        self._enqueue(row)
+
+    def _repair_node(self, node: int) -> None:
+        self.allocations.repair(node)
+        self._record_node(EventKind.NODE_REPAIR, node)
+        self._request_decision()
+
+    def _record_node(self, kind: EventKind, node: int) -> None:
+        cluster = self.scenario.cluster
+        gpus = int(cluster.node_gpus[node])
+        self._record(kind, NO_JOB, int(cluster.node_type[node]), gpus, ((node, gpus),))
 
     # Decision points
 
@@ -406,6 +501,8 @@ class Simulation:
 
     def _watch_for_stall(self) -> None:
         waits = bool(self._in_view) and not (self.jobs.gpus[list(self._in_view)] > 0).any()
+        if waits and self.allocations.down:
+            return
         hopeless = waits and not self._ahead and not any(self._profile_queue) and not self._profile_held.any()
         self._idle_rounds = self._idle_rounds + 1 if hopeless else 0
         if self._idle_rounds > IDLE_ROUNDS:
@@ -428,7 +525,7 @@ class Simulation:
             if self._worth_moving(row, nodes):
                 kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
                 self._vacate(row)
-                self._launch(row, kind, gpus, rescale=True, nodes=nodes)
+                self._launch(row, kind, gpus, rescale=True, moved_to=nodes)
 
     def _worth_moving(self, row: int, nodes: Nodes) -> bool:
         """Whether a proposed move is still possible and ends the job earlier, restart included."""
