@@ -21,6 +21,7 @@ from clustergym.registry import build, checked
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
 from clustergym.sim.failures import failures_from_config
+from clustergym.sim.reservations import reservations_from_config
 from clustergym.workload.trace import ModelClass, Trace
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Rules:
         Whether jobs share the links between switches (`clustergym.sim.links`).
     failures : mapping
         Keys of `clustergym.sim.failures.FailureChoice`.
+    reservations : mapping
+        Keys of `clustergym.sim.reservations.ReservationChoice`.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Rules:
     other_types: str = "error"
     contention: bool = False
     failures: Mapping[str, str | int | float | None] = field(default_factory=dict)
+    reservations: Mapping[str, str | float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         choices = {
@@ -130,6 +134,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         oversize=rules.oversize,
         communication_s=communication_s,
         failures=failures_from_config(rules.failures, len(cluster.node_type), seed),
+        reservations=reservations_from_config(rules.reservations, trace),
     )
 
 

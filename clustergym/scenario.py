@@ -17,6 +17,7 @@ from clustergym.oracle.views import linear
 from clustergym.policy import InformationClass
 from clustergym.sim.costs import Costs
 from clustergym.sim.failures import Failures
+from clustergym.sim.reservations import Reservation
 from clustergym.workload.trace import ModelClass, Trace
 
 Floats = npt.NDArray[np.float64]
@@ -54,6 +55,8 @@ class Scenario:
         are then those on free links (`oracle.traffic`).
     failures : Failures, optional
         Of nodes.
+    reservations : tuple of Reservation
+        Planned jobs, which no policy sees: the engine keeps nodes for them and starts them.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Scenario:
     oversize: str = "error"
     communication_s: Floats | None = None
     failures: Failures | None = None
+    reservations: tuple[Reservation, ...] = ()
 
     @cached_property
     def sha256(self) -> str:
@@ -88,6 +92,8 @@ class Scenario:
             parts["communication_s"] = self.communication_s.tolist()
         if self.failures is not None:
             parts["failures"] = asdict(self.failures)
+        if self.reservations:
+            parts["reservations"] = self.reservations
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @cached_property

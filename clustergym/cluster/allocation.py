@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Set
+from collections.abc import Iterable, Iterator, KeysView, Set
+from contextlib import contextmanager
 from operator import index
 
 from clustergym.cluster.spec import ClusterSpec, Ints, Nodes
@@ -126,6 +127,20 @@ class Allocations:
         self._down.remove(node)
         self._free_on_node[node] = size
         self._free[gpu_type] += size
+
+    @contextmanager
+    def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
+        """Let the free GPUs of some nodes look taken meanwhile; nothing may be allocated or released."""
+        were = {node: int(self._free_on_node[node]) for node in nodes}
+        for node, gpus in were.items():
+            self._free_on_node[node] = 0
+            self._free[self._type_of_node[node]] -= gpus
+        try:
+            yield
+        finally:
+            for node, gpus in were.items():
+                self._free_on_node[node] = gpus
+                self._free[self._type_of_node[node]] += gpus
 
     def _check(self, holder: int, nodes: Nodes) -> int:
         if not nodes:

@@ -104,6 +104,7 @@ class Simulation(World):
                 return None
             while self._clock.peek() == instant:
                 self._clock.step()
+            self._serve_planned_jobs()
             self._start_profiling()
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
@@ -199,6 +200,7 @@ class Simulation(World):
         if waits and self.allocations.down:
             return
         hopeless = waits and not self._ahead and not any(self._profile_queue) and not self._profile_held.any()
+        hopeless &= not self._book.active
         self._idle_rounds = self._idle_rounds + 1 if hopeless else 0
         if self._idle_rounds > IDLE_ROUNDS:
             raise self._stalled()
@@ -220,7 +222,7 @@ class Simulation(World):
             if self._worth_moving(row, nodes):
                 kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
                 self._vacate(row)
-                self._launch(row, kind, gpus, rescale=True, moved_to=nodes)
+                self._launch(row, kind, gpus, rescale=True, on=nodes)
 
     def _worth_moving(self, row: int, nodes: Nodes) -> bool:
         """Whether a proposed move is still possible and ends the job earlier, restart included."""
@@ -229,7 +231,13 @@ class Simulation(World):
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         scenario, jobs = self.scenario, self.jobs
+        if row in self._book.running:
+            return False
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
+        overhead_s = self._overhead_s(row, kind, level)
+        withheld = self._book.withheld(self._estimated_end(row, kind, level, ticks(overhead_s)))
+        if any(node in withheld for node, _ in nodes):
+            return False
         locality = int(scenario.cluster.locality(nodes))
         # Where it would share links it is taken to be slowed down as it is now; inside a leaf it shares none.
         shared = self._links is not None and locality > Locality.LEAF
@@ -238,4 +246,4 @@ class Simulation(World):
         remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])
         standstill = max(seconds(int(jobs.ready[row]) - self._now), 0.0)
         stay = standstill + remaining * float(jobs.iteration_s[row])
-        return self._overhead_s(row, kind, level) + remaining * faster < stay
+        return overhead_s + remaining * faster < stay

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from clustergym.scenario import Scenario
 from clustergym.sim.failures import Failures
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, Event, EventKind, EventLog
+from clustergym.sim.reservations import Book, Reservation, choose_nodes, filled
 from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
 
 Ints = npt.NDArray[np.int64]
@@ -72,11 +74,14 @@ class World(ABC):
         self._profile_held = np.zeros(len(scenario.cluster.gpu_types), dtype=np.int64)
         self._profile_due: dict[int, int] = {}
         self._failures_in_a_row = 0
+        self._book = Book({planned.job: ticks(planned.start_s) for planned in scenario.reservations})
         self._present = 0
         self._ahead = len(scenario.trace)
         self._clock.process(self._arrivals())
         if scenario.failures is not None:
             self._clock.process(self._failing(scenario.failures))
+        for planned in scenario.reservations:
+            self._clock.process(self._planned(planned))
 
     @abstractmethod
     def _request_decision(self) -> None:
@@ -101,6 +106,8 @@ class World(ABC):
         out, cluster = self._profile_held.copy(), self.scenario.cluster
         for node in self.allocations.down:
             out[cluster.node_type[node]] += cluster.node_gpus[node]
+        for row in self._book.running:
+            out[self.jobs.gpu_type[row]] += self.jobs.gpus[row]
         return out
 
     # The life of a job
@@ -118,6 +125,8 @@ class World(ABC):
         left = self._left[row] = self._clock.event()
         if not self.scenario.request_gpus[row]:
             self._drop(row, "fits nowhere")
+        elif row in self._book.start:
+            self._enqueue(row)
         elif self._profile:
             self.jobs.phase[row] = Phase.PROFILING
             runnable = self.scenario.feasible[self.scenario.class_of[row]].any(axis=1)
@@ -132,6 +141,7 @@ class World(ABC):
 
     def _leave(self, row: int, phase: Phase) -> None:
         self.jobs.phase[row] = phase
+        self._book.running.discard(row)
         self._in_view.discard(row)
         self._rows = None
         self._left[row].succeed()
@@ -139,6 +149,8 @@ class World(ABC):
     def _enqueue(self, row: int) -> None:
         self.jobs.phase[row] = Phase.QUEUED
         self.jobs.queued_since[row] = self._now
+        if row in self._book.start:
+            return
         self._in_view.add(row)
         self._rows = None
         self._request_decision()
@@ -154,7 +166,7 @@ class World(ABC):
 
     def _profile_on(self, row: int, kind: int, gpus: int) -> bool:
         """Start profiling a job on a type; False: there are no nodes for it now."""
-        nodes = self._place(kind, gpus)
+        nodes = self._place(kind, gpus, self._now + self._profile)
         if isinstance(nodes, Infeasible):
             return False
         holder = self._profile_holder(row, kind)
@@ -185,12 +197,13 @@ class World(ABC):
         else:
             self._request_decision()
 
-    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, moved_to: Nodes = ()) -> None:
+    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
+        """Launch a job on the nodes the placer finds, or on given ones: a job that ran on others migrates."""
         jobs, scenario = self.jobs, self.scenario
         level = int(np.searchsorted(scenario.tables.counts, gpus))
         overhead = ticks(self._overhead_s(row, kind, level))
-        what = self._launch_kind(row, rescale, bool(moved_to))
-        nodes = moved_to or self._place(kind, gpus)
+        what = self._launch_kind(row, rescale, bool(on))
+        nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
         if isinstance(nodes, Infeasible):
             self._unplaced(row, kind, gpus, nodes)
             return
@@ -208,9 +221,15 @@ class World(ABC):
         self._await_completion(row)
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
 
-    def _place(self, kind: int, gpus: int) -> Nodes | Infeasible:
-        """Ask the placer; an answer worked out before a node of it failed is none."""
-        nodes = self.placer.place(self.allocations, kind, gpus)
+    def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
+        """Ask the placer for what ends at tick `until`; an answer from before a node of it failed is none."""
+        withheld = self._book.withheld(until)
+        with self.allocations.hidden(withheld):
+            short = gpus - int(self.allocations.free[kind])
+            if withheld and short > 0:
+                planned = self.scenario.trace.job_id[self._book.first_of(withheld)]
+                return Infeasible(f"nodes are kept for planned job {planned}", gpus_short=short)
+            nodes = self.placer.place(self.allocations, kind, gpus)
         if isinstance(nodes, Infeasible):
             return nodes
         failed = [node for node, _ in nodes if node in self.allocations.down]
@@ -258,10 +277,8 @@ class World(ABC):
         return search + (checkpoint if self.jobs.launched[row] else 0.0)
 
     def _launch_kind(self, row: int, rescale: bool, moved: bool) -> EventKind:
-        if moved:
-            return EventKind.MIGRATE
         if rescale:
-            return EventKind.RESCALE
+            return EventKind.MIGRATE if moved else EventKind.RESCALE
         return EventKind.RESUME if self.jobs.launched[row] else EventKind.START
 
     def _vacate(self, row: int) -> Nodes:
@@ -294,6 +311,91 @@ class World(ABC):
         self._leave(row, Phase.COMPLETED)
         self._request_decision()
 
+    # Planned jobs
+
+    def _estimated_end(self, row: int, kind: int, level: int, standstill: int) -> float:
+        """Return the tick at which a job would end that works after a standstill, in ticks.
+
+        By what the policy's information class knows; inf where that is nothing.
+        """
+        if not self._book.nodes or self.information == InformationClass.NONE:
+            return math.inf
+        iteration_s = float(self._views.known[self._views.class_of[row], kind, level])
+        left_s = float(self.jobs.remaining_at(np.array([row]), self._now)[0]) * iteration_s
+        return self._now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
+
+    def _planned(self, planned: Reservation) -> Generator[simpy.Event, Any, None]:
+        start = self._book.start[planned.job]
+        yield self._clock.timeout(max(start - ticks(planned.lead_s), 0))
+        if self.jobs.phase[planned.job] == Phase.DROPPED or not self.scenario.request_gpus[planned.job]:
+            return
+        self._book.drain(planned.job)
+        yield self._clock.timeout(start - self._now)
+        self._book.due.add(planned.job)
+
+    def _serve_planned_jobs(self) -> None:
+        """Find nodes for planned jobs that have none, and start those that are due, in order of start."""
+        book = self._book
+        for row in sorted(book.nodes, key=lambda job: (book.start[job], job)):
+            kind, gpus = self._planned_allotment(row)
+            if not book.nodes[row]:
+                closed = {*self.allocations.down, *book.withheld(math.inf, row), *self._planned_nodes()}
+                cluster, busy = self.scenario.cluster, self._busy_at(book.start[row])
+                book.nodes[row] = choose_nodes(cluster, self.placer, kind, gpus, closed, busy)
+            if row in book.due and book.nodes[row] and self.jobs.phase[row] == Phase.QUEUED:
+                self._start_planned(row, kind, gpus)
+
+    def _planned_allotment(self, row: int) -> tuple[int, int]:
+        """Return type and GPUs of a planned job's request; of any type, the one it is fastest on."""
+        scenario = self.scenario
+        kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
+        if kind < 0:
+            level = int(np.searchsorted(scenario.tables.counts, gpus))
+            kind = int(
+                np.argmin(
+                    scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of[row], :, level]
+                )
+            )
+        return kind, gpus
+
+    def _planned_nodes(self) -> set[int]:
+        return {node for row in self._book.running for node, _ in self.allocations.holding(row)}
+
+    def _busy_at(self, start: int) -> set[int]:
+        """Return the nodes of jobs that by estimate still run at a tick."""
+        jobs, busy = self.jobs, set[int]()
+        for row in self.allocations.holders:
+            if row >= 0 and row not in self._book.running:
+                level = int(np.searchsorted(self.scenario.tables.counts, jobs.gpus[row]))
+                standstill = max(int(jobs.ready[row]) - self._now, 0)
+                if self._estimated_end(row, int(jobs.gpu_type[row]), level, standstill) > start:
+                    busy.update(node for node, _ in self.allocations.holding(row))
+        return busy
+
+    def _start_planned(self, row: int, kind: int, gpus: int) -> None:
+        """Take a due job's nodes from whoever is still on them, and start it there."""
+        nodes = self._book.nodes.pop(row)
+        for holder in self._holders_on(nodes):
+            if holder >= 0:
+                self._preempt(holder)
+            else:
+                self._put_off_profiling(holder)
+        self._book.due.discard(row)
+        self._book.running.add(row)
+        per_node = int(self.scenario.cluster.gpus_per_node[kind])
+        self._launch(row, kind, gpus, rescale=False, on=filled(nodes, gpus, per_node))
+        self._request_decision()
+
+    def _holders_on(self, nodes: Collection[int]) -> list[int]:
+        held = self.allocations
+        return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
+
+    def _put_off_profiling(self, holder: int) -> None:
+        """Stop a profiling whose nodes are needed or lost; it starts anew as soon as it can."""
+        row, kind = divmod(-1 - holder, len(self.setting.gpu_types))
+        self._stop_profiling(row, kind)
+        self._profile_queue[kind].appendleft(row)
+
     # The life of a node
 
     def _failing(self, failures: Failures) -> Generator[simpy.Event, Any, None]:
@@ -309,16 +411,12 @@ class World(ABC):
                 f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
             )
         self._record_node(EventKind.NODE_FAIL, node)
-        hit = [
-            h for h in self.allocations.holders if any(node == on for on, _ in self.allocations.holding(h))
-        ]
-        for holder in hit:
+        self._book.release(node)
+        for holder in self._holders_on((node,)):
             if holder >= 0:
                 self._fail(holder, node)
             else:
-                row, kind = divmod(-1 - holder, len(self.setting.gpu_types))
-                self._stop_profiling(row, kind)
-                self._profile_queue[kind].appendleft(row)
+                self._put_off_profiling(holder)
         self.allocations.fail(node)
         self._after(repair, lambda: self._repair_node(node))
         self._request_decision()
@@ -334,6 +432,10 @@ class World(ABC):
         failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=f"node {node} failed")
         self.log.append(failed._replace(lost_s=seconds(undone), lost_iterations=lost))
         self._enqueue(row)
+        if row in self._book.running:
+            self._book.running.remove(row)
+            self._book.drain(row)
+            self._book.due.add(row)
 
     def _repair_node(self, node: int) -> None:
         self.allocations.repair(node)
