@@ -13,9 +13,7 @@ Flows = Mapping[int, int]
 """Link -> flows of a job over it."""
 
 
-def max_min_rates(
-    flows: Sequence[Flows], demand: Sequence[float], capacity: Mapping[int, float]
-) -> list[float]:
+def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Sequence[float]) -> list[float]:
     """Return the max-min fair rate of a flow of each job, GB/s.
 
     Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5): the rate of all flows rises
@@ -28,7 +26,7 @@ def max_min_rates(
         Of each job: link -> its flows over that link, at least 1.
     demand : sequence of float
         GB/s of a flow of each job on a free link.
-    capacity : mapping of int to float
+    capacity : sequence of float
         GB/s of each link.
     """
     left = {link: capacity[link] for crossed in flows for link in crossed}
@@ -145,7 +143,9 @@ class SharedLinks:
 
     def update(self) -> dict[int, float]:
         """Return the new slowdown of each job whose slowdown may have changed since the last call."""
-        touched = {link for link in self._changed_links if link in self._crowded}
+        if not self._changed_links:
+            return {}
+        touched = self._changed_links & self._crowded
         for link in self._changed_links:
             self._weigh(link)
         touched |= self._changed_links & self._crowded
@@ -154,7 +154,7 @@ class SharedLinks:
             {link: count for link, count in self._flows[job].items() if link in self._crowded} for job in jobs
         ]
         demand = [self._demand[job] for job in jobs]
-        rates = max_min_rates(crowded, demand, dict(enumerate(self._uplinks.capacity)))
+        rates = max_min_rates(crowded, demand, self._uplinks.capacity)
         for job, rate in zip(jobs, rates, strict=True):
             self._slowdown[job] = max(self._demand[job] / rate, 1.0)
         news = {job: self._slowdown[job] for job in sorted({*jobs, *self._came})}

@@ -22,18 +22,18 @@ from policies.placement.buddy import Buddy
 def test_two_links_three_jobs():
     # Job 0 crosses both links, 1 only link 0 (capacity 10), 2 only link 1 (capacity 4).
     # All rates rise to 2, where link 1 is full: 0 and 2 stop. Job 1 rises to 10 - 2 = 8.
-    rates = max_min_rates([{0: 1, 1: 1}, {0: 1}, {1: 1}], [100.0] * 3, {0: 10.0, 1: 4.0})
+    rates = max_min_rates([{0: 1, 1: 1}, {0: 1}, {1: 1}], [100.0] * 3, [10.0, 4.0])
     assert rates == [2.0, 8.0, 2.0]
 
 
 def test_a_job_that_wants_little_leaves_the_rest_to_others():
     # Capacity 12: job 0 wants 1 and gets it; 11 are left for one flow of job 1 and ten of job 2.
-    assert max_min_rates([{0: 1}, {0: 1}, {0: 10}], [1.0, 5.0, 5.0], {0: 12.0}) == [1.0, 1.0, 1.0]
-    assert max_min_rates([{0: 1}, {0: 1}, {0: 9}], [1.0, 5.0, 5.0], {0: 21.0}) == [1.0, 2.0, 2.0]
+    assert max_min_rates([{0: 1}, {0: 1}, {0: 10}], [1.0, 5.0, 5.0], [12.0]) == [1.0, 1.0, 1.0]
+    assert max_min_rates([{0: 1}, {0: 1}, {0: 9}], [1.0, 5.0, 5.0], [21.0]) == [1.0, 2.0, 2.0]
 
 
 def test_a_job_on_no_link_runs_at_its_demand():
-    assert max_min_rates([{}], [3.0], {}) == [3.0]
+    assert max_min_rates([{}], [3.0], []) == [3.0]
 
 
 jobs_on_links = st.lists(
@@ -47,7 +47,7 @@ jobs_on_links = st.lists(
 @given(jobs_on_links, st.lists(st.floats(0.5, 100.0), min_size=6, max_size=6))
 def test_no_link_is_over_capacity_and_everybody_is_stopped_by_something(jobs, capacity):
     flows, demand = [crossed for crossed, _ in jobs], [gbs for _, gbs in jobs]
-    rates = max_min_rates(flows, demand, dict(enumerate(capacity)))
+    rates = max_min_rates(flows, demand, capacity)
     used = [
         sum(crossed.get(link, 0) * rate for crossed, rate in zip(flows, rates, strict=True))
         for link in range(6)
