@@ -113,7 +113,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         costs.profile_gpus,
         f"cluster {cluster.name} has no more than {int(cluster.capacity.min())} GPUs of one type",
     )
-    trace = _with_cluster_types(make_trace(config["trace"], seed, cluster), cluster, rules)
+    trace = _with_cluster_types(make_trace(config["trace"], seed, cluster, rules.counts), cluster, rules)
     oracle = oracle_from_config(config["oracle"])
     catalog = oracle.catalog
     classes = model_classes(trace)
@@ -230,14 +230,18 @@ class TraceChoice:
         require(self.rule in RULE_NAMES, "trace.rule", self.rule, nearest(self.rule, RULE_NAMES))
 
 
-def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Trace:
-    """Read or generate the trace of the `trace` group."""
+def make_trace(
+    config: Mapping[str, Any], seed: int, cluster: ClusterSpec, counts: str = "power_of_two"
+) -> Trace:
+    """Read or generate the trace of the `trace` group; counts in a file are kept where any may be had."""
     choice: TraceChoice = build(TraceChoice, config, "trace")
     seed = seed if choice.seed is None else choice.seed
     if choice.path is not None:
         from clustergym.workload.formats import load_trace
 
-        return load_trace(choice.path, format=choice.format, options=_read_options(choice, seed, cluster))
+        return load_trace(
+            choice.path, format=choice.format, options=_read_options(choice, seed, cluster, counts)
+        )
     if choice.committed is not None:
         return _committed(choice.committed)
     if choice.source is None:
@@ -264,7 +268,7 @@ def make_trace(config: Mapping[str, Any], seed: int, cluster: ClusterSpec) -> Tr
     )
 
 
-def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> ReadOptions:
+def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> ReadOptions:
     """Return how a foreign trace is read for a cluster."""
     from clustergym.workload.options import ReadOptions
 
@@ -272,6 +276,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> ReadO
     return ReadOptions(
         seed=seed,
         rule=choice.rule,
+        power_of_two=counts == "power_of_two",
         gpu_types=() if choice.any_type else drawn,
         gavel_steps=choice.gavel_steps,
         sia_profiles=choice.sia_profiles,

@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 QUEUES = {"cluster": "cluster", "gpu_type": "types"}
 SOONEST_S = 1e-3
 """A running job's GPUs are not free now, however little it has left."""
-ANY_TYPES = ("first", "random")
+ANY_TYPES = ("first", "random", "drawn")
 BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 
@@ -48,9 +48,10 @@ class FirstComeFirstServed(Policy):
         `cluster`: one queue; a job that must wait blocks all behind it. `gpu_type`: one
         queue per requested GPU type; a job that asks for any type waits in all of them.
     any_type : str
-        Which type a request of any gets, of those with room: the `first` of the cluster, or a
-        `random` one (the heterogeneity-agnostic FIFO of Gavel, section 7.1). Not for backfill
-        that reserves.
+        Which type a request of any gets: the `first` of the cluster that has room, a `random`
+        one of those with room, or whichever is `drawn` of those with any GPU free, for which it
+        then waits until the next decision if it needs more of them (both heterogeneity-agnostic,
+        as the FIFO of Gavel, section 7.1). Not for backfill that reserves.
     backfill : str
         `none`, `aggressive`, `easy` or `conservative`.
     round_s : float or None
@@ -96,7 +97,12 @@ class FirstComeFirstServed(Policy):
         options = request_options(view)
         if self.any_type == "first":
             return first_type(options)
-        return np.where(options, self._rng.random(options.shape), np.inf)
+        if self.any_type == "drawn":
+            options = options & (view.free > 0)
+        lot = np.where(options, self._rng.random(options.shape), np.inf)
+        if self.any_type == "drawn":
+            lot[lot > lot.min(axis=1, keepdims=True)] = np.inf
+        return lot
 
     def _reserving(self, view: View, waiting: Ints) -> list[tuple[int, int, int]]:
         """Return the starts that put off no reservation."""

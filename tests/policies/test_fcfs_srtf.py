@@ -51,6 +51,22 @@ def test_fcfs_starts_a_job_of_any_type_where_it_fits():
     assert ends(run) == {"a": 10.0, "b": 40.0}
 
 
+def test_fcfs_waits_for_the_type_it_has_drawn():
+    # a holds 2 of X's 4 GPUs until 20. At 10, b has room on Y only. A random type with room is Y:
+    # 10 + 10 x 2 s. If X is drawn instead, b waits until 20, and then draws X (20 + 10 x 1 s) or
+    # Y (20 + 10 x 2 s).
+    jobs = [Job("a", 0, 10, gpus=2, gpu_type="X"), Job("b", 1, 10, gpus=4)]
+    times = {"m": {"X": {2: 2.0, 4: 1.0}, "Y": {4: 2.0}}}
+    scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 4)}, times, rounds=10.0)
+
+    def outcomes(any_type):
+        policy = FirstComeFirstServed(any_type=any_type, queue="cluster")
+        return {ends(simulate(scenario, policy, Buddy(), seed))["b"] for seed in range(16)}
+
+    assert outcomes("random") == {30.0}
+    assert outcomes("drawn") == {30.0, 40.0}
+
+
 def test_fcfs_waits_for_its_round():
     scenario = small_scenario([Job("a", 10, 10, gpus=4)], {"X": (1, 4)}, LINEAR, rounds="policy")
     run = simulate(scenario, FirstComeFirstServed(), Buddy())
