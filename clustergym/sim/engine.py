@@ -104,7 +104,8 @@ class Simulation(World):
                 return None
             while self._clock.peek() == instant:
                 self._clock.step()
-            self._serve_planned_jobs()
+            if self._book.nodes:
+                self._serve_planned_jobs()
             self._start_profiling()
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False

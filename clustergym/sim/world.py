@@ -223,19 +223,25 @@ class World(ABC):
 
     def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
         """Ask the placer for what ends at tick `until`; an answer from before a node of it failed is none."""
-        withheld = self._book.withheld(until)
+        allocations = self.allocations
+        if self._book.nodes:
+            nodes = self._place_beside_planned(kind, gpus, self._book.withheld(until))
+        else:
+            nodes = self.placer.place(allocations, kind, gpus)
+        if isinstance(nodes, Infeasible):
+            return nodes
+        failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []
+        if failed:
+            return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
+        return tuple((int(node), int(count)) for node, count in nodes)
+
+    def _place_beside_planned(self, kind: int, gpus: int, withheld: set[int]) -> Nodes | Infeasible:
         with self.allocations.hidden(withheld):
             short = gpus - int(self.allocations.free[kind])
             if withheld and short > 0:
                 planned = self.scenario.trace.job_id[self._book.first_of(withheld)]
                 return Infeasible(f"nodes are kept for planned job {planned}", gpus_short=short)
-            nodes = self.placer.place(self.allocations, kind, gpus)
-        if isinstance(nodes, Infeasible):
-            return nodes
-        failed = [node for node, _ in nodes if node in self.allocations.down]
-        if failed:
-            return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
-        return tuple((int(node), int(count)) for node, count in nodes)
+            return self.placer.place(self.allocations, kind, gpus)
 
     def _unplaced(self, row: int, kind: int, gpus: int, answer: Infeasible) -> None:
         """Let a job wait whose launch found no nodes; one that was to be rescaled is preempted by that."""
