@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clustergym.cluster.config import cluster_from_config, load_cluster
-from clustergym.cluster.spec import ClusterSpec
+from clustergym.cluster.spec import ClusterSpec, Floats
 from clustergym.errors import InputError, nearest, require
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.config import oracle_from_config
+from clustergym.oracle.traffic import on_free_links, require_fabric
 from clustergym.paths import traces_dir
 from clustergym.registry import build, checked
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
+from clustergym.sim.failures import failures_from_config
+from clustergym.sim.reservations import reservations_from_config
 from clustergym.workload.trace import ModelClass, Trace
 
 if TYPE_CHECKING:
@@ -41,6 +44,12 @@ class Rules:
         `error` or `drop`: a request for more GPUs than the cluster has.
     other_types : str
         `error` or `any`: a request for a GPU type that the cluster does not have.
+    contention : bool
+        Whether jobs share the links between switches (`clustergym.sim.links`).
+    failures : mapping
+        Keys of `clustergym.sim.failures.FailureChoice`.
+    reservations : mapping
+        Keys of `clustergym.sim.reservations.ReservationChoice`.
     """
 
     name: str
@@ -49,6 +58,9 @@ class Rules:
     counts: str = "power_of_two"
     oversize: str = "error"
     other_types: str = "error"
+    contention: bool = False
+    failures: Mapping[str, str | int | float | None] = field(default_factory=dict)
+    reservations: Mapping[str, str | float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         choices = {
@@ -107,30 +119,42 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     classes = model_classes(trace)
     for model in classes:
         _known(model, catalog, trace)
+    tables, communication_s = _tables(oracle, classes, cluster, rules)
     return Scenario(
         name=rules.name,
         version=rules.version,
         cluster=cluster,
         trace=trace,
-        tables=_tables(oracle, classes, cluster, allowed_counts(cluster, rules.counts)),
+        tables=tables,
         checkpoint_s=np.array([_checkpoint_s(model, catalog, costs) for model in classes]),
         costs=costs,
         rounds=rules.rounds,
         horizon_s=horizon_s,
         counts_rule=rules.counts,
         oversize=rules.oversize,
+        communication_s=communication_s,
+        failures=failures_from_config(rules.failures, len(cluster.node_type), seed),
+        reservations=reservations_from_config(rules.reservations, trace),
     )
 
 
 def _tables(
-    oracle: Oracle, classes: tuple[ModelClass, ...], cluster: ClusterSpec, counts: list[int]
-) -> OracleTables:
-    """Build the tables; those that take long are kept on disk."""
-    if not oracle.worth_caching:
-        return oracle.tables(classes, cluster, counts)
-    from clustergym.oracle.cache import cached_tables
+    oracle: Oracle, classes: tuple[ModelClass, ...], cluster: ClusterSpec, rules: Rules
+) -> tuple[OracleTables, Floats | None]:
+    """Build the tables, and with contention the traffic in them; those that take long are kept on disk."""
+    counts = allowed_counts(cluster, rules.counts)
 
-    return cached_tables(oracle, classes, cluster, counts, progress=True)
+    def tables_of(cluster: ClusterSpec) -> OracleTables:
+        if not oracle.worth_caching:
+            return oracle.tables(classes, cluster, counts)
+        from clustergym.oracle.cache import cached_tables
+
+        return cached_tables(oracle, classes, cluster, counts, progress=True)
+
+    if not rules.contention:
+        return tables_of(cluster), None
+    require_fabric(oracle)
+    return on_free_links(tables_of, cluster)
 
 
 def _horizon(value: Any) -> float | None:

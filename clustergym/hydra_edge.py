@@ -194,6 +194,11 @@ def _absolute(plain: Any) -> dict[str, Any]:
     for group, key in FILES:
         if config[group].get(key) not in (None, "calibrated"):
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
+    config["scenario"] = dict(config["scenario"])
+    for name in ("failures", "reservations"):
+        given = config["scenario"].get(name)
+        if isinstance(given, Mapping) and given.get("path") is not None:
+            config["scenario"][name] = {**given, "path": str(Path(str(given["path"])).absolute())}
     return config
 
 
@@ -207,10 +212,18 @@ def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
         if any(key == group or key.startswith(f"{group}.") for key in keys)
     ]
     rules = sorted(key for key in keys if key.startswith("scenario.") and key != "scenario.name")
-    changed += [f"{key.removeprefix('scenario.')}={config['scenario'].get(key[9:])}" for key in rules]
+    changed += [f"{key.removeprefix('scenario.')}={_rule(config['scenario'], key)}" for key in rules]
     changed += ["horizon"] * ("horizon_s" in keys)
     config["scenario"] = {**config["scenario"], "name": "+".join([config["scenario"]["name"], *changed])}
     return config
+
+
+def _rule(scenario: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a key such as `scenario.failures.path`; of a file its name alone."""
+    value: Any = scenario
+    for part in key.split(".")[1:]:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return Path(str(value)).stem if key.endswith(".path") and value is not None else value
 
 
 def _short(group: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from clustergym.policy import Placer, Policy
 from clustergym.registry import parameters_of
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
+from clustergym.sim.log import NO_JOB, EventKind
 from clustergym.sim.run import Run
 
 RESULT_SCHEMA = "clustergym.result/1"
@@ -165,7 +166,9 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
 def _event_lines(simulation: Simulation) -> Iterable[object]:
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:
-        line: dict[str, Any] = {"time_s": event.time_s, "kind": event.kind.value, "job_id": job_id[event.job]}
+        line: dict[str, Any] = {"time_s": event.time_s, "kind": event.kind.value}
+        if event.job != NO_JOB:
+            line["job_id"] = job_id[event.job]
         if event.gpus:
             line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus, "nodes": event.nodes}
         if event.iteration_time_s:
@@ -176,4 +179,6 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
             }
         if event.reason:
             line["reason"] = event.reason
+        if event.kind == EventKind.FAIL:
+            line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line

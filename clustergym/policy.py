@@ -81,7 +81,7 @@ class View:
     now_s : float
     setting : Setting
     available : ndarray of int, shape (T,)
-        GPUs a decision may use: capacity less what profiling holds.
+        GPUs a decision may use: capacity less what profiling holds and what is on failed nodes.
     free : ndarray of int, shape (T,)
         Available GPUs that no job holds now.
     job : ndarray of int, shape (n,)
@@ -242,6 +242,32 @@ class Policy(ABC):
         """Decide at one decision point."""
 
 
+@dataclass(frozen=True)
+class Infeasible:
+    """A placer's answer where an allotment cannot be placed.
+
+    Attributes
+    ----------
+    reason : str
+        On one line.
+    gpus_short, nodes_short : int
+        GPUs, and nodes, that would have to be free besides; 0 where that is not known.
+    """
+
+    reason: str
+    gpus_short: int = 0
+    nodes_short: int = 0
+
+    def __str__(self) -> str:
+        """Return the reason with the shortfall."""
+        short = [
+            f"{count} {unit}{'s' if count > 1 else ''} short"
+            for count, unit in ((self.gpus_short, "GPU"), (self.nodes_short, "node"))
+            if count
+        ]
+        return ", ".join([self.reason, *short])
+
+
 class Placer(ABC):
     """Finds nodes for an allotment. Parameters are dataclass fields.
 
@@ -258,10 +284,12 @@ class Placer(ABC):
         """Prepare for a new run; `rng` is the placer's own stream of the run's seed."""
 
     @abstractmethod
-    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
         """Return nodes for `gpus` GPUs of a type, without allocating them.
 
-        It must succeed whenever `allocations.free[gpu_type] >= gpus`.
+        The engine asks only where `allocations.free[gpu_type] >= gpus`. A placer that needs more than
+        free GPUs, such as whole nodes, answers `Infeasible` where it finds too little: the job then
+        waits, or waits again, and nothing of it is placed.
         """
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:

@@ -16,6 +16,8 @@ from clustergym.oracle.base import OracleTables
 from clustergym.oracle.views import linear
 from clustergym.policy import InformationClass
 from clustergym.sim.costs import Costs
+from clustergym.sim.failures import Failures
+from clustergym.sim.reservations import Reservation
 from clustergym.workload.trace import ModelClass, Trace
 
 Floats = npt.NDArray[np.float64]
@@ -46,6 +48,15 @@ class Scenario:
         `power_of_two` or `any`: the GPU counts an allotment may have.
     oversize : str
         `error` or `drop`: what becomes of a request for more GPUs than the cluster has.
+    communication_s : ndarray of float, shape (C, T, K, 4), optional
+        With it jobs share the links between switches (`sim.links`): seconds of each iteration of
+        `tables.execution` that traffic between nodes takes on free links. A job whose traffic is
+        slowed down by a factor f takes execution + (f - 1) x communication an iteration. The tables
+        are then those on free links (`oracle.traffic`).
+    failures : Failures, optional
+        Of nodes.
+    reservations : tuple of Reservation
+        Planned jobs, which no policy sees: the engine keeps nodes for them and starts them.
     """
 
     name: str
@@ -59,6 +70,9 @@ class Scenario:
     horizon_s: float | None = None
     counts_rule: str = "power_of_two"
     oversize: str = "error"
+    communication_s: Floats | None = None
+    failures: Failures | None = None
+    reservations: tuple[Reservation, ...] = ()
 
     @cached_property
     def sha256(self) -> str:
@@ -74,6 +88,12 @@ class Scenario:
             "counts_rule": self.counts_rule,
             "oversize": self.oversize,
         }
+        if self.communication_s is not None:
+            parts["communication_s"] = self.communication_s.tolist()
+        if self.failures is not None:
+            parts["failures"] = asdict(self.failures)
+        if self.reservations:
+            parts["reservations"] = self.reservations
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @cached_property
@@ -111,6 +131,22 @@ class Scenario:
             gap = np.isinf(filled[..., tier])
             filled[..., tier][gap] = filled[..., tier - 1][gap]
         return filled
+
+    def iteration_s(self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0) -> float:
+        """Return the seconds an iteration of a job takes, to six significant digits.
+
+        Parameters
+        ----------
+        job, kind, level, locality : int
+            Row of the trace, type index, index of `tables.counts`, `Locality`.
+        slowdown : float
+            How much slower than on free links its traffic between nodes is.
+        """
+        cell = self.class_of[job], kind, level, locality
+        alone = float(self.execution[cell])
+        if slowdown == 1.0 or self.communication_s is None:
+            return alone
+        return float(f"{alone + (slowdown - 1.0) * float(self.communication_s[cell]):.6g}")
 
     @cached_property
     def feasible(self) -> Bools:

@@ -19,6 +19,10 @@ API = (
     "clustergym.workload.trace",
     "clustergym.oracle.base",
     "clustergym.sim.engine",
+    "clustergym.sim.log",
+    "clustergym.sim.links",
+    "clustergym.sim.failures",
+    "clustergym.sim.reservations",
 )
 
 

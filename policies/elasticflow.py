@@ -76,8 +76,8 @@ class ElasticFlow(Policy):
     A new job is admitted if with it every admitted job keeps its deadline, else dropped. GPUs
     left over go, one doubling at a time, where a further GPU now saves most GPU time later:
     speed gained per GPU over speed per GPU at the minimum share. All is decided anew when a
-    job arrives or leaves. `loosened` (the ElasticFlow-LS baseline of Arena, section 5.1)
-    drops nothing: the time a job is allowed doubles until its deadline can be kept.
+    job arrives or leaves, and when a node fails or is back. `loosened` (the ElasticFlow-LS baseline
+    of Arena, section 5.1) drops nothing: the time a job is allowed doubles until its deadline can be kept.
 
     Differences from the paper: a cluster for each GPU type, jobs on the type they request (a
     request of any goes where the least work waits); time is continuous instead of slotted;
@@ -107,6 +107,7 @@ class ElasticFlow(Policy):
     _home: dict[int, int] = field(default_factory=dict, init=False, repr=False)
     _guessed: set[int] = field(default_factory=set, init=False, repr=False)
     _last: bytes = field(default=b"", init=False, repr=False)
+    _running: list[int] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -124,16 +125,15 @@ class ElasticFlow(Policy):
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run."""
         self._deadline_s, self._home, self._last = {}, {}, b""
-        self._admitted, self._guessed = set(), set()
+        self._admitted, self._guessed, self._running = set(), set(), []
 
     def counters(self) -> Mapping[str, int]:
         """Return how many jobs had no data-parallel profile that fits."""
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Decide anew if a job has come or gone."""
-        jobs = view.job.tobytes()
-        if jobs == self._last or not len(view):
+        """Decide anew if a job or GPUs have come or gone, or a job has lost what it was given."""
+        if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
             return Decision.keep(view)
         rate, at_request_s = self._rates(view)
         kind = self._types(view, rate, at_request_s)
@@ -145,8 +145,16 @@ class ElasticFlow(Policy):
                 chosen, out = self._divide(view, group, int(view.available[t]))
                 allotments += [(int(view.job[at]), t, gpus) for at, gpus in chosen]
                 dropped += view.job[out].tolist()
-        self._last = np.setdiff1d(view.job, dropped).tobytes()
+        self._last = self._key(np.setdiff1d(view.job, dropped), view)
+        self._running = [job for job, _, _ in allotments]
         return Decision.of(allotments, dropped)
+
+    def _key(self, jobs: Ints, view: View) -> bytes:
+        return jobs.tobytes() + view.available.tobytes()
+
+    def _hold_all(self, view: View) -> bool:
+        """Return whether every job that the last decision let run still does."""
+        return bool(np.isin(self._running, view.job[view.gpus > 0]).all())
 
     def _rates(self, view: View) -> tuple[Floats, Floats]:
         """Return iterations per second, shape (n, T, K), and seconds per iteration, (n, T).

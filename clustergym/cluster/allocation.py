@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections.abc import Iterable, Iterator, KeysView, Set
+from contextlib import contextmanager
 from operator import index
 
 from clustergym.cluster.spec import ClusterSpec, Ints, Nodes
@@ -36,6 +37,7 @@ class Allocations:
         self.free: Ints = _read_only(self._free)
         self._type_of_node: list[int] = spec.node_type.tolist()
         self._held: dict[int, Nodes] = {}
+        self._down: set[int] = set()
 
     @property
     def holders(self) -> KeysView[int]:
@@ -90,6 +92,55 @@ class Allocations:
             total += gpus
         self._free[self._type_of_node[nodes[0][0]]] += total
         return nodes
+
+    @property
+    def down(self) -> Set[int]:
+        """Nodes that have failed and are not repaired; none of their GPUs is free."""
+        return self._down
+
+    def fail(self, node: int) -> None:
+        """Take a node out of use.
+
+        Raises
+        ------
+        AllocationError
+            If somebody holds GPUs on it, or it is out of use already.
+        """
+        size, gpu_type = int(self.spec.node_gpus[node]), self._type_of_node[node]
+        if node in self._down or self._free_on_node[node] != size:
+            raise AllocationError(f"node {node} cannot be taken out of use: it is not wholly free")
+        self._down.add(node)
+        self._free_on_node[node] = 0
+        self._free[gpu_type] -= size
+
+    def repair(self, node: int) -> None:
+        """Take a node into use again.
+
+        Raises
+        ------
+        AllocationError
+            If it is in use.
+        """
+        if node not in self._down:
+            raise AllocationError(f"node {node} is not out of use")
+        size, gpu_type = int(self.spec.node_gpus[node]), self._type_of_node[node]
+        self._down.remove(node)
+        self._free_on_node[node] = size
+        self._free[gpu_type] += size
+
+    @contextmanager
+    def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
+        """Let the free GPUs of some nodes look taken meanwhile; nothing may be allocated or released."""
+        were = {node: int(self._free_on_node[node]) for node in nodes}
+        for node, gpus in were.items():
+            self._free_on_node[node] = 0
+            self._free[self._type_of_node[node]] -= gpus
+        try:
+            yield
+        finally:
+            for node, gpus in were.items():
+                self._free_on_node[node] = gpus
+                self._free[self._type_of_node[node]] += gpus
 
     def _check(self, holder: int, nodes: Nodes) -> int:
         if not nodes:

@@ -15,7 +15,7 @@ import yaml
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.entry import (
-    COLUMNS,
+    FIXED,
     TIMES,
     Entry,
     PolicyKeys,
@@ -134,10 +134,11 @@ def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
 def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    names = [name for name in METRICS if all(name in row.metrics for row in rows)]
+    writer.writerow([*FIXED, *names])
     for row in rows:
         times = [row.times[name] for name in TIMES]
-        metrics = ["" if row.metrics[name] is None else row.metrics[name] for name in METRICS]
+        metrics = ["" if row.metrics[name] is None else row.metrics[name] for name in names]
         writer.writerow([*row.cell, row.digest, row.decisions, *times, *metrics])
     with atomic_path(folder / "results.csv") as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")

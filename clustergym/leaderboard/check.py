@@ -209,7 +209,7 @@ def _compared(
     if simulation.log.digest != row.digest:
         yield Flag(Kind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…")
     for name, value in metrics.items():
-        if not _same(value, row.metrics[name]):
+        if name in row.metrics and not _same(value, row.metrics[name]):
             yield Flag(Kind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
     left = int(metrics["jobs_unfinished"] or 0)
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - _unfit(scenario)

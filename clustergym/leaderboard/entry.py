@@ -26,7 +26,19 @@ FILES = ("entry.yaml", "results.csv", "README.md", "decisions")
 TIMES = ("decision_s_p50", "decision_s_p99", "wall_s")
 """Columns that differ from machine to machine: shown, not replayed."""
 
-COLUMNS = ("scenario", "seed", "digest", "decisions", *TIMES, *METRICS)
+FIXED = ("scenario", "seed", "digest", "decisions", *TIMES)
+RAW = (
+    "jct_mean",
+    "jct_p99",
+    "makespan",
+    "ftf_mean",
+    "ftf_worst",
+    "unfair_fraction",
+    "deadline_satisfaction",
+    "throughput_mean",
+    "restarts_mean",
+)
+"""Metrics that every entry has; further columns are those of the catalogue when it was made."""
 
 CLASSES = tuple(one.value for one in InformationClass)
 Line = Annotated[str, Field(min_length=1, max_length=500)]
@@ -164,17 +176,23 @@ def _text(path: Path, largest: int) -> str:
 def _rows(path: Path, text: str) -> Iterator[ResultRow]:
     reader = csv.reader(text.splitlines())
     try:
-        header = next(reader, None)
-        if header is None or tuple(header) != COLUMNS:
+        header = next(reader, [])
+        if not _is_header(header):
             message = "its columns are not those of results.csv"
             raise InputError(message, file=path, line=1, remedy="write it with `leaderboard add`")
         for values in reader:
-            if len(values) != len(COLUMNS):
-                message = f"has {len(values)} fields, not {len(COLUMNS)}"
+            if len(values) != len(header):
+                message = f"has {len(values)} fields, not {len(header)}"
                 raise InputError(message, file=path, line=reader.line_num, remedy="write it anew")
-            yield _row(path, reader.line_num, dict(zip(COLUMNS, values, strict=True)))
+            yield _row(path, reader.line_num, dict(zip(header, values, strict=True)))
     except csv.Error as error:
         raise InputError(str(error), file=path, line=reader.line_num, remedy="write it anew") from None
+
+
+def _is_header(header: list[str]) -> bool:
+    metrics = header[len(FIXED) :]
+    known = set(RAW) <= set(metrics) <= set(METRICS) and len(set(metrics)) == len(metrics)
+    return tuple(header[: len(FIXED)]) == FIXED and known
 
 
 NUMBER, WHOLE = r"-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?", r"[0-9]{1,12}"
@@ -182,7 +200,8 @@ NUMBER, WHOLE = r"-?[0-9.]{1,30}(e[+-]?[0-9]{1,3})?", r"[0-9]{1,12}"
 
 def _row(path: Path, line: int, values: dict[str, str]) -> ResultRow:
     patterns = {"scenario": NAME, "seed": WHOLE, "digest": "[0-9a-f]{64}", "decisions": WHOLE}
-    patterns |= dict.fromkeys(TIMES, NUMBER) | dict.fromkeys(METRICS, f"({NUMBER})?")
+    metrics = [name for name in values if name in METRICS]
+    patterns |= dict.fromkeys(TIMES, NUMBER) | dict.fromkeys(metrics, f"({NUMBER})?")
     for name, pattern in patterns.items():
         if not re.fullmatch(pattern, values[name]) or not _readable(name, values[name]):
             shown = values[name] if len(values[name]) <= 40 else values[name][:40] + "…"
@@ -193,7 +212,7 @@ def _row(path: Path, line: int, values: dict[str, str]) -> ResultRow:
         values["digest"],
         int(values["decisions"]),
         {name: float(values[name]) for name in TIMES},
-        {name: float(values[name]) if values[name] else None for name in METRICS},
+        {name: float(values[name]) if values[name] else None for name in metrics},
     )
 
 

@@ -10,23 +10,18 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board
-from clustergym.leaderboard.entry import Entry, ResultRow, entry_folder, entry_names, read_entry, read_results
+from clustergym.leaderboard.entry import (
+    RAW,
+    Entry,
+    ResultRow,
+    entry_folder,
+    entry_names,
+    read_entry,
+    read_results,
+)
 from clustergym.metrics.aggregates import Aggregate, probability_of_improvement, stratified
 
 Floats = npt.NDArray[np.float64]
-
-RAW = (
-    "jct_mean",
-    "jct_p99",
-    "makespan",
-    "ftf_mean",
-    "ftf_worst",
-    "unfair_fraction",
-    "deadline_satisfaction",
-    "throughput_mean",
-    "restarts_mean",
-)
-"""Metrics shown beside the score, as means over cells."""
 
 
 @dataclass(frozen=True)

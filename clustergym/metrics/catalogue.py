@@ -77,7 +77,8 @@ _TABLE: tuple[Metric, ...] = (
         "throughput_mean",
         "samples/s",
         "higher",
-        "samples processed, also by unfinished jobs, over the time from the first submission to the end",
+        "samples processed, also by unfinished jobs, less those that failures of nodes undid, over the time "
+        "from the first submission to the end",
     ),
     Metric("throughput_peak", "samples/s", "higher", "greatest throughput; a job standing still counts 0"),
     Metric(
@@ -106,6 +107,15 @@ _TABLE: tuple[Metric, ...] = (
     Metric("preemptions_mean", "", "lower", "preemptions per job that was ever launched"),
     Metric(
         "migrations", "", "lower", "moves to other nodes at the same GPU type and count, all jobs together"
+    ),
+    Metric("node_failures", "", "", "failures of nodes up to the end of the run, whether in use or not"),
+    Metric("failures_mean", "", "lower", "failures of a job's nodes while it ran, per job ever launched"),
+    Metric("lost_gpu_hours", "GPU h", "lower", "GPU time of work that failures of nodes undid"),
+    Metric(
+        "launches_unplaced",
+        "",
+        "lower",
+        "launches that were decided and for which the placer found no nodes, all jobs together",
     ),
     Metric(
         "deadline_satisfaction",

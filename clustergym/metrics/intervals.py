@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.sim.log import LAUNCHES, Event, EventKind
+from clustergym.sim.log import NODE_EVENTS, PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
@@ -22,22 +22,26 @@ KINDS = tuple(EventKind)
 """Axis of `Intervals.counts`."""
 
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
-_LAUNCH = np.array([_CODE[kind] for kind in LAUNCHES])
+_PACE = np.array([_CODE[kind] for kind in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
+_BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
 _NOTHING = len(KINDS)
 
 _WHILE_RUNNING = (
     EventKind.RESCALE,
     EventKind.MIGRATE,
+    EventKind.RATE,
     EventKind.PREEMPT,
+    EventKind.FAIL,
     EventKind.COMPLETE,
     EventKind.DROP,
 )
 _NEXT: dict[EventKind | None, tuple[EventKind, ...]] = {
     None: (EventKind.SUBMIT,),
     EventKind.SUBMIT: (EventKind.START, EventKind.DROP),
-    **{launch: _WHILE_RUNNING for launch in LAUNCHES},
+    **{pace: _WHILE_RUNNING for pace in PACES},
     EventKind.PREEMPT: (EventKind.RESUME, EventKind.DROP),
+    EventKind.FAIL: (EventKind.RESUME, EventKind.DROP),
     EventKind.COMPLETE: (),
     EventKind.DROP: (),
 }
@@ -58,7 +62,7 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Intervals in which a job holds GPUs, in order of (job, time); each column has length m.
+    """Intervals in which a job holds GPUs at one speed, in order of (job, time); each column has length m.
 
     Attributes
     ----------
@@ -106,6 +110,9 @@ class Intervals:
         Events of each kind of `KINDS`.
     reason : tuple of str, length n
         Why a job was dropped; else empty.
+    lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
+        GPU-seconds of work, and iterations, that failures of nodes undid.
+    node_failures : int
     """
 
     trace: Trace
@@ -117,6 +124,9 @@ class Intervals:
     leave_s: Floats
     counts: Ints
     reason: tuple[str, ...]
+    lost_gpu_s: Floats
+    lost_iterations: Floats
+    node_failures: int
 
     def count(self, *kinds: EventKind) -> Ints:
         """Return how many events of these kinds each job has, shape (n,)."""
@@ -132,6 +142,8 @@ class _Columns:
     gpus: Ints
     overhead_s: Floats
     iteration_time_s: Floats
+    lost_s: Floats
+    lost_iterations: Floats
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
@@ -154,11 +166,13 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         If an event lies out of order, after `end_s`, or before its job's submission; if a job's
         events do not follow from one another; if a job due before `end_s` was never submitted.
     """
+    node_failures = sum(event.kind == EventKind.NODE_FAIL for event in events)
+    events = [event for event in events if event.kind not in NODE_EVENTS] if node_failures else events
     columns = _columns(events)
     _check_rows(columns, trace, end_s)
     submit_s, leave_s = _presence(columns, trace)
     by_job = np.argsort(columns.job, kind="stable")
-    chain = by_job[~np.isin(columns.kind[by_job], _PROFILING)]
+    chain = by_job[~np.isin(columns.kind[by_job], _BESIDE_CHAIN)]
     _check_chain(columns, chain, trace)
     counts = _count(columns, len(trace))
     reason = [""] * len(trace)
@@ -174,7 +188,14 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         leave_s=leave_s,
         counts=counts,
         reason=tuple(reason),
+        lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
+        lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
+        node_failures=node_failures,
     )
+
+
+def _sum(job: Ints, values: Floats, jobs: int) -> Floats:
+    return np.bincount(job, weights=values, minlength=jobs).astype(np.float64)
 
 
 def _columns(events: Sequence[Event]) -> _Columns:
@@ -188,6 +209,8 @@ def _columns(events: Sequence[Event]) -> _Columns:
         gpus=np.array(column["gpus"], dtype=np.int64),
         overhead_s=np.array(column["overhead_s"], dtype=np.float64),
         iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
+        lost_s=np.array(column["lost_s"], dtype=np.float64),
+        lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
     )
 
 
@@ -207,7 +230,7 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
     _refuse(~(columns.time_s <= end_s), columns, trace, f"lies after the end of the run, {end_s!r} s")
     late = np.diff(columns.time_s, prepend=-np.inf) < 0
     _refuse(late, columns, trace, "lies before the event above it")
-    launch = np.isin(columns.kind, _LAUNCH)
+    launch = np.isin(columns.kind, _PACE)
     holds = launch | (columns.kind == _CODE[EventKind.PROFILE_START])
     _refuse(holds & ((columns.gpus < 1) | (columns.gpu_type < 0)), columns, trace, "holds no GPUs")
     _refuse(launch & ~(columns.overhead_s >= 0), columns, trace, "has a negative overhead")
@@ -226,7 +249,8 @@ def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
     leave_s[columns.job[leaving]] = columns.time_s[leaving]
     early = columns.time_s < submit_s[columns.job]
     _refuse(early, columns, trace, "lies before the job's submission")
-    late = (columns.time_s > leave_s[columns.job]) & (columns.kind == _CODE[EventKind.PROFILE_START])
+    beside = np.isin(columns.kind, (_CODE[EventKind.PROFILE_START], _CODE[EventKind.UNPLACED]))
+    late = (columns.time_s > leave_s[columns.job]) & beside
     _refuse(late, columns, trace, "lies after the job left")
     return submit_s, leave_s
 
@@ -262,11 +286,11 @@ def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
 
 
 def _launches(columns: _Columns, chain: Ints) -> Holdings:
-    """Let each launch last until the same job's next event."""
+    """Let each launch, and each change of speed, last until the same job's next event."""
     job, time_s = columns.job[chain], columns.time_s[chain]
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     stop = np.where(last, np.inf, np.roll(time_s, -1))
-    launch = np.isin(columns.kind[chain], _LAUNCH)
+    launch = np.isin(columns.kind[chain], _PACE)
     index, stop = chain[launch], stop[launch]
     return Holdings(
         job=columns.job[index],

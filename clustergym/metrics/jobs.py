@@ -44,10 +44,13 @@ class JobRecords:
         GPU-seconds held for profiling, and held for running (standstill included).
     overhead_gpu_s : ndarray of float
         The part of `held_gpu_s` in which the job stood still after a launch.
+    lost_gpu_s : ndarray of float
+        The part of `held_gpu_s` in which work was done that a failure of a node undid.
     iterations_done : ndarray of float
-        Integrated piecewise, each launch at its own speed.
-    launches, restarts, preemptions, migrations : ndarray of int
-        A restart is a resumption, a rescaling or a migration; the first launch is none.
+        Integrated piecewise, each launch at its own speed, less what failures undid.
+    launches, restarts, preemptions, migrations, failures, unplaced : ndarray of int
+        A restart is a resumption, a rescaling or a migration; the first launch is none. Failures are
+        those of the job's nodes while it ran; unplaced are launches for which no nodes were found.
     reason : tuple of str, length n
         Why a job was dropped.
     """
@@ -63,11 +66,14 @@ class JobRecords:
     profile_gpu_s: Floats
     held_gpu_s: Floats
     overhead_gpu_s: Floats
+    lost_gpu_s: Floats
     iterations_done: Floats
     launches: Ints
     restarts: Ints
     preemptions: Ints
     migrations: Ints
+    failures: Ints
+    unplaced: Ints
     reason: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -118,11 +124,14 @@ def records_of(intervals: Intervals) -> JobRecords:
         profile_gpu_s=_sum(profiles.job, profiles.gpus * (profile_stop_s - profiles.start_s), n),
         held_gpu_s=_sum(runs.job, runs.gpus * (stop_s - runs.start_s), n),
         overhead_gpu_s=_sum(runs.job, runs.gpus * (ready_s - runs.start_s), n),
-        iterations_done=_sum(runs.job, done, n),
+        lost_gpu_s=intervals.lost_gpu_s,
+        iterations_done=_sum(runs.job, done, n) - intervals.lost_iterations,
         launches=intervals.count(*LAUNCHES),
         restarts=intervals.count(EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE),
         preemptions=intervals.count(EventKind.PREEMPT),
         migrations=intervals.count(EventKind.MIGRATE),
+        failures=intervals.count(EventKind.FAIL),
+        unplaced=intervals.count(EventKind.UNPLACED),
         reason=intervals.reason,
     )
 
@@ -178,11 +187,14 @@ _COLUMNS = (
     "profile_gpu_s",
     "held_gpu_s",
     "overhead_gpu_s",
+    "lost_gpu_s",
     "iterations_done",
     "launches",
     "restarts",
     "preemptions",
     "migrations",
+    "failures",
+    "unplaced",
     "reason",
 )
 

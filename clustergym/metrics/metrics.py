@@ -43,6 +43,7 @@ class _Run(NamedTuple):
     end_s: float
     until_s: float
     complete: bool
+    node_failures: int
 
     @property
     def submitted(self) -> npt.NDArray[np.bool_]:
@@ -145,6 +146,7 @@ def measure(
         end_s=end_s,
         until_s=end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s,
         complete=horizon_s is None or bool(np.isinf(horizon_s)),
+        node_failures=intervals.node_failures,
     )
     groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run))
     values = {name: value for group in groups for name, value in group.items()}
@@ -236,6 +238,10 @@ def _restarts(run: _Run) -> Metrics:
         "restarts_mean": _mean(run.records.restarts[launched]),
         "preemptions_mean": _mean(run.records.preemptions[launched]),
         "migrations": int(run.records.migrations.sum()),
+        "node_failures": run.node_failures,
+        "failures_mean": _mean(run.records.failures[launched]),
+        "lost_gpu_hours": float(run.records.lost_gpu_s.sum()) / 3600,
+        "launches_unplaced": int(run.records.unplaced.sum()),
     }
 
 

@@ -70,11 +70,14 @@ class Oracle(ABC):
         The models it knows by their dimensions.
     worth_caching : bool
         Whether its tables take so long to build that they are kept on disk.
+    sees_fabric : bool
+        Whether its times follow from the bandwidths of the cluster's fabric.
     """
 
     name: str
     catalog: Catalog
     worth_caching: bool = False
+    sees_fabric: bool = False
 
     @abstractmethod
     def tables(

@@ -90,6 +90,7 @@ class GridOracle(Oracle):
     """
 
     name = "grid"
+    sees_fabric = True
     worth_caching = True
 
     def __init__(

@@ -40,6 +40,7 @@ class RooflineOracle(Oracle):
     """
 
     name = "roofline"
+    sees_fabric = True
 
     def __init__(self, catalog: Catalog | None = None) -> None:
         self.catalog = catalog or load_catalog()

@@ -1,33 +1,23 @@
-"""The simulation: SimPy's clock, the jobs' lives, and the enactment of decisions."""
+"""The simulation: decision points, and the enactment of decisions."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import simpy
 
-from clustergym.cluster.allocation import Allocations
-from clustergym.cluster.spec import Nodes
-from clustergym.policy import Decision, InformationClass, Placer, Setting, View
+from clustergym.cluster.spec import Locality, Nodes
+from clustergym.policy import Decision, InformationClass, Placer, View
 from clustergym.scenario import Scenario
-from clustergym.sim.log import Event, EventKind, EventLog
-from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
+from clustergym.sim.state import seconds, ticks
 from clustergym.sim.validate import check_decision
+from clustergym.sim.world import StalledError, World
 
-Ints = npt.NDArray[np.int64]
+__all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
 IDLE_ROUNDS = 1000
 """Rounds in which nothing runs and nothing can happen before a run counts as stalled."""
-
-
-class StalledError(RuntimeError):
-    """Jobs wait, nothing runs, nothing will happen, and the policy starts nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,7 @@ class Change:
     drop: tuple[int, ...]
 
 
-class Simulation:
+class Simulation(World):
     """One run of a scenario; whoever drives it makes the decisions.
 
     `advance` runs to the next decision point and returns its View, or None at the end;
@@ -75,56 +65,19 @@ class Simulation:
         policy_round_s: float | None = None,
         seed: int = 0,
     ) -> None:
-        self.scenario, self.placer, self.information = scenario, placer, information
         chosen = {"policy": policy_round_s, "event": None}.get(str(scenario.rounds), scenario.rounds)
-        self.round_s = None if chosen is None else float(chosen)
-        self.setting = Setting(
-            scenario.cluster.gpu_types,
-            scenario.cluster.capacity,
-            scenario.cluster.gpus_per_node,
-            scenario.tables.counts,
-            self.round_s,
-            scenario.costs.profile_gpus if scenario.costs.profile_s.get(information.value, 0.0) else 0,
-        )
-        self.log = EventLog()
+        super().__init__(scenario, placer, information, None if chosen is None else float(chosen))
         self.changes: list[Change] = []
-        self.jobs = JobStates(scenario)
-        self.allocations = Allocations(scenario.cluster)
         self.end_s = 0.0
-        self._views = ViewMaker(scenario, self.jobs, information, self.setting)
-        self._clock = simpy.Environment()
-        self._left: dict[int, simpy.Event] = {}
-        self._in_view: set[int] = set()
-        self._rows: Ints | None = None
-        self._profile_queue: list[deque[int]] = [deque() for _ in scenario.cluster.gpu_types]
-        self._profile_held = np.zeros(len(scenario.cluster.gpu_types), dtype=np.int64)
-        self._present = 0
         self._decision_due = False
         self._round_pending = False
         self._decided_at = -1
         self._idle_rounds = 0
-        self._ahead = len(scenario.trace)
         self._defragmented_at = 0
         self._view: View | None = None
         self._horizon = None if scenario.horizon_s is None else ticks(scenario.horizon_s)
         self._round = None if self.round_s is None else ticks(self.round_s)
-        self._profile = ticks(scenario.costs.profile_s.get(information.value, 0.0))
         placer.reset(scenario.cluster, np.random.default_rng([seed, 2]))
-        self._clock.process(self._arrivals())
-
-    @property
-    def now_s(self) -> float:
-        """The clock, seconds."""
-        return seconds(self._now)
-
-    @property
-    def jobs_left(self) -> int:
-        """Jobs that have completed or were dropped."""
-        return int((self.jobs.phase >= Phase.COMPLETED).sum())
-
-    @property
-    def _now(self) -> int:
-        return int(self._clock.now)
 
     # Driving
 
@@ -151,11 +104,14 @@ class Simulation:
                 return None
             while self._clock.peek() == instant:
                 self._clock.step()
+            if self._book.nodes:
+                self._serve_planned_jobs()
             self._start_profiling()
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
                 if self._in_view:
                     return self._decision_point()
+            self._share_links()
         self._finish(self._now)
         return None
 
@@ -169,7 +125,7 @@ class Simulation:
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)
         free = self.allocations.free.copy()
-        available = self.setting.capacity - self._profile_held
+        available = self.setting.capacity - self._gpus_out_of_use()
         self._view = self._views.view(self._now, self._rows, available, free)
         return self._view
 
@@ -189,6 +145,7 @@ class Simulation:
         self._enact(decision, view)
         self._decision_due = False
         self._start_profiling()
+        self._share_links()
         self._watch_for_stall()
         self._plan_round()
 
@@ -218,136 +175,6 @@ class Simulation:
             moved = tuple(sorted((row, kind, -gpus) for gpus, row, kind in launches))
             self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops)))
 
-    # The life of a job
-
-    def _arrivals(self) -> Generator[simpy.Event, Any, None]:
-        for row, submit in enumerate(self.jobs.submit.tolist()):
-            if submit > self._now:
-                yield self._clock.timeout(submit - self._now)
-            self._ahead -= 1
-            self._clock.process(self._life(row))
-
-    def _life(self, row: int) -> Generator[simpy.Event, Any, None]:
-        self._present += 1
-        self._record(EventKind.SUBMIT, row)
-        left = self._left[row] = self._clock.event()
-        if not self.scenario.request_gpus[row]:
-            self._drop(row, "fits nowhere")
-        elif self._profile:
-            self.jobs.phase[row] = Phase.PROFILING
-            runnable = self.scenario.feasible[self.scenario.class_of[row]].any(axis=1)
-            for kind in np.flatnonzero(runnable).tolist():
-                self._profile_queue[kind].append(row)
-        else:
-            self.jobs.profiled[row] = True
-            self._enqueue(row)
-        yield left
-        self._present -= 1
-        del self._left[row]
-
-    def _leave(self, row: int, phase: Phase) -> None:
-        self.jobs.phase[row] = phase
-        self._in_view.discard(row)
-        self._rows = None
-        self._left[row].succeed()
-
-    def _enqueue(self, row: int) -> None:
-        self.jobs.phase[row] = Phase.QUEUED
-        self.jobs.queued_since[row] = self._now
-        self._in_view.add(row)
-        self._rows = None
-        self._request_decision()
-
-    def _start_profiling(self) -> None:
-        """Profiling has the first claim on GPUs that are free, in order of submission."""
-        gpus = self.scenario.costs.profile_gpus
-        for kind, queue in enumerate(self._profile_queue):
-            while queue and self.allocations.free[kind] >= gpus:
-                row = queue.popleft()
-                if self.jobs.phase[row] < Phase.COMPLETED:
-                    self._profile_on(row, kind, gpus)
-
-    def _profile_on(self, row: int, kind: int, gpus: int) -> None:
-        nodes = self.placer.place(self.allocations, kind, gpus)
-        self.allocations.allocate(self._profile_holder(row, kind), nodes)
-        self._profile_held[kind] += gpus
-        self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=gpus, nodes=nodes)
-        self._after(self._profile, lambda: self._profiled(row, kind))
-
-    def _profile_holder(self, row: int, kind: int) -> int:
-        return -1 - (row * len(self.setting.gpu_types) + kind)
-
-    def _profiled(self, row: int, kind: int) -> None:
-        nodes = self.allocations.release(self._profile_holder(row, kind))
-        gpus = self.scenario.costs.profile_gpus
-        self._profile_held[kind] -= gpus
-        self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=gpus, nodes=nodes)
-        self.jobs.profiled[row, kind] = True
-        if self.jobs.phase[row] == Phase.PROFILING:
-            self._enqueue(row)
-        else:
-            self._request_decision()
-
-    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, nodes: Nodes | None = None) -> None:
-        jobs, scenario = self.jobs, self.scenario
-        level = int(np.searchsorted(scenario.tables.counts, gpus))
-        overhead = ticks(self._overhead_s(row, kind, level))
-        what = self._launch_kind(row, rescale, nodes is not None)
-        nodes = nodes or self.placer.place(self.allocations, kind, gpus)
-        nodes = tuple((int(node), int(count)) for node, count in nodes)
-        self.allocations.allocate(row, nodes)
-        locality = int(scenario.cluster.locality(nodes))
-        iteration_s = float(scenario.execution[scenario.class_of[row], kind, level, locality])
-        jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
-        jobs.iteration_s[row], jobs.ready[row] = iteration_s, self._now + overhead
-        jobs.worked_until[row] = jobs.held_since[row] = self._now
-        jobs.restarts[row] += what != EventKind.START
-        jobs.launched[row] = jobs.searched[row, kind, level] = True
-        jobs.generation[row] += 1
-        work = overhead + ticks(float(jobs.remaining[row]) * iteration_s)
-        generation = int(jobs.generation[row])
-        self._after(work, lambda: self._complete(row, generation))
-        self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
-
-    def _overhead_s(self, row: int, kind: int, level: int) -> float:
-        search = 0.0 if self.jobs.searched[row, kind, level] else float(self._views.search_s[level])
-        checkpoint = float(self._views.checkpoint_s[self._views.class_of[row]])
-        return search + (checkpoint if self.jobs.launched[row] else 0.0)
-
-    def _launch_kind(self, row: int, rescale: bool, moved: bool) -> EventKind:
-        if moved:
-            return EventKind.MIGRATE
-        if rescale:
-            return EventKind.RESCALE
-        return EventKind.RESUME if self.jobs.launched[row] else EventKind.START
-
-    def _vacate(self, row: int) -> Nodes:
-        """Take a job's GPUs away, with its progress written down."""
-        self.jobs.settle(row, self._now)
-        self.jobs.generation[row] += 1
-        self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
-        return self.allocations.release(row)
-
-    def _preempt(self, row: int) -> None:
-        self._vacate(row)
-        self._record(EventKind.PREEMPT, row)
-        self._enqueue(row)
-
-    def _drop(self, row: int, reason: str) -> None:
-        if self.jobs.gpus[row]:
-            self._vacate(row)
-        self._record(EventKind.DROP, row, reason=reason)
-        self._leave(row, Phase.DROPPED)
-
-    def _complete(self, row: int, generation: int) -> None:
-        if generation != self.jobs.generation[row]:
-            return
-        self._vacate(row)
-        self.jobs.remaining[row] = 0.0
-        self._record(EventKind.COMPLETE, row)
-        self._leave(row, Phase.COMPLETED)
-        self._request_decision()
-
     # Decision points
 
     def _request_decision(self) -> None:
@@ -369,12 +196,12 @@ class Simulation:
         self._round_pending = False
         self._decision_due = True
 
-    def _after(self, delay: int, action: Any) -> None:
-        self._clock.timeout(delay).callbacks.append(lambda _: action())
-
     def _watch_for_stall(self) -> None:
         waits = bool(self._in_view) and not (self.jobs.gpus[list(self._in_view)] > 0).any()
+        if waits and self.allocations.down:
+            return
         hopeless = waits and not self._ahead and not any(self._profile_queue) and not self._profile_held.any()
+        hopeless &= not self._book.active
         self._idle_rounds = self._idle_rounds + 1 if hopeless else 0
         if self._idle_rounds > IDLE_ROUNDS:
             raise self._stalled()
@@ -396,7 +223,7 @@ class Simulation:
             if self._worth_moving(row, nodes):
                 kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
                 self._vacate(row)
-                self._launch(row, kind, gpus, rescale=True, nodes=nodes)
+                self._launch(row, kind, gpus, rescale=True, on=nodes)
 
     def _worth_moving(self, row: int, nodes: Nodes) -> bool:
         """Whether a proposed move is still possible and ends the job earlier, restart included."""
@@ -405,28 +232,19 @@ class Simulation:
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         scenario, jobs = self.scenario, self.jobs
+        if row in self._book.running:
+            return False
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
+        overhead_s = self._overhead_s(row, kind, level)
+        withheld = self._book.withheld(self._estimated_end(row, kind, level, ticks(overhead_s)))
+        if any(node in withheld for node, _ in nodes):
+            return False
         locality = int(scenario.cluster.locality(nodes))
-        faster = float(scenario.execution[scenario.class_of[row], kind, level, locality])
+        # Where it would share links it is taken to be slowed down as it is now; inside a leaf it shares none.
+        shared = self._links is not None and locality > Locality.LEAF
+        slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
+        faster = scenario.iteration_s(row, kind, level, locality, slowdown)
         remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])
         standstill = max(seconds(int(jobs.ready[row]) - self._now), 0.0)
         stay = standstill + remaining * float(jobs.iteration_s[row])
-        return self._overhead_s(row, kind, level) + remaining * faster < stay
-
-    def _record(
-        self,
-        kind: EventKind,
-        row: int,
-        gpu_type: int = -1,
-        gpus: int = 0,
-        nodes: Nodes = (),
-        locality: int = -1,
-        overhead_s: float = 0.0,
-        iteration_time_s: float = 0.0,
-        reason: str = "",
-    ) -> None:
-        self.log.append(
-            Event(
-                self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
-            )
-        )
+        return overhead_s + remaining * faster < stay

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class EventKind(enum.StrEnum):
-    """What can happen to a job."""
+    """What can happen to a job, or to a node."""
 
     SUBMIT = "submit"
     PROFILE_START = "profile_start"
@@ -23,14 +23,32 @@ class EventKind(enum.StrEnum):
     """A running job's GPU type or count changes."""
     MIGRATE = "migrate"
     """A running job moves to other nodes with the same type and count."""
+    RATE = "rate"
+    """A running job's speed changes, as others come to or leave the links it shares; its GPUs do not."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
     DROP = "drop"
     """Leaves the system for good without completing; `reason` says why."""
+    FAIL = "fail"
+    """Loses its GPUs and its work since the last checkpoint, as one of its nodes fails; waits again."""
+    UNPLACED = "unplaced"
+    """A launch that was decided found no nodes: nothing was launched, the job waits; `reason` says why."""
+    NODE_FAIL = "node_fail"
+    """The node of `nodes` is out of use, with all of its `gpus`; no job's event."""
+    NODE_REPAIR = "node_repair"
+    """It is back."""
 
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
 """Events after which a job holds the event's allocation and works from `time_s + overhead_s` on."""
+
+NODE_EVENTS = (EventKind.NODE_FAIL, EventKind.NODE_REPAIR)
+"""Events of a node; their `job` is `NO_JOB`."""
+
+NO_JOB = -1
+
+PACES = (*LAUNCHES, EventKind.RATE)
+"""Events that set how fast a job works from `time_s + overhead_s` on."""
 
 
 class Event(NamedTuple):
@@ -41,21 +59,24 @@ class Event(NamedTuple):
     time_s : float
     kind : EventKind
     job : int
-        Row of the trace.
+        Row of the trace; `NO_JOB` for an event of a node.
     gpu_type : int
         Index of the cluster's GPU types; -1 where the event has none.
     gpus : int
-        GPUs held after a launch, or held for profiling; 0 where the event has none.
+        GPUs held after a launch, or held for profiling, lost by a FAIL, asked for by what is UNPLACED,
+        or of a node; 0 where the event has none.
     nodes : tuple of (int, int)
-        (node, GPUs on it) of the allocation, nodes ascending.
+        (node, GPUs on it) of the allocation, nodes ascending; empty after a RATE, which changes none.
     locality : int
-        `Locality` of the placement after a launch; -1 otherwise.
+        `Locality` of the placement after a launch or a RATE; -1 otherwise.
     overhead_s : float
         Seconds after `time_s` in which the GPUs are held but no work is done.
     iteration_time_s : float
-        Seconds an iteration takes after that; 0 where the event is no launch.
+        Seconds an iteration takes after that; 0 where the event is neither a launch nor a RATE.
     reason : str
-        Why a job was dropped.
+        Why a job was dropped, failed, or could not be placed.
+    lost_s, lost_iterations : float
+        Seconds of work, and iterations, that a FAIL undoes.
     """
 
     time_s: float
@@ -68,6 +89,8 @@ class Event(NamedTuple):
     overhead_s: float = 0.0
     iteration_time_s: float = 0.0
     reason: str = ""
+    lost_s: float = 0.0
+    lost_iterations: float = 0.0
 
 
 class EventLog:
@@ -80,7 +103,9 @@ class EventLog:
     def append(self, event: Event) -> None:
         """Add an event; its time must not lie before the last one's."""
         self.events.append(event)
-        self._sha256.update((repr(tuple(map(str, event))) + "\n").encode())
+        # What only failures have is hashed only where there is some.
+        values = event if event.lost_s or event.lost_iterations else event[:-2]
+        self._sha256.update((repr(tuple(map(str, values))) + "\n").encode())
 
     @property
     def digest(self) -> str:

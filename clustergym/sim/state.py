@@ -45,14 +45,18 @@ class JobStates:
 
     Progress is integrated piecewise: `remaining` holds at tick `worked_until`, and a
     running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration.
+    `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
+    written every `checkpoint_every` ticks of work since `ready` (0: nobody needs them).
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        trace = scenario.trace
+        trace, failures = scenario.trace, scenario.failures
         n, shape = len(trace), (len(trace), *scenario.feasible.shape[1:])
         self.submit = np.array([ticks(t) for t in trace.submit_s.tolist()], dtype=np.int64)
         self.iterations = trace.iterations.astype(np.float64)
         self.remaining = self.iterations.copy()
+        self.checkpointed = self.iterations.copy()
+        self.checkpoint_every = 0 if failures is None else ticks(failures.checkpoint_every_s)
         self.phase = np.zeros(n, dtype=np.int64)
         self.gpu_type = np.full(n, -1, dtype=np.int64)
         self.gpus = np.zeros(n, dtype=np.int64)
@@ -79,8 +83,20 @@ class JobStates:
         """Return GPU-seconds held up to tick `now`, shape of `rows`."""
         return self.attained_gpu_s[rows] + self.gpus[rows] * (now - self.held_since[rows]) / TICKS_PER_S
 
+    def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
+        """Return the iterations left at a job's last checkpoint, and the ticks worked since then."""
+        worked = now - int(self.ready[row])
+        if self.phase[row] != Phase.RUNNING or worked <= 0:
+            return float(self.checkpointed[row]), 0
+        since = worked % self.checkpoint_every
+        if now - since <= max(self.worked_until[row], self.ready[row]):
+            return float(self.checkpointed[row]), since
+        return float(self.remaining_at(np.array([row]), now - since)[0]), since
+
     def settle(self, row: int, now: int) -> None:
         """Write progress and service up to `now` into the columns, before an allotment changes."""
+        if self.checkpoint_every:
+            self.checkpointed[row] = self.at_checkpoint(row, now)[0]
         one = np.array([row])
         self.remaining[row] = self.remaining_at(one, now)[0]
         self.attained_gpu_s[row] = self.attained_at(one, now)[0]

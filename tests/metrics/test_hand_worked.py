@@ -14,7 +14,7 @@ from clustergym.metrics.intervals import Outcome
 from clustergym.metrics.jobs import job_records, write_jobs_csv
 from clustergym.metrics.metrics import compute_metrics, measure
 from clustergym.metrics.timeline import timeline, write_timeline_csv
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventKind
 
 NAN = float("nan")
 A, B, C, D, E = range(5)
@@ -93,6 +93,9 @@ def test_job_records():
         "restarts": [2, 1, 0, 0, 0],
         "preemptions": [0, 1, 0, 0, 0],
         "migrations": [1, 0, 0, 0, 0],
+        "failures": [0] * 5,
+        "unplaced": [0] * 5,
+        "lost_gpu_s": [0] * 5,
     }
     for name, values in expected.items():
         np.testing.assert_allclose(getattr(records, name), values, rtol=1e-12, err_msg=name)
@@ -111,6 +114,32 @@ def test_a_standstill_cut_short_counts_only_while_it_lasts():
     records = job_records(log, TRACE, 70.0)
     assert records.overhead_gpu_s[A] == 4 * 50 + 4 * 10 == records.held_gpu_s[A]
     assert records.iterations_done[A] == 0
+
+
+def test_work_that_a_failure_undid_is_done_again():
+    # A runs from 10 on at 2 s an iteration and slower, 4 s, from 30 on: 10 iterations by 30, 5 by 50, where
+    # it is set back by 20 s and 5 iterations. It waits for 30 s, is not placed at 60, and stands still until
+    # 90: 90 of its 100 iterations are left, at 1 s each.
+    log = [
+        Event(0.0, EventKind.SUBMIT, A),
+        launch(0.0, EventKind.START, A, X, 4, 10.0, 2.0),
+        launch(30.0, EventKind.RATE, A, X, 4, 0.0, 4.0),
+        Event(50.0, EventKind.NODE_FAIL, NO_JOB, X, 4, ((0, 4),)),
+        Event(50.0, EventKind.FAIL, A, X, 4, reason="node 0 failed", lost_s=20.0, lost_iterations=5.0),
+        Event(60.0, EventKind.UNPLACED, A, X, 8, reason="1 node short"),
+        launch(80.0, EventKind.RESUME, A, X, 4, 10.0, 1.0),
+        Event(150.0, EventKind.NODE_REPAIR, NO_JOB, X, 4, ((0, 4),)),
+        Event(180.0, EventKind.COMPLETE, A),
+    ]
+    measured = measure(log, TRACE.take([A]), CLUSTER, REFERENCE[:1], 180.0)
+    records, metrics = measured.records, measured.metrics
+    assert (records.iterations_done[0], records.lost_gpu_s[0], records.overhead_gpu_s[0]) == (100, 80, 80)
+    assert (records.queue_s[0], records.run_s[0]) == (30, 150)
+    counts = (records.launches, records.restarts, records.preemptions, records.failures, records.unplaced)
+    assert [int(count[0]) for count in counts] == [2, 1, 0, 1, 1]
+    assert [metrics[name] for name in ("node_failures", "failures_mean", "launches_unplaced")] == [1, 1.0, 1]
+    assert metrics["lost_gpu_hours"] == 80 / 3600
+    assert metrics["throughput_mean"] == pytest.approx(32 * 100 / 180)
 
 
 def test_profiling_beside_the_run_and_after_it():
@@ -204,6 +233,10 @@ EXPECTED = {
     "restarts_mean": (2 + 1) / 3,
     "preemptions_mean": 1 / 3,
     "migrations": 1,
+    "node_failures": 0,
+    "failures_mean": 0.0,
+    "lost_gpu_hours": 0.0,
+    "launches_unplaced": 0,
     # A in time, C not; B's deadline lies after the horizon.
     "deadline_satisfaction": 0.5,
     # Capped fluid sharing: at most 4 + 2 + 4 of the 12 GPUs are asked for, so each job has its

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
+from clustergym.cluster.spec import Fabric
 from clustergym.output import measurement_of
 from clustergym.policy import Decision, InformationClass, Policy
 from clustergym.sim.costs import Costs
-from clustergym.sim.log import LAUNCHES, EventKind
+from clustergym.sim.failures import Failures
+from clustergym.sim.log import LAUNCHES, NODE_EVENTS, EventKind
+from clustergym.sim.reservations import Reservation
 from clustergym.sim.run import replay, simulate
 from policies.placement.buddy import Buddy
 
@@ -79,7 +83,7 @@ def make(rows, rounds, profile_s, horizon_s, search):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     jobs_strategy,
     st.sampled_from(["event", 60.0, 7.5]),
@@ -87,9 +91,10 @@ def make(rows, rounds, profile_s, horizon_s, search):
     st.sampled_from([None, 250.0]),
     st.sampled_from(["proxy", "pruned"]),
     st.integers(0, 5),
+    st.sets(st.sampled_from(["contention", "failures", "planned"])),
 )
-def test_any_run(rows, rounds, profile_s, horizon_s, search, seed):
-    scenario = make(rows, rounds, profile_s, horizon_s, search)
+def test_any_run(rows, rounds, profile_s, horizon_s, search, seed, extras):
+    scenario = with_extras(make(rows, rounds, profile_s, horizon_s, search), extras, seed)
     run = simulate(scenario, RandomLegal(), Buddy(defragment_s=100.0), seed)
     events = run.simulation.log.events
     assert_gpus_conserved(scenario, events)
@@ -105,7 +110,31 @@ def test_any_run(rows, rounds, profile_s, horizon_s, search, seed):
     assert again.log.events == events
 
 
-GIVES_UP = (EventKind.COMPLETE, EventKind.PREEMPT, EventKind.DROP, *LAUNCHES, EventKind.PROFILE_END)
+def with_extras(scenario, extras, seed):
+    """Add traffic of half of each iteration, nodes down a tenth of the time, every third job planned."""
+    if "contention" in extras:
+        half = np.where(np.isfinite(scenario.execution), scenario.execution / 2, 0.0)
+        fabric = Fabric(1, 2, spine_oversubscription=2.0, core_oversubscription=4.0)
+        cluster = replace(scenario.cluster, fabric=fabric)
+        scenario = replace(scenario, cluster=cluster, communication_s=half)
+    if "failures" in extras:
+        failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
+        scenario = replace(scenario, failures=failures)
+    if "planned" in extras:
+        submit_s = scenario.trace.submit_s
+        planned = (Reservation(row, submit_s[row] + 20.0, 40.0) for row in range(0, len(submit_s), 3))
+        scenario = replace(scenario, reservations=tuple(planned))
+    return scenario
+
+
+GIVES_UP = (
+    EventKind.COMPLETE,
+    EventKind.PREEMPT,
+    EventKind.FAIL,
+    EventKind.DROP,
+    *LAUNCHES,
+    EventKind.PROFILE_END,
+)
 TAKES = (*LAUNCHES, EventKind.PROFILE_START)
 
 
@@ -116,7 +145,7 @@ def holder_of(event):
 
 def assert_gpus_conserved(scenario, events):
     """Account for every GPU anew, from the event log alone."""
-    free, held, clock = scenario.cluster.node_gpus.copy(), {}, 0.0
+    free, held, clock, down = scenario.cluster.node_gpus.copy(), {}, 0.0, set()
     for time_s, group in itertools.groupby(events, key=lambda event: event.time_s):
         assert time_s >= clock
         clock, batch = time_s, list(group)
@@ -131,6 +160,10 @@ def assert_gpus_conserved(scenario, events):
                 held[holder] = event.nodes
                 take(scenario, event, free)
         assert free.min() >= 0
+        for event in batch:
+            if event.kind in NODE_EVENTS:
+                (down.add if event.kind == EventKind.NODE_FAIL else down.discard)(event.nodes[0][0])
+        assert not down & {node for nodes in held.values() for node, _ in nodes}
     ended = {e.job for e in events if e.kind in (EventKind.COMPLETE, EventKind.DROP)}
     assert not ended & set(held)
 

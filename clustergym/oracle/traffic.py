@@ -1,0 +1,67 @@
+"""Iteration times on free links between switches, and the part of them that is traffic between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, Floats, Locality
+from clustergym.errors import InputError
+from clustergym.oracle.base import Oracle, OracleTables, six_digits
+
+PROBE = 2.0
+"""Least factor by which the network is slowed down to see how much of an iteration is traffic."""
+
+
+def require_fabric(oracle: Oracle) -> None:
+    """Raise an `InputError` unless an oracle's times follow from the bandwidths of the fabric."""
+    if not oracle.sees_fabric:
+        raise InputError(
+            f"the {oracle.name} oracle does not know how much of an iteration is traffic between nodes",
+            field="scenario.contention",
+            remedy="choose oracle=roofline or oracle=grid, or leave contention off",
+        )
+
+
+def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> ClusterSpec:
+    """Return a cluster with other oversubscriptions above its leaves."""
+    fabric = replace(cluster.fabric, spine_oversubscription=spine, core_oversubscription=core)
+    return replace(cluster, fabric=fabric)
+
+
+def on_free_links(
+    tables_of: Callable[[ClusterSpec], OracleTables], cluster: ClusterSpec
+) -> tuple[OracleTables, Floats]:
+    """Return the tables on a cluster whose links between switches nobody else uses, and their traffic.
+
+    On free links a node's network is as fast across minipods as inside a leaf. The traffic is what an
+    iteration would take longer if that network were slower, divided by how much: by the fabric's own
+    oversubscription, at least `PROBE`. At that factor the sum of both is what the oracle says,
+    and below it no less than that where the oracle would choose another plan.
+
+    Parameters
+    ----------
+    tables_of : callable
+        Builds the tables of a cluster.
+    cluster : ClusterSpec
+
+    Returns
+    -------
+    OracleTables, ndarray of float, shape (C, T, K, 4)
+        The traffic is in seconds per iteration at execution speed; 0 inside a leaf, and where infeasible.
+    """
+    leaf = cluster.fabric.leaf_oversubscription
+    slow = [
+        max(PROBE * leaf, factor)
+        for factor in (cluster.fabric.spine_oversubscription, cluster.fabric.core_oversubscription)
+    ]
+    free = tables_of(with_oversubscription(cluster, leaf, leaf))
+    slower = tables_of(with_oversubscription(cluster, *slow)).execution
+    traffic_s = np.zeros_like(free.execution)
+    for tier, factor in zip((Locality.MINIPOD, Locality.CROSS), slow, strict=True):
+        fits = np.isfinite(free.execution[..., tier]) & np.isfinite(slower[..., tier])
+        longer = np.where(fits, slower[..., tier], 0.0) - np.where(fits, free.execution[..., tier], 0.0)
+        traffic_s[..., tier] = np.maximum(longer, 0.0) / (factor / leaf - 1.0)
+    return free, six_digits(traffic_s)

@@ -1,0 +1,475 @@
+"""What happens in a cluster over time: the lives of jobs and of nodes on SimPy's clock."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Collection, Generator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import simpy
+
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.spec import Nodes
+from clustergym.policy import Infeasible, InformationClass, Placer, Setting
+from clustergym.scenario import Scenario
+from clustergym.sim.failures import Failures
+from clustergym.sim.links import SharedLinks
+from clustergym.sim.log import NO_JOB, Event, EventKind, EventLog
+from clustergym.sim.reservations import Book, Reservation, choose_nodes, filled
+from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
+
+Ints = npt.NDArray[np.int64]
+
+FRUITLESS_FAILURES = 200_000
+"""Failures of nodes without a job that completes after which a run counts as stalled."""
+
+
+class StalledError(RuntimeError):
+    """Jobs wait, nothing runs, nothing will happen, and the policy starts nothing; or nodes only fail."""
+
+
+class World(ABC):
+    """The jobs and nodes of a scenario; who decides what runs is left to a subclass.
+
+    Attributes
+    ----------
+    scenario : Scenario
+    placer : Placer
+    information : InformationClass
+        Of the policy that decides.
+    round_s : float or None
+    setting : Setting
+    log : EventLog
+    jobs : JobStates
+    allocations : Allocations
+    """
+
+    def __init__(
+        self, scenario: Scenario, placer: Placer, information: InformationClass, round_s: float | None
+    ) -> None:
+        self.scenario, self.placer, self.information, self.round_s = scenario, placer, information, round_s
+        self.setting = Setting(
+            scenario.cluster.gpu_types,
+            scenario.cluster.capacity,
+            scenario.cluster.gpus_per_node,
+            scenario.tables.counts,
+            round_s,
+            scenario.costs.profile_gpus if scenario.costs.profile_s.get(information.value, 0.0) else 0,
+        )
+        self.log = EventLog()
+        self.jobs = JobStates(scenario)
+        self.allocations = Allocations(scenario.cluster)
+        self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
+        self._views = ViewMaker(scenario, self.jobs, information, self.setting)
+        self._clock = simpy.Environment()
+        self._left: dict[int, simpy.Event] = {}
+        self._in_view: set[int] = set()
+        self._rows: Ints | None = None
+        self._profile = ticks(scenario.costs.profile_s.get(information.value, 0.0))
+        self._profile_queue: list[deque[int]] = [deque() for _ in scenario.cluster.gpu_types]
+        self._profile_held = np.zeros(len(scenario.cluster.gpu_types), dtype=np.int64)
+        self._profile_due: dict[int, int] = {}
+        self._failures_in_a_row = 0
+        self._book = Book({planned.job: ticks(planned.start_s) for planned in scenario.reservations})
+        self._present = 0
+        self._ahead = len(scenario.trace)
+        self._clock.process(self._arrivals())
+        if scenario.failures is not None:
+            self._clock.process(self._failing(scenario.failures))
+        for planned in scenario.reservations:
+            self._clock.process(self._planned(planned))
+
+    @abstractmethod
+    def _request_decision(self) -> None:
+        """See to it that whoever decides is asked."""
+
+    @property
+    def now_s(self) -> float:
+        """The clock, seconds."""
+        return seconds(self._now)
+
+    @property
+    def jobs_left(self) -> int:
+        """Jobs that have completed or were dropped."""
+        return int((self.jobs.phase >= Phase.COMPLETED).sum())
+
+    @property
+    def _now(self) -> int:
+        return int(self._clock.now)
+
+    def _gpus_out_of_use(self) -> Ints:
+        """Return GPUs of each type that no decision may use, shape (T,)."""
+        out, cluster = self._profile_held.copy(), self.scenario.cluster
+        for node in self.allocations.down:
+            out[cluster.node_type[node]] += cluster.node_gpus[node]
+        for row in self._book.running:
+            out[self.jobs.gpu_type[row]] += self.jobs.gpus[row]
+        return out
+
+    # The life of a job
+
+    def _arrivals(self) -> Generator[simpy.Event, Any, None]:
+        for row, submit in enumerate(self.jobs.submit.tolist()):
+            if submit > self._now:
+                yield self._clock.timeout(submit - self._now)
+            self._ahead -= 1
+            self._clock.process(self._life(row))
+
+    def _life(self, row: int) -> Generator[simpy.Event, Any, None]:
+        self._present += 1
+        self._record(EventKind.SUBMIT, row)
+        left = self._left[row] = self._clock.event()
+        if not self.scenario.request_gpus[row]:
+            self._drop(row, "fits nowhere")
+        elif row in self._book.start:
+            self._enqueue(row)
+        elif self._profile:
+            self.jobs.phase[row] = Phase.PROFILING
+            runnable = self.scenario.feasible[self.scenario.class_of[row]].any(axis=1)
+            for kind in np.flatnonzero(runnable).tolist():
+                self._profile_queue[kind].append(row)
+        else:
+            self.jobs.profiled[row] = True
+            self._enqueue(row)
+        yield left
+        self._present -= 1
+        del self._left[row]
+
+    def _leave(self, row: int, phase: Phase) -> None:
+        self.jobs.phase[row] = phase
+        self._book.running.discard(row)
+        self._in_view.discard(row)
+        self._rows = None
+        self._left[row].succeed()
+
+    def _enqueue(self, row: int) -> None:
+        self.jobs.phase[row] = Phase.QUEUED
+        self.jobs.queued_since[row] = self._now
+        if row in self._book.start:
+            return
+        self._in_view.add(row)
+        self._rows = None
+        self._request_decision()
+
+    def _start_profiling(self) -> None:
+        """Profiling has the first claim on GPUs that are free, in order of submission."""
+        gpus = self.scenario.costs.profile_gpus
+        for kind, queue in enumerate(self._profile_queue):
+            while queue and self.allocations.free[kind] >= gpus:
+                if self.jobs.phase[queue[0]] < Phase.COMPLETED and not self._profile_on(queue[0], kind, gpus):
+                    break
+                queue.popleft()
+
+    def _profile_on(self, row: int, kind: int, gpus: int) -> bool:
+        """Start profiling a job on a type; False: there are no nodes for it now."""
+        nodes = self._place(kind, gpus, self._now + self._profile)
+        if isinstance(nodes, Infeasible):
+            return False
+        holder = self._profile_holder(row, kind)
+        self.allocations.allocate(holder, nodes)
+        self._profile_held[kind] += gpus
+        self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=gpus, nodes=nodes)
+        self._profile_due[holder] = self._now + self._profile
+        self._after(self._profile, lambda: self._profiled(row, kind))
+        return True
+
+    def _profile_holder(self, row: int, kind: int) -> int:
+        return -1 - (row * len(self.setting.gpu_types) + kind)
+
+    def _stop_profiling(self, row: int, kind: int) -> None:
+        holder, gpus = self._profile_holder(row, kind), self.scenario.costs.profile_gpus
+        del self._profile_due[holder]
+        nodes = self.allocations.release(holder)
+        self._profile_held[kind] -= gpus
+        self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=gpus, nodes=nodes)
+
+    def _profiled(self, row: int, kind: int) -> None:
+        if self._profile_due.get(self._profile_holder(row, kind)) != self._now:
+            return
+        self._stop_profiling(row, kind)
+        self.jobs.profiled[row, kind] = True
+        if self.jobs.phase[row] == Phase.PROFILING:
+            self._enqueue(row)
+        else:
+            self._request_decision()
+
+    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
+        """Launch a job on the nodes the placer finds, or on given ones: a job that ran on others migrates."""
+        jobs, scenario = self.jobs, self.scenario
+        level = int(np.searchsorted(scenario.tables.counts, gpus))
+        overhead = ticks(self._overhead_s(row, kind, level))
+        what = self._launch_kind(row, rescale, bool(on))
+        nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
+        if isinstance(nodes, Infeasible):
+            self._unplaced(row, kind, gpus, nodes)
+            return
+        self.allocations.allocate(row, nodes)
+        locality = int(scenario.cluster.locality(nodes))
+        iteration_s = scenario.iteration_s(row, kind, level, locality)
+        jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
+        jobs.iteration_s[row], jobs.ready[row] = iteration_s, self._now + overhead
+        jobs.worked_until[row] = jobs.held_since[row] = self._now
+        jobs.checkpointed[row] = jobs.remaining[row]
+        jobs.restarts[row] += what != EventKind.START
+        jobs.launched[row] = jobs.searched[row, kind, level] = True
+        if self._links is not None:
+            self._links.enter(row, nodes)
+        self._await_completion(row)
+        self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
+
+    def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
+        """Ask the placer for what ends at tick `until`; an answer from before a node of it failed is none."""
+        allocations = self.allocations
+        if self._book.nodes:
+            nodes = self._place_beside_planned(kind, gpus, self._book.withheld(until))
+        else:
+            nodes = self.placer.place(allocations, kind, gpus)
+        if isinstance(nodes, Infeasible):
+            return nodes
+        failed = [node for node, _ in nodes if node in allocations.down] if allocations.down else []
+        if failed:
+            return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
+        return tuple((int(node), int(count)) for node, count in nodes)
+
+    def _place_beside_planned(self, kind: int, gpus: int, withheld: set[int]) -> Nodes | Infeasible:
+        with self.allocations.hidden(withheld):
+            short = gpus - int(self.allocations.free[kind])
+            if withheld and short > 0:
+                planned = self.scenario.trace.job_id[self._book.first_of(withheld)]
+                return Infeasible(f"nodes are kept for planned job {planned}", gpus_short=short)
+            return self.placer.place(self.allocations, kind, gpus)
+
+    def _unplaced(self, row: int, kind: int, gpus: int, answer: Infeasible) -> None:
+        """Let a job wait whose launch found no nodes; one that was to be rescaled is preempted by that."""
+        self._record(EventKind.UNPLACED, row, gpu_type=kind, gpus=gpus, reason=str(answer))
+        if self.jobs.phase[row] == Phase.RUNNING:
+            self._record(EventKind.PREEMPT, row)
+            self._enqueue(row)
+
+    def _await_completion(self, row: int) -> None:
+        """Set the job's completion anew from its progress, which holds as of now."""
+        jobs = self.jobs
+        jobs.generation[row] += 1
+        generation = int(jobs.generation[row])
+        standstill = max(int(jobs.ready[row]) - self._now, 0)
+        work = standstill + ticks(float(jobs.remaining[row]) * float(jobs.iteration_s[row]))
+        self._after(work, lambda: self._complete(row, generation))
+
+    def _share_links(self) -> None:
+        """Let jobs whose share of the links has changed go on at their new speed."""
+        if self._links is None:
+            return
+        jobs, counts = self.jobs, self.scenario.tables.counts
+        for row, slowdown in self._links.update().items():
+            kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+            level = int(np.searchsorted(counts, gpus))
+            locality = int(self.scenario.cluster.locality(self.allocations.holding(row)))
+            iteration_s = self.scenario.iteration_s(row, kind, level, locality, slowdown)
+            if iteration_s == jobs.iteration_s[row]:
+                continue
+            jobs.settle(row, self._now)
+            jobs.iteration_s[row] = iteration_s
+            self._await_completion(row)
+            standstill_s = seconds(max(int(jobs.ready[row]) - self._now, 0))
+            self._record(EventKind.RATE, row, kind, gpus, (), locality, standstill_s, iteration_s)
+
+    def _overhead_s(self, row: int, kind: int, level: int) -> float:
+        search = 0.0 if self.jobs.searched[row, kind, level] else float(self._views.search_s[level])
+        checkpoint = float(self._views.checkpoint_s[self._views.class_of[row]])
+        return search + (checkpoint if self.jobs.launched[row] else 0.0)
+
+    def _launch_kind(self, row: int, rescale: bool, moved: bool) -> EventKind:
+        if rescale:
+            return EventKind.MIGRATE if moved else EventKind.RESCALE
+        return EventKind.RESUME if self.jobs.launched[row] else EventKind.START
+
+    def _vacate(self, row: int) -> Nodes:
+        """Take a job's GPUs away, with its progress written down."""
+        self.jobs.settle(row, self._now)
+        self.jobs.generation[row] += 1
+        self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
+        if self._links is not None:
+            self._links.leave(row)
+        return self.allocations.release(row)
+
+    def _preempt(self, row: int) -> None:
+        self._vacate(row)
+        self._record(EventKind.PREEMPT, row)
+        self._enqueue(row)
+
+    def _drop(self, row: int, reason: str) -> None:
+        if self.jobs.gpus[row]:
+            self._vacate(row)
+        self._record(EventKind.DROP, row, reason=reason)
+        self._leave(row, Phase.DROPPED)
+
+    def _complete(self, row: int, generation: int) -> None:
+        if generation != self.jobs.generation[row]:
+            return
+        self._vacate(row)
+        self.jobs.remaining[row] = 0.0
+        self._record(EventKind.COMPLETE, row)
+        self._failures_in_a_row = 0
+        self._leave(row, Phase.COMPLETED)
+        self._request_decision()
+
+    # Planned jobs
+
+    def _estimated_end(self, row: int, kind: int, level: int, standstill: int) -> float:
+        """Return the tick at which a job would end that works after a standstill, in ticks.
+
+        By what the policy's information class knows; inf where that is nothing.
+        """
+        if not self._book.nodes or self.information == InformationClass.NONE:
+            return math.inf
+        iteration_s = float(self._views.known[self._views.class_of[row], kind, level])
+        left_s = float(self.jobs.remaining_at(np.array([row]), self._now)[0]) * iteration_s
+        return self._now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
+
+    def _planned(self, planned: Reservation) -> Generator[simpy.Event, Any, None]:
+        start = self._book.start[planned.job]
+        yield self._clock.timeout(max(start - ticks(planned.lead_s), 0))
+        if self.jobs.phase[planned.job] == Phase.DROPPED or not self.scenario.request_gpus[planned.job]:
+            return
+        self._book.drain(planned.job)
+        yield self._clock.timeout(start - self._now)
+        self._book.due.add(planned.job)
+
+    def _serve_planned_jobs(self) -> None:
+        """Find nodes for planned jobs that have none, and start those that are due, in order of start."""
+        book = self._book
+        for row in sorted(book.nodes, key=lambda job: (book.start[job], job)):
+            kind, gpus = self._planned_allotment(row)
+            if not book.nodes[row]:
+                closed = {*self.allocations.down, *book.withheld(math.inf, row), *self._planned_nodes()}
+                cluster, busy = self.scenario.cluster, self._busy_at(book.start[row])
+                book.nodes[row] = choose_nodes(cluster, self.placer, kind, gpus, closed, busy)
+            if row in book.due and book.nodes[row] and self.jobs.phase[row] == Phase.QUEUED:
+                self._start_planned(row, kind, gpus)
+
+    def _planned_allotment(self, row: int) -> tuple[int, int]:
+        """Return type and GPUs of a planned job's request; of any type, the one it is fastest on."""
+        scenario = self.scenario
+        kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
+        if kind < 0:
+            level = int(np.searchsorted(scenario.tables.counts, gpus))
+            kind = int(
+                np.argmin(
+                    scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of[row], :, level]
+                )
+            )
+        return kind, gpus
+
+    def _planned_nodes(self) -> set[int]:
+        return {node for row in self._book.running for node, _ in self.allocations.holding(row)}
+
+    def _busy_at(self, start: int) -> set[int]:
+        """Return the nodes of jobs that by estimate still run at a tick."""
+        jobs, busy = self.jobs, set[int]()
+        for row in self.allocations.holders:
+            if row >= 0 and row not in self._book.running:
+                level = int(np.searchsorted(self.scenario.tables.counts, jobs.gpus[row]))
+                standstill = max(int(jobs.ready[row]) - self._now, 0)
+                if self._estimated_end(row, int(jobs.gpu_type[row]), level, standstill) > start:
+                    busy.update(node for node, _ in self.allocations.holding(row))
+        return busy
+
+    def _start_planned(self, row: int, kind: int, gpus: int) -> None:
+        """Take a due job's nodes from whoever is still on them, and start it there."""
+        nodes = self._book.nodes.pop(row)
+        for holder in self._holders_on(nodes):
+            if holder >= 0:
+                self._preempt(holder)
+            else:
+                self._put_off_profiling(holder)
+        self._book.due.discard(row)
+        self._book.running.add(row)
+        per_node = int(self.scenario.cluster.gpus_per_node[kind])
+        self._launch(row, kind, gpus, rescale=False, on=filled(nodes, gpus, per_node))
+        self._request_decision()
+
+    def _holders_on(self, nodes: Collection[int]) -> list[int]:
+        held = self.allocations
+        return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
+
+    def _put_off_profiling(self, holder: int) -> None:
+        """Stop a profiling whose nodes are needed or lost; it starts anew as soon as it can."""
+        row, kind = divmod(-1 - holder, len(self.setting.gpu_types))
+        self._stop_profiling(row, kind)
+        self._profile_queue[kind].appendleft(row)
+
+    # The life of a node
+
+    def _failing(self, failures: Failures) -> Generator[simpy.Event, Any, None]:
+        for time_s, node, repair_s in failures.upcoming(len(self.scenario.cluster.node_type)):
+            yield self._clock.timeout(max(ticks(time_s) - self._now, 0))
+            if node not in self.allocations.down:
+                self._fail_node(node, max(ticks(repair_s), 1))
+
+    def _fail_node(self, node: int, repair: int) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row > FRUITLESS_FAILURES:
+            raise StalledError(
+                f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
+            )
+        self._record_node(EventKind.NODE_FAIL, node)
+        self._book.release(node)
+        for holder in self._holders_on((node,)):
+            if holder >= 0:
+                self._fail(holder, node)
+            else:
+                self._put_off_profiling(holder)
+        self.allocations.fail(node)
+        self._after(repair, lambda: self._repair_node(node))
+        self._request_decision()
+
+    def _fail(self, row: int, node: int) -> None:
+        """Take a job's GPUs, and set it back to its last checkpoint."""
+        jobs = self.jobs
+        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        left, undone = jobs.at_checkpoint(row, self._now)
+        self._vacate(row)
+        lost = left - float(jobs.remaining[row])
+        jobs.remaining[row] = left
+        failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=f"node {node} failed")
+        self.log.append(failed._replace(lost_s=seconds(undone), lost_iterations=lost))
+        self._enqueue(row)
+        if row in self._book.running:
+            self._book.running.remove(row)
+            self._book.drain(row)
+            self._book.due.add(row)
+
+    def _repair_node(self, node: int) -> None:
+        self.allocations.repair(node)
+        self._record_node(EventKind.NODE_REPAIR, node)
+        self._request_decision()
+
+    def _record_node(self, kind: EventKind, node: int) -> None:
+        cluster = self.scenario.cluster
+        gpus = int(cluster.node_gpus[node])
+        self._record(kind, NO_JOB, int(cluster.node_type[node]), gpus, ((node, gpus),))
+
+    def _after(self, delay: int, action: Any) -> None:
+        self._clock.timeout(delay).callbacks.append(lambda _: action())
+
+    def _record(
+        self,
+        kind: EventKind,
+        row: int,
+        gpu_type: int = -1,
+        gpus: int = 0,
+        nodes: Nodes = (),
+        locality: int = -1,
+        overhead_s: float = 0.0,
+        iteration_time_s: float = 0.0,
+        reason: str = "",
+    ) -> None:
+        self.log.append(
+            Event(
+                self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
+            )
+        )

@@ -1,0 +1,244 @@
+"""Nodes kept for planned jobs, worked out by hand; and what holds of any run with planned jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from random_scenarios import all_left, random_scenarios
+from scenarios import Job, small_scenario, small_trace
+
+import clustergym
+from clustergym.errors import InputError
+from clustergym.output import measurement_of
+from clustergym.policy import Decision, InformationClass, Policy
+from clustergym.registry import entry_points, make_policy
+from clustergym.sim.costs import Costs
+from clustergym.sim.failures import Failures, NodeFailure
+from clustergym.sim.log import EventKind
+from clustergym.sim.reservations import Reservation, reservations_from_config
+from clustergym.sim.run import replay, simulate
+from policies.placement.buddy import Buddy
+
+ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
+
+
+class InOrder(Policy):
+    """Runs whatever fits, in order of submission, as requested."""
+
+    name = "in-order"
+
+    def __init__(self, information=InformationClass.CLAIRVOYANT):
+        self._information = information
+
+    @property
+    def information_class(self):
+        return self._information
+
+    def schedule(self, view):
+        free, chosen = int(view.available[0]), []
+        for at in np.argsort(view.gpus == 0, kind="stable").tolist():
+            gpus = int(view.requested_gpus[at])
+            if gpus <= free:
+                free -= gpus
+                chosen.append((int(view.job[at]), 0, gpus))
+        return Decision.of(chosen)
+
+
+def scenario_of(jobs, planned, nodes=3, lead_s=60.0, **kwargs):
+    scenario = small_scenario(jobs, {"X": (nodes, 4)}, ONE_S, **kwargs)
+    row = {name: row for row, name in enumerate(scenario.trace.job_id)}
+    entries = (Reservation(row[name], start_s, lead_s) for name, start_s in planned.items())
+    return replace(scenario, reservations=tuple(entries))
+
+
+def events_of(run, *kinds):
+    ids = run.simulation.scenario.trace.job_id
+    return [(e.time_s, ids[e.job]) for e in run.simulation.log.events if e.kind in kinds]
+
+
+def nodes_of(run, job):
+    ids = run.simulation.scenario.trace.job_id
+    starts = (EventKind.START, EventKind.RESUME)
+    events = run.simulation.log.events
+    return [(e.time_s, e.nodes) for e in events if e.kind in starts and ids[e.job] == job]
+
+
+OPPORTUNISTS = [
+    Job("a", 0.0, 50, 4),
+    Job("p", 30.0, 30, 8),
+    Job("b", 45.0, 40, 4),
+    Job("c", 50.0, 60, 4),
+    Job("d", 55.0, 60, 4),
+]
+
+
+def test_who_ends_in_time_may_use_the_nodes_that_drain():
+    # Of three nodes a has 2 until 50; 0 and 1 are kept for p from 40 on. b, from 45 to 85, is done before 100
+    # and gets node 0. c would run from 50 to 110 and gets node 2, which is nobody's. d finds node 1 free at
+    # 55, but would run until 115: it waits, at 85 too. At 100 p starts; at 110 c ends, d runs on node 2.
+    scenario = scenario_of(OPPORTUNISTS, {"p": 100.0})
+    run = simulate(scenario, InOrder(), Buddy())
+    whole = lambda *nodes: tuple((node, 4) for node in nodes)  # noqa: E731
+    assert nodes_of(run, "b") == [(45.0, whole(0))]
+    assert nodes_of(run, "c") == [(50.0, whole(2))]
+    assert nodes_of(run, "p") == [(100.0, whole(0, 1))]
+    assert nodes_of(run, "d") == [(110.0, whole(2))]
+    assert events_of(run, EventKind.UNPLACED) == [(55.0, "d"), (85.0, "d")]
+    refused = next(e for e in run.simulation.log.events if e.kind == EventKind.UNPLACED)
+    assert refused.reason == "nodes are kept for planned job p, 4 GPUs short"
+    assert events_of(run, EventKind.PREEMPT) == []
+    assert events_of(run, EventKind.COMPLETE)[-2:] == [(130.0, "p"), (170.0, "d")]
+    again = replay(scenario, Buddy(), InformationClass.CLAIRVOYANT, None, 0, run.simulation.changes)
+    assert again.log.digest == run.simulation.log.digest
+
+
+def test_without_iteration_times_nobody_may():
+    run = simulate(scenario_of(OPPORTUNISTS, {"p": 100.0}), InOrder(InformationClass.NONE), Buddy())
+    # b finds two free nodes at 45, but runs only where a did, from 50 on; c and d wait for p.
+    assert nodes_of(run, "b") == [(50.0, ((2, 4),))]
+    assert nodes_of(run, "p") == [(100.0, ((0, 4), (1, 4)))]
+
+
+def test_nodes_that_will_be_free_by_themselves_are_kept_first():
+    # Node 2 is the one Buddy breaks no pair for, but a holds it until 500; b, on node 0, ends at 90.
+    jobs = [Job("a", 0.0, 500, 4), Job("b", 1.0, 89, 4), Job("p", 0.0, 30, 4), Job("q", 0.0, 30, 4)]
+    run = simulate(scenario_of(jobs, {"p": 100.0, "q": 101.0}), InOrder(), Buddy())
+    assert sorted([nodes_of(run, "p"), nodes_of(run, "q")]) == [[(100.0, ((0, 4),))], [(101.0, ((1, 4),))]]
+    assert events_of(run, EventKind.PREEMPT) == []
+
+
+def test_policies_neither_see_planned_jobs_nor_count_on_their_gpus():
+    views = []
+
+    class Watching(InOrder):
+        def schedule(self, view):
+            views.append((view.now_s, view.job.tolist(), view.available.tolist()))
+            return super().schedule(view)
+
+    simulate(scenario_of(OPPORTUNISTS, {"p": 100.0}), Watching(), Buddy())
+    assert all(1 not in jobs for _, jobs, _ in views)
+    at = {now_s: available for now_s, _, available in views}
+    assert [at[55.0], at[100.0], at[110.0], at[130.0]] == [[12], [4], [4], [12]]
+
+
+def test_who_is_still_there_at_the_planned_start_is_preempted():
+    # e on nodes 0 and 1 and f on 2 hold all of them for 1,000 s. p gets the best one of the whole cluster,
+    # node 2, which breaks no pair. f waits until 130: 900 iterations are left; a checkpoint loads in 7 s.
+    jobs = [Job("e", 0.0, 1000, 8), Job("f", 0.0, 1000, 4), Job("p", 0.0, 30, 4)]
+    scenario = scenario_of(jobs, {"p": 100.0}, checkpoint_s={"m": 7.0})
+    run = simulate(scenario, InOrder(), Buddy())
+    assert nodes_of(run, "p") == [(100.0, ((2, 4),))]
+    assert events_of(run, EventKind.PREEMPT) == [(100.0, "f")]
+    assert events_of(run, EventKind.COMPLETE) == [(130.0, "p"), (1000.0, "e"), (130.0 + 7 + 900, "f")]
+
+
+def test_a_profiling_in_the_way_is_put_off():
+    # q's profiling holds a GPU of node 0, the only one, from 95 on; p needs it from 100 to 130.
+    jobs = [Job("p", 0.0, 30, 4), Job("q", 95.0, 10)]
+    costs = Costs(search="proxy", profile_s={"clairvoyant": 20.0})
+    scenario = scenario_of(jobs, {"p": 100.0}, nodes=1, lead_s=0.0, costs=costs)
+    run = simulate(scenario, InOrder(), Buddy())
+    assert events_of(run, EventKind.PROFILE_START) == [(95.0, "q"), (130.0, "q")]
+    assert events_of(run, EventKind.COMPLETE) == [(130.0, "p"), (160.0, "q")]
+
+
+def test_a_profiling_that_would_not_end_in_time_waits():
+    jobs = [Job("p", 0.0, 30, 4), Job("q", 95.0, 10)]
+    costs = Costs(search="proxy", profile_s={"clairvoyant": 20.0})
+    run = simulate(scenario_of(jobs, {"p": 100.0}, nodes=1, costs=costs), InOrder(), Buddy())
+    assert events_of(run, EventKind.PROFILE_START) == [(130.0, "q")]
+
+
+def test_a_kept_node_that_fails_is_replaced_and_a_planned_job_starts_anew():
+    # Node 2 is kept from 40 on and fails at 70: node 0 instead. That fails at 110, before a checkpoint: p
+    # starts anew on node 1 at once.
+    scenario = scenario_of([Job("p", 0.0, 30, 4)], {"p": 100.0})
+    schedule = (NodeFailure(70.0, 2, 500.0), NodeFailure(110.0, 0, 500.0))
+    run = simulate(replace(scenario, failures=Failures(schedule)), InOrder(), Buddy())
+    assert nodes_of(run, "p") == [(100.0, ((0, 4),)), (110.0, ((1, 4),))]
+    assert events_of(run, EventKind.COMPLETE) == [(140.0, "p")]
+
+
+def test_with_too_few_nodes_a_planned_job_waits_for_a_repair_and_nothing_is_half_placed():
+    scenario = scenario_of([Job("p", 0.0, 30, 8), Job("g", 95.0, 2, 4)], {"p": 100.0}, nodes=2)
+    failures = Failures((NodeFailure(90.0, 1, 30.0),))
+    run = simulate(replace(scenario, failures=failures), InOrder(), Buddy())
+    assert nodes_of(run, "p") == [(120.0, ((0, 4), (1, 4)))]
+    assert nodes_of(run, "g") == [(95.0, ((0, 4),))]
+
+
+def test_the_last_node_of_a_planned_job_keeps_its_other_gpus_for_others():
+    times = {"m": {"X": {n: 1.0 for n in range(1, 13)}}}
+    scenario = small_scenario([Job("p", 0.0, 30, 2), Job("g", 101.0, 5, 2)], {"X": (1, 4)}, times)
+    scenario = replace(scenario, reservations=(Reservation(0, 100.0, 60.0),))
+    run = simulate(scenario, InOrder(), Buddy())
+    assert nodes_of(run, "g") == [(101.0, ((0, 2),))]
+
+
+POLICIES = sorted(set(entry_points("clustergym.policies")) - {"learned"})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=4, deadline=None)
+@given(random_scenarios(), st.sampled_from([0.0, 50.0, 400.0]), st.integers(0, 100), st.booleans())
+def test_every_policy_lives_with_planned_jobs(name, scenario, lead_s, seed, fails):
+    assume(name != "elasticflow" or np.isfinite(scenario.trace.deadline_s).any())
+    rows = range(0, len(scenario.trace), 3)
+    planned = tuple(Reservation(row, float(scenario.trace.submit_s[row]) + 100.0, lead_s) for row in rows)
+    failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0) if fails else None
+    scenario = replace(scenario, reservations=planned, failures=failures)
+    policy = make_policy({"name": name})
+    run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
+    assert all_left(run, drops=True)
+    starts = measurement_of(run.simulation).records.first_start_s
+    assert all(starts[entry.job] >= entry.start_s - 1e-6 for entry in planned)
+    again = replay(
+        scenario, Buddy(defragment_s=100.0), policy.information_class, policy.round_s, seed,
+        run.simulation.changes,
+    )  # fmt: skip
+    assert again.log.digest == run.simulation.log.digest
+
+
+TRACE = small_trace([Job("first", 10.0, 5), Job("second", 20.0, 5)])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("third,50", r"r\.csv:2: job_id: trace small has no job 'third' \(valid: first, second"),
+        ("first,50\nfirst,60", r"r\.csv:3: job_id: job first is named twice"),
+        ("second,15", r"r\.csv:2: start_s: job second is planned for 15 s but submitted at 20 s"),
+        ("second,soon", r"r\.csv:2: start_s: 'soon' is not a finite number"),
+    ],
+)
+def test_a_bad_file_is_named_by_line_and_column(rows, message, tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("job_id,start_s\n" + rows + "\n")
+    with pytest.raises(InputError, match=message):
+        reservations_from_config({"path": str(path)}, TRACE)
+
+
+def test_configuration(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("start_s,job_id\n90,first\n50,second\n")
+    planned = reservations_from_config({"path": str(path), "lead_s": 5}, TRACE)
+    assert planned == (Reservation(1, 50.0, 5.0), Reservation(0, 90.0, 5.0))
+    assert reservations_from_config({}, TRACE) == ()
+    with pytest.raises(InputError, match=r"scenario\.reservations\.lead_s: -1"):
+        reservations_from_config({"lead_s": -1}, TRACE)
+
+
+def test_from_the_configuration_to_the_log(tmp_path):
+    scenario = clustergym.load_scenario("testbed", ["horizon_s=20000"])
+    job = scenario.trace.job_id[20]
+    path = tmp_path / "planned.csv"
+    path.write_text(f"job_id,start_s\n{job},9000\n")
+    overrides = ["horizon_s=20000", f"scenario.reservations.path={path}"]
+    planned = clustergym.load_scenario("testbed", overrides)
+    assert planned.sha256 != scenario.sha256
+    result = clustergym.simulate(planned, "sjf")
+    assert result.jobs.first_start_s[20] == 9000.0
