@@ -13,7 +13,8 @@ from typing import Any
 from clustergym.errors import InputError, nearest
 from clustergym.paths import conf_dir
 
-Job = Callable[[Mapping[str, Any], Path], None]
+Job = Callable[[Mapping[str, Any], Path], float | None]
+"""Runs a configuration into a folder, and returns what a tuning sweep is to lower, if anything."""
 
 
 def run_hydra(job: Job, argv: list[str], program: str) -> int:
@@ -44,22 +45,26 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     SweepCallback.failures = ()
     failed: list[InputError] = []
 
-    def composed(config: Any) -> None:
+    def composed(config: Any) -> float | None:
         folder = Path(HydraConfig.get().runtime.output_dir)
         sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         overrides = [str(one) for one in HydraConfig.get().overrides.task]
         try:
             plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-            job(_named(_absolute(plain), overrides), folder)
+            return job(_named(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
             if not sweep:
                 # Raised after Hydra has returned, which would print a line of its own about it.
                 failed.append(failure)
-                return
+                return None
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FAILED).write_text(f"{' '.join(overrides)}: {failure}\n", encoding="utf-8")
+            if config.objective is not None:
+                # A sweep that tunes cannot go on without its figure.
+                raise failure from None
+            return None
         finally:
             remove_empty(folder)
 
@@ -175,11 +180,19 @@ def remove_empty(folder: Path) -> None:
             return
 
 
+FILES = (
+    ("trace", "path"),
+    ("cluster", "path"),
+    *(("oracle", key) for key in ("path", "models", "calibration", "collectives")),
+)
+"""Keys of files."""
+
+
 def _absolute(plain: Any) -> dict[str, Any]:
     """Make the files that a configuration names absolute, so that it can be replayed from any folder."""
     config: dict[str, Any] = dict(plain)
-    for group, key in (("trace", "path"), ("cluster", "path"), ("oracle", "path"), ("oracle", "models")):
-        if config[group].get(key) is not None:
+    for group, key in FILES:
+        if config[group].get(key) not in (None, "calibrated"):
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     return config
 

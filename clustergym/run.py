@@ -13,8 +13,9 @@ from clustergym.hydra_edge import run_hydra
 from clustergym.policy import Placer, Policy
 
 
-def run_job(config: Mapping[str, Any], folder: Path) -> None:
-    """Run one composed configuration into a folder."""
+def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
+    """Run one composed configuration into a folder; return the metric named as its objective, if any."""
+    _check_objective(config.get("objective"))
     from clustergym.config import build_scenario
     from clustergym.registry import make_placer, make_policy
 
@@ -35,6 +36,17 @@ def run_job(config: Mapping[str, Any], folder: Path) -> None:
         }
         results.append(_run_policy(scenario, policy, make_placer(config["placer"]), own, target))
     _print_results(results, scenario, folder, bool(config.get("table", True)))
+    value = results[0]["metrics"].get(config.get("objective"))
+    return None if value is None else float(value)
+
+
+def _check_objective(name: object) -> None:
+    from clustergym.errors import nearest
+    from clustergym.metrics.catalogue import METRICS
+
+    names = list(METRICS)
+    if name is not None and name not in names:
+        raise InputError(f"unknown metric {name!r}", field="objective", remedy=nearest(str(name), names))
 
 
 def _run_policy(

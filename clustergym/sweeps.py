@@ -61,7 +61,10 @@ class SweepCallback(Callback):
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
         """Begin to count the marks."""
         folder = Path(str(config.hydra.sweep.dir))
-        total = total_runs(config.hydra.sweeper.get("params"), list(config.hydra.overrides.task))
+        sweeper = config.hydra.sweeper
+        total = sweeper.get("n_trials") or total_runs(
+            sweeper.get("params"), list(config.hydra.overrides.task)
+        )
         for path in folder.glob(f"*/{FAILED}"):
             path.unlink()
         _remove_old_marks(folder)

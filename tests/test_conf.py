@@ -168,6 +168,8 @@ def test_sweep(name):
     content = yaml.safe_load((conf_dir() / f"{name.replace('=', '/')}.yaml").read_text(encoding="utf-8"))
     assert content["hydra"]["sweep"]["dir"] == f"multirun/{name.partition('=')[2]}"
     params = content["hydra"]["sweeper"]["params"]
+    if "n_trials" in content["hydra"]["sweeper"]:
+        pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[tune]'")
     assert total_runs(params, []) >= 2
     given = [f"{key}={value}" for key, value in params.items()]
     lists = [OverridesParser.create().parse_override(one) for one in given]

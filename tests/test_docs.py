@@ -19,8 +19,17 @@ PAGES = ("tutorial.md", "own-trace-and-cluster.md", "sweeps.md")
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
+# Optuna warns of what of it is experimental or old.
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capfd):
+    if page == "sweeps.md":
+        pytest.importorskip(
+            "hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[sweep,tune]'"
+        )
+        pytest.importorskip(
+            "hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep,tune]'"
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     blocks = BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))

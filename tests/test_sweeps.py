@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from clustergym.run import main
 from clustergym.sweeps import total_runs
@@ -151,3 +152,32 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
         for node in reversed(nodes):
             node.terminate()
             node.wait(30)
+
+
+def test_optuna_finds_the_best_of_the_values_it_tried(tmp_path, monkeypatch, capfd):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[tune]'")
+    folder = tmp_path / "out"
+    tuning = ["experiment=ares-alpha-tuning", f"hydra.sweep.dir={folder}", "trace.jobs=40"]
+    done = subprocess.run(
+        command(*tuning, "hydra.sweeper.n_trials=4"),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 runs ended, 0 of them failed" in done.stderr
+    best = yaml.safe_load((folder / "optimization_results.yaml").read_text())
+    tried = [json.loads(path.read_text()) for path in folder.glob("*/result.json")]
+    jct = {result["policy"]["parameters"]["alpha"]: result["metrics"]["jct_mean"] for result in tried}
+    assert len(jct) > 1
+    assert best["best_value"] == min(jct.values())
+    assert jct[best["best_params"]["policy.alpha"]] == min(jct.values())
+
+
+def test_an_unknown_objective_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["objective=jct_meen", "policy=fcfs", *SMALL]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: objective: unknown metric 'jct_meen' (did you mean jct_mean or"
+    )
