@@ -115,8 +115,8 @@ def test_not_enough_nodes(method):
 
 
 def test_a_limit_that_is_hit_is_flagged_and_the_best_known_answer_used(monkeypatch):
-    # As above, but nothing may be tried: 4 minipods at T = 3 (3.5) are known from their sum, as 4 is less than
-    # 2 (3 - 1) + 1; whether 4 at T = 2 (3.0) would do stays open. The programme over all patterns knows
+    # As above, but nothing may be tried: 4 minipods at T = 3 (3.5) are known from their sum, as 4 is less
+    # than 2 (3 - 1) + 1; whether 4 at T = 2 (3.0) would do stays open. The programme over all patterns knows
     # only that a score is at least 1, and answers with packing.
     monkeypatch.setattr(arnold_counts, "CHOICES", 0)
     monkeypatch.setattr(arnold_patterns, "MOST_PATTERNS", 0)
