@@ -32,18 +32,44 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
     4. Whether a prefix of k will do for a T from 2 is known from its sum where k <= n (T - 1) + 1,
        as in all but the smallest jobs, and by a search otherwise (`arnold_components`). Where that
        comes to its limit, the least k that is still open gives the lower bound.
+
+    Of the assignments that 1 makes equal, the one in the tightest minipods is returned, which leaves the
+    roomy ones to later jobs.
     """
     order = np.argsort(-instance.free_nodes, kind="stable")
     search = _Search(instance, instance.free_nodes[order], node_limit)
     search.run()
+    found = search.assignment()
     counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
-    counts[:, order[: search.used]] = search.assignment()
+    counts[:, tightest(found.sum(axis=0), instance.free_nodes)] = found
     bound = min([search.score, *search.open])
     gap = (search.score - bound) / search.score
     proven = gap < EPSILON
     return Assignment(
         counts, solution=Solution("counts", proven, bound, 0.0 if proven else gap, search.nodes, 0.0)
     )
+
+
+def tightest(needs: Ints, free: Ints) -> Ints:
+    """Return a minipod of its own for each need: the one with the fewest free nodes that suffice.
+
+    The largest need chooses first. Where needs can be met by different minipods at all, they are: the
+    tightest one for the largest need may change places with any other in such a choice.
+
+    Parameters
+    ----------
+    needs : ndarray of int, shape (k,)
+    free : ndarray of int, shape (M,)
+
+    Returns
+    -------
+    ndarray of int, shape (k,)
+    """
+    left, chosen = free.copy(), np.zeros(len(needs), dtype=np.int64)
+    for position in np.argsort(-needs, kind="stable").tolist():
+        minipod = int(np.where(left >= needs[position], left, np.iinfo(np.int64).max).argmin())
+        chosen[position], left[minipod] = minipod, -1
+    return chosen
 
 
 class _Search:

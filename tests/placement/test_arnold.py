@@ -182,6 +182,15 @@ def test_groups_fit_into_one_component_exactly_where_its_nodes_suffice(free, gro
             split(free, groups, size, most)
 
 
+def test_of_equal_assignments_the_one_in_the_tightest_minipods():
+    # Three groups of two fit in any of the minipods but the first: in the tightest. Five need two minipods; the
+    # whole of the roomiest with the rest in the tightest that takes it.
+    free = np.array([5, 8, 6, 7])
+    assert solve(Instance(job_of(3, 2), free, 0.5)).counts.sum(axis=0).tolist() == [0, 0, 6, 0]
+    assert solve(Instance(job_of(5, 2), free, 0.9)).counts.sum(axis=0).tolist() == [2, 8, 0, 0]
+    assert arnold_counts.tightest(np.array([3, 5, 5]), np.array([5, 9, 6, 4])).tolist() == [3, 0, 2]
+
+
 def test_as_few_groups_as_can_be_are_split():
     # Four groups of 4 in (10, 7): 2 + 1 are whole, and 2 + 3 nodes are left for the fourth.
     assert (split(np.array([10, 7]), 4, 4, 2) > 0).sum() == 5
