@@ -183,8 +183,8 @@ def test_groups_fit_into_one_component_exactly_where_its_nodes_suffice(free, gro
 
 
 def test_of_equal_assignments_the_one_in_the_tightest_minipods():
-    # Three groups of two fit in any of the minipods but the first: in the tightest. Five need two minipods; the
-    # whole of the roomiest with the rest in the tightest that takes it.
+    # Three groups of two fit in any of the minipods but the first: in the tightest. Five need two
+    # minipods: the whole of the roomiest with the rest in the tightest that takes it.
     free = np.array([5, 8, 6, 7])
     assert solve(Instance(job_of(3, 2), free, 0.5)).counts.sum(axis=0).tolist() == [0, 0, 6, 0]
     assert solve(Instance(job_of(5, 2), free, 0.9)).counts.sum(axis=0).tolist() == [2, 8, 0, 0]
