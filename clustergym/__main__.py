@@ -16,7 +16,7 @@ COMMANDS = {
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
     "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
-    "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
+    "cluster": ("clustergym.cluster.__main__", "describe or draw a cluster"),
     "oracle": ("clustergym.oracle.__main__", "explain, calibrate and validate the performance oracle"),
     "bench": ("clustergym.bench", "compare placement algorithms, and what placement is worth"),
 }

@@ -1,4 +1,4 @@
-"""`python -m clustergym.cluster describe NAME`."""
+"""`python -m clustergym.cluster describe NAME` and `… draw NAME`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from clustergym.cluster.config import cluster_names, load_cluster
 from clustergym.cluster.describe import figures, table
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.paths import atomic_path
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.tree import Tree
 
 
 class _Parser(argparse.ArgumentParser):
@@ -23,21 +27,43 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m clustergym.cluster", description="Look at clusters.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     describe = commands.add_parser("describe", help="print GPU types, sizes, switches and bandwidths")
-    describe.add_argument(
-        "cluster", metavar="NAME", help=f"a YAML file, or one of {', '.join(cluster_names())}"
-    )
+    draw = commands.add_parser("draw", help="draw the switches: a tree here, or a picture in a file")
+    for command in (describe, draw):
+        command.add_argument(
+            "cluster", metavar="NAME", help=f"a YAML file, or one of {', '.join(cluster_names())}"
+        )
+    draw.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a picture (SVG, PNG or PDF)")
     describe.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
     return parser
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Describe a cluster; return the exit status."""
+    """Describe or draw a cluster; return the exit status."""
     options = _parser().parse_args(argv)
+    if options.command == "draw":
+        return _draw(options)
     shown = figures(load_cluster(options.cluster))
     if options.json is not None:
         _write_json(shown, options.json)
-    _print(shown)
+    _print(table(shown))
+    return 0
+
+
+def _draw(options: argparse.Namespace) -> int:
+    spec, path = load_cluster(options.cluster), options.output
+    if path is None:
+        from clustergym.cluster.fabric_tree import text_tree
+
+        _print(text_tree(spec))
+        return 0
+    from clustergym.cluster.fabric_plot import draw
+
+    try:
+        draw(spec, path)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--output") from None
+    print(f"wrote {path}")
     return 0
 
 
@@ -51,10 +77,10 @@ def _write_json(shown: dict[str, Any], path: Path) -> None:
         raise InputError(f"cannot be written: {error.strerror}", file=path, field="--json") from None
 
 
-def _print(shown: dict[str, Any]) -> None:
+def _print(shown: Table | Tree) -> None:
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 110).print(table(shown))
+    Console(width=None if sys.stdout.isatty() else 110).print(shown)
 
 
 if __name__ == "__main__":

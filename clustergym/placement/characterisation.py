@@ -29,6 +29,7 @@ LARGE_MOE = PretrainingModel("MoE, 48 experts", hidden=2048, layers=48, heads=16
 MODELS = (DENSE, MOE, LARGE_MOE)
 
 CORE_FACTORS = (1.0, 1.25, 1.5, 2.0, 4.0)
+SCALE_CORE_FACTORS = (1.0, 2.0, 4.0)
 ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
 
@@ -123,11 +124,12 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """Arnold's placements of a job with one unit and alpha: a matrix for each state."""
+    """Arnold's placements of a job with one unit and alpha: a matrix for each state, and proofs."""
 
     unit: Unit
     alpha: float
     matrices: list[Ints]
+    proven: int = 0
 
 
 class AlphaChoice(NamedTuple):
@@ -147,12 +149,14 @@ def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
     states : sequence of ndarray of int, shape (M,)
         Free nodes of each minipod; each must hold the job.
     """
+    return [_candidate(job, states, unit, alpha) for unit in UNITS for alpha in ALPHAS]
+
+
+def _candidate(job: PretrainingJob, states: Sequence[Ints], unit: Unit, alpha: float) -> Candidate:
     solve, rng = algorithm("arnold"), np.random.default_rng(0)
-    return [
-        Candidate(unit, alpha, [cells(solve(Instance(job, f, alpha, unit), rng), job, unit) for f in states])
-        for unit in UNITS
-        for alpha in ALPHAS
-    ]
+    made = [solve(Instance(job, free, alpha, unit), rng) for free in states]
+    proven = sum(answer.solution is not None and answer.solution.proven for answer in made)
+    return Candidate(unit, alpha, [cells(answer, job, unit) for answer in made], proven)
 
 
 def choose_alpha(
@@ -163,7 +167,7 @@ def choose_alpha(
     Ties: the least spread of both kinds, then PP groups before DP groups, then the lowest alpha.
     """
     ranked = []
-    for unit, alpha, matrices in offered:
+    for unit, alpha, matrices, _ in offered:
         step_s = float(np.mean([predict(matrix, job, model, tiers).total_s for matrix in matrices]))
         touched = sum(sum(cell_spread(matrix)) for matrix in matrices)
         ranked.append((round(step_s, 9), touched, AlphaChoice(unit, alpha, step_s)))
@@ -171,22 +175,45 @@ def choose_alpha(
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold, with unit and alpha chosen for each model, with packing on random states."""
+    """Compare Arnold, with unit and alpha chosen for each model, with packing on random states.
+
+    `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
+    `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
+    """
     job, minipods, nodes = scale
     streams = [np.random.default_rng([seed, job.gpus, minipods, state]) for state in range(states)]
     drawn = [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
-    tiers, offered = fabric_tiers(core), candidates(job, drawn)
-    before = [packed(free.tolist(), job) for free in drawn]
+    offered, before = candidates(job, drawn), [packed(free.tolist(), job) for free in drawn]
+    unsplit = np.repeat(np.arange(job.rows)[:, None], job.columns, axis=1)
     rows = []
     for model in MODELS:
-        choice = choose_alpha(model, job, offered, tiers)
-        after = next(c.matrices for c in offered if (c.unit, c.alpha) == (choice.unit, choice.alpha))
+        choice, found = _chosen(model, job, offered, before, fabric_tiers(core))
+        ideal = _compared(before, [unsplit] * states, job, model, fabric_tiers(core))
+        by_core = {
+            str(factor): _chosen(model, job, offered, before, fabric_tiers(factor))[1]["gain"][0]
+            for factor in SCALE_CORE_FACTORS
+        }
         rows.append(
             {"gpus": job.gpus, "minipods": minipods, "minipod_nodes": nodes, "model": model.name}
-            | {"unit": choice.unit, "alpha": choice.alpha}
-            | _compared(before, after, job, model, tiers)
+            | {"unit": choice.unit, "alpha": choice.alpha, "gain_by_core": by_core}
+            | {"gain_unsplit": ideal["gain"][0]}
+            | {"proven": sum(c.proven for c in offered), "solved": len(offered) * states}
+            | found
         )
     return rows
+
+
+def _chosen(
+    model: PretrainingModel,
+    job: PretrainingJob,
+    offered: Sequence[Candidate],
+    before: list[Ints],
+    tiers: Tiers,
+) -> tuple[AlphaChoice, dict[str, Any]]:
+    """Return the unit and alpha that suit a model, and what they gain over packing."""
+    choice = choose_alpha(model, job, offered, tiers)
+    after = next(c.matrices for c in offered if (c.unit, c.alpha) == (choice.unit, choice.alpha))
+    return choice, _compared(before, after, job, model, tiers)
 
 
 def _compared(

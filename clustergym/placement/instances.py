@@ -96,7 +96,7 @@ class Solution:
     gap : float
         (score - bound) / score.
     nodes : int
-        Branch-and-bound nodes.
+        Branch-and-bound nodes, or choices of a search.
     solve_s : float
         Wall seconds, building the model included.
     """

@@ -10,18 +10,19 @@ import numpy as np
 from clustergym.cluster.config import load_cluster
 from clustergym.cluster.spec import Ints
 from clustergym.placement.benchmark import SETTINGS
-from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.communication import PretrainingJob, Unit
 from clustergym.placement.instances import Instance
 from clustergym.placement.states import draw_free_nodes, minipod_sizes
 from policies.placement.arnold import METHODS, solve
 
 
 class Case(NamedTuple):
-    """A job and the sizes of minipods, shape (M,), to time."""
+    """A job, the sizes of minipods, shape (M,), and the groups that are placed."""
 
     name: str
     job: PretrainingJob
     sizes: Ints
+    unit: Unit = "pp"
 
 
 LITERAL_NODES = 1_019
@@ -29,13 +30,16 @@ LITERAL_NODES = 1_019
 
 
 def cases() -> list[Case]:
-    """Return the settings of the benchmark and two large clusters."""
+    """Return the settings of the benchmark and large clusters."""
     settings = [Case(f"({s.name})", s.job, minipod_sizes(load_cluster(s.cluster))) for s in SETTINGS]
     return [
         *settings,
         Case("2,000 nodes, 50 minipods", PretrainingJob.of(9_600, 8, 8), np.full(50, 40)),
         Case("10,000 nodes, 50 minipods", PretrainingJob.of(40_000, 8, 8), np.full(50, 200)),
         Case("10,000 nodes, 250 minipods", PretrainingJob.of(40_000, 8, 8), np.full(250, 40)),
+        Case("2,000 nodes, DP groups", PretrainingJob.of(9_600, 8, 8), np.full(50, 40), "dp"),
+        Case("10,000 nodes, DP groups", PretrainingJob.of(40_000, 8, 8), np.full(250, 40), "dp"),
+        Case("2,000 nodes, 200 minipods", PretrainingJob.of(9_600, 8, 16), np.full(200, 10)),
     ]
 
 
@@ -51,7 +55,7 @@ def instances(case: Case, states: int, seed: int) -> Iterator[Instance]:
         if free is None or free.sum() < case.job.nodes:
             free = draw_free_nodes(case.sizes, min(case.job.nodes, int(case.sizes.sum())), rng)
         for alpha in (0.3, 0.5, 0.7):
-            yield Instance(case.job, free, alpha)
+            yield Instance(case.job, free, alpha, case.unit)
 
 
 def _roomy(sizes: Ints, rng: np.random.Generator) -> Ints:
@@ -60,9 +64,9 @@ def _roomy(sizes: Ints, rng: np.random.Generator) -> Ints:
 
 
 def speed_table(states: int, seed: int, quick: bool) -> str:
-    """Return a Markdown table of seconds (median, worst), proofs, gaps and branch-and-bound nodes."""
+    """Return a Markdown table of seconds (median, worst), proofs, gaps and nodes of the search."""
     lines = [
-        "| case | job nodes | method | median s | worst s | proven | largest gap | B&B nodes |",
+        "| case | job nodes | method | median s | worst s | proven | largest gap | search nodes |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     for case in cases()[: 3 if quick else None]:

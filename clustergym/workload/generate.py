@@ -49,7 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rule", default="arena", help="how models are drawn: arena (default) or ares")
     add("--any-type", action="store_true", help="request no GPU type")
     add("--gpu-type", action="append", metavar="TYPE", help="request this type only (may be repeated)")
-    add("--requests", default="source", help="GPU counts like the source's (default), or like arena's traces")
+    add(
+        "--requests",
+        default="source",
+        help="GPU counts like the source's (default), like arena's traces, or of pretraining",
+    )
     add(
         "--max-gpus",
         type=int,

@@ -34,8 +34,8 @@ METHODS: dict[str, Method] = {
     "patterns": solve_patterns,
     "literal": solve_literal,
 }
-"""The trade-off of minipods used against T, in closed form with the pattern programme where that does not
-decide; the whole problem by counts of patterns; and the programme above as it stands."""
+"""The trade-off of minipods used against T, in closed form or by a search over components; the whole
+problem by counts of patterns; and the programme above as it stands. The last two are solved by SCIP."""
 
 NODE_LIMIT = 5_000
 
@@ -57,8 +57,9 @@ def solve(
     method : str
         A key of `METHODS`.
     node_limit : int
-        Branch-and-bound nodes of each programme; a limit in seconds would make results depend on
-        the machine. Where it is hit, `solution.proven` is False and the best known assignment
+        Branch-and-bound nodes of each programme, or 20 times as many choices of each search of
+        `counts`; a limit in seconds would make results depend on the machine. Where it is hit,
+        `solution.proven` is False and the best known assignment
         is returned.
 
     Raises

@@ -21,7 +21,7 @@ from policies.placement.gpu_packing import solve as pack
 from policies.placement.scip import Outcome, new_model, optimize, solution_of
 
 MOST_PATTERNS = 400
-"""With more the programme is not built, and the question it would settle stays open."""
+"""With more the programme is not built, and packing answers, not proven."""
 
 Pattern = tuple[int, ...]
 
@@ -117,24 +117,6 @@ def programme(
         )
         model.addCons(quicksum(sizes[part] for sizes in given if part in sizes) >= needed)
     return Programme(model, patterns, times, given)
-
-
-def fits(free: Ints, groups: int, size: int, most: int, node_limit: int) -> tuple[Ints | None, Outcome]:
-    """Decide whether groups fit with at most `most` minipods each.
-
-    Returns
-    -------
-    ndarray of int, shape (groups, minipods), or None
-        An assignment, if one was found.
-    Outcome
-        Of which `complete` says whether None is proven to be right.
-    """
-    patterns = patterns_up_to(size, most)
-    if patterns is None:
-        return None, Outcome(False, False, 0.0, 0)
-    built = programme(free.tolist(), groups, size, patterns, node_limit)
-    outcome = optimize(built.model)
-    return (built.counts(groups) if outcome.found else None), outcome
 
 
 def solve_patterns(instance: Instance, node_limit: int) -> Assignment:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from clustergym.envs.placement import PlacementEnv
 from clustergym.placement.algorithms import ALGORITHMS, algorithm
-from clustergym.placement.spread import score
+from clustergym.placement.spread import cells, score
+from clustergym.placement.step_time import PretrainingModel, Tiers, predict
 
 SMALL_ENOUGH = {"exhaustive": ("i",)}
 ALL_SETTINGS = ("i", "ii", "iii")
+MODEL = {"hidden": 5120, "layers": 48, "heads": 40}
 
 
 def drive(env, solve, seed):
@@ -39,6 +41,30 @@ def test_an_algorithm_gets_its_score(name, data):
     assert info["score"] == direct
     assert (env.assignment().counts == answer.counts).all()
     assert sum(step[1] for step in steps) == pytest.approx(-direct)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"exhaustive"}))
+@pytest.mark.parametrize("unit", ["pp", "dp"])
+def test_both_rewards_of_an_algorithm_are_those_of_its_placement(name, unit):
+    env = PlacementEnv(
+        setting="ii",
+        unit=unit,
+        model=MODEL,
+        core_oversubscription=4.0,
+        reward={"spread": 1.0, "step_time": 2.0},
+    )
+    env.reset(seed=5)
+    answer, steps = drive(env, algorithm(name), 5)
+    job, tiers = env.problem.job, Tiers.of(env.problem.cluster)
+    inside, placed = (
+        predict(matrix, job, PretrainingModel("", **MODEL), tiers).total_s
+        for matrix in (np.zeros((job.rows, job.columns), dtype=np.int64), cells(answer, job, unit))
+    )
+    terms = [step[-1]["rewards"] for step in steps]
+    assert sum(term["spread"] for term in terms) == pytest.approx(-score(answer, env.instance))
+    assert sum(term["step_time"] for term in terms) == pytest.approx(1 - placed / inside)
+    weighted = score(answer, env.instance) + 2 * (placed / inside - 1)
+    assert sum(step[1] for step in steps) == pytest.approx(-weighted)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

@@ -14,11 +14,11 @@ from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import Spread, score, spread
-from policies.placement import arnold_literal, arnold_patterns
+from policies.placement import arnold_counts, arnold_literal, arnold_patterns
 from policies.placement.arnold import METHODS, solve
-from policies.placement.arnold_counts import construct
+from policies.placement.arnold_components import find_components, one_component, split
 from policies.placement.arnold_literal import realise
-from policies.placement.arnold_patterns import fits, partitions
+from policies.placement.arnold_patterns import partitions
 from policies.placement.scip import Outcome
 
 
@@ -49,7 +49,7 @@ def test_every_formulation_reaches_the_exhaustive_optimum(instance):
 
 
 @settings(max_examples=40, deadline=None)
-@given(small_instances(minipods=7, rows=6, columns=6, most_free=6))
+@given(small_instances(minipods=9, rows=6, columns=8, most_free=7))
 def test_counts_and_patterns_agree_where_minipods_are_small(instance):
     by_counts, by_patterns = solve(instance), solve(instance, method="patterns")
     assert by_counts.solution.proven
@@ -79,18 +79,32 @@ def test_solved_by_hand(method, free, alpha, expected):
     assert spread(solve(instance, method=method), instance.job, "pp") == expected
 
 
-def test_small_minipods_need_the_pattern_programme():
-    # Two groups of 6 from (3, 3, 3, 3): each is the whole of two minipods, which no chain over a
-    # large minipod finds, as there is none.
-    counts, outcome = fits(np.array([3, 3, 3, 3]), 2, 6, 2, 100)
-    assert outcome.complete
-    assert sorted((counts > 0).sum(axis=1)) == [2, 2]
-    # From (4, 4, 4): 12 nodes, but a group of at most two parts leaves 2 + 4: one more split.
-    assert fits(np.array([4, 4, 4]), 2, 6, 2, 100)[0] is not None
-    # From (5, 5, 2): 5 + 1, then 4 + 2. From (5, 5, 1, 1): 5 + 1 twice. From (2, 2, 2, 6): never two parts.
-    assert fits(np.array([6, 2, 2, 2]), 2, 6, 2, 100)[0] is None
+def components_of(free, groups, size, most, limit=1000):
+    found = find_components(np.array(free), groups, size, most, limit)
+    assert found.complete
+    return None if found.components is None else sorted(found.components)
+
+
+def test_minipods_smaller_than_a_group_are_parted_into_components():
+    # Two groups of 6 in (3, 3, 3, 3), two parts each: 4 minipods are more than 2 (2 - 1) + 1, so that they
+    # part in two: each pair is a group.
+    assert [groups for _, groups in components_of([3, 3, 3, 3], 2, 6, 2)] == [1, 1]
+    # (4, 4, 4) is one component of two groups: 4 + 2, 2 + 4. So is (5, 5, 2).
+    assert components_of([4, 4, 4], 2, 6, 2) == [((0, 1, 2), 2)]
+    assert components_of([5, 5, 2], 2, 6, 2) == [((0, 1, 2), 2)]
+    # (5, 5, 1, 1): 5 + 1 twice.
+    assert [len(minipods) for minipods, _ in components_of([5, 5, 1, 1], 2, 6, 2)] == [2, 2]
+    # (6, 2, 2, 2): a group in the first alone leaves 2 + 2 at most for the other.
+    assert components_of([6, 2, 2, 2], 2, 6, 2) is None
     made = solve(Instance(job_of(2, 6), np.array([6, 2, 2, 2]), 0.5))
     assert (made.solution.proven, made.solution.bound) == (True, 0.5 * 4 + 0.5 * 3)
+
+
+def test_a_search_that_comes_to_its_limit_is_not_complete():
+    # Ten groups of 12 from twenty minipods of 7 and 5: every pair needs one of each kind.
+    found = find_components(np.array([7] * 10 + [5] * 10), 10, 12, 2, 3)
+    assert (found.components, found.complete) == (None, False)
+    assert len(components_of([7] * 10 + [5] * 10, 10, 12, 2)) == 10
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -101,9 +115,10 @@ def test_not_enough_nodes(method):
 
 
 def test_a_limit_that_is_hit_is_flagged_and_the_best_known_answer_used(monkeypatch):
-    # As above, but the programme for T = 2 must not be built: 4 minipods at T = 3 (3.5) are found,
-    # 4 minipods at T = 2 (3.0) stay open. The programme over everything knows only that a score is at
-    # least 1, and answers with packing.
+    # As above, but nothing may be tried: 4 minipods at T = 3 (3.5) are known from their sum, as 4 is less
+    # than 2 (3 - 1) + 1; whether 4 at T = 2 (3.0) would do stays open. The programme over all patterns knows
+    # only that a score is at least 1, and answers with packing.
+    monkeypatch.setattr(arnold_counts, "CHOICES", 0)
     monkeypatch.setattr(arnold_patterns, "MOST_PATTERNS", 0)
     instance = Instance(job_of(2, 6), np.array([6, 2, 2, 2]), 0.5)
     for method, bound in (("counts", 3.0), ("patterns", 1.0)):
@@ -151,20 +166,38 @@ def test_partitions():
 
 
 @given(
-    st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    st.lists(st.integers(0, 12), min_size=1, max_size=8).map(lambda free: np.array(sorted(free)[::-1])),
     st.integers(1, 6),
     st.integers(1, 8),
-    st.integers(1, 4),
+    st.integers(2, 4),
 )
-def test_constructed_assignments_keep_their_promises(free, groups, size, most):
-    room = np.array(sorted(free, reverse=True))
-    counts = construct(room, groups, size, most)
-    if counts is not None:
+def test_groups_fit_into_one_component_exactly_where_its_nodes_suffice(free, groups, size, most):
+    if one_component(free, groups, size, most):
+        counts = split(free, groups, size, most)
         assert (counts.sum(axis=1) == size).all()
-        assert (counts.sum(axis=0) <= room).all()
+        assert (counts.sum(axis=0) <= free).all()
         assert (counts > 0).sum(axis=1).max() <= most
-    elif most > 1 and room.min() >= size - 1:
-        assert room.sum() < groups * size  # McNaughton: with large minipods only the sum counts.
+    elif (free // size).sum() < groups:
+        with pytest.raises(ValueError, match="do not fit"):
+            split(free, groups, size, most)
+
+
+def test_of_equal_assignments_the_one_in_the_tightest_minipods():
+    # Three groups of two fit in any of the minipods but the first: in the tightest. Five need two
+    # minipods: the whole of the roomiest with the rest in the tightest that takes it.
+    free = np.array([5, 8, 6, 7])
+    assert solve(Instance(job_of(3, 2), free, 0.5)).counts.sum(axis=0).tolist() == [0, 0, 6, 0]
+    assert solve(Instance(job_of(5, 2), free, 0.9)).counts.sum(axis=0).tolist() == [2, 8, 0, 0]
+    assert arnold_counts.tightest(np.array([3, 5, 5]), np.array([5, 9, 6, 4])).tolist() == [3, 0, 2]
+
+
+def test_as_few_groups_as_can_be_are_split():
+    # Four groups of 4 in (10, 7): 2 + 1 are whole, and 2 + 3 nodes are left for the fourth.
+    assert (split(np.array([10, 7]), 4, 4, 2) > 0).sum() == 5
+    # Five groups of 4 in (11, 9): 2 + 2, and 3 + 1. Five in (7, 7, 6): 1 + 1 + 1, and (3, 3, 2) for two of
+    # at most two parts: 3 + 1, 2 + 2.
+    assert (split(np.array([11, 9]), 5, 4, 2) > 0).sum() == 6
+    assert (split(np.array([7, 7, 6]), 5, 4, 2) > 0).sum() == 7
 
 
 @pytest.mark.parametrize(
@@ -172,15 +205,17 @@ def test_constructed_assignments_keep_their_promises(free, groups, size, most):
     [
         (PretrainingJob(2944, 46, 8, 8), 11, 92, 0.5),
         (PretrainingJob(9600, 150, 8, 8), 50, 40, 1.0),
-        (PretrainingJob(9600, 150, 8, 8), 250, 40, 5.0),
+        (PretrainingJob(40_000, 625, 8, 8), 250, 40, 10.0),
+        (PretrainingJob(9600, 75, 8, 16), 200, 10, 1.0),
     ],
 )
-def test_speed(job, minipods, nodes, limit_s):
+@pytest.mark.parametrize("unit", ["pp", "dp"])
+def test_speed(job, minipods, nodes, limit_s, unit):
     solve(Instance(job_of(1, 1), np.array([1])))
     for seed in range(5):
         rng = np.random.default_rng(seed)
         free = np.maximum(rng.integers(0, nodes + 1, minipods), rng.integers(0, nodes + 1, minipods))
-        instance = Instance(job, free, 0.5)
+        instance = Instance(job, free, 0.5, unit)
         started = time.process_time()
         made = solve(instance)
         assert time.process_time() - started < limit_s

@@ -64,6 +64,19 @@ def test_arnold_is_never_beaten_and_proven_in_every_state(quick):
         assert (either <= np.array(setting["cell_scores"]["arnold"]) + 1e-9).all()
 
 
+def test_gains_of_larger_jobs_grow_with_the_core_s_oversubscription(quick):
+    rows = json.loads(quick["a.json"].read_text())["characterisation"]["scale"]
+    assert {row["gpus"] for row in rows} == {208, 9600}
+    for row in rows:
+        assert row["proven"] == row["solved"] == 2 * 6 * 3
+        one, two, four = row["gain_by_core"].values()
+        assert 0 <= one < two < four
+        assert one < 0.002
+        assert two == row["gain"][0]
+        # DP alignment may be worth more to a model with many experts.
+        assert row["unit"] == "dp" or row["gain"][0] <= row["gain_unsplit"] + 1e-12
+
+
 def test_report_and_plot(quick):
     text = quick["a.md"].read_text()
     for claim in ("up to 1.67, 1.2 on average", "+2.3 % dense", "at most 0.3 %", "+5.7 %", "+10.6 %"):

@@ -298,6 +298,16 @@ def test_arena_s_requests_replace_the_source_s():
         assert (trace.gpus == count).mean() == pytest.approx(share / sum(ARENA_SHARES.values()), abs=0.04)
 
 
+def test_pretraining_requests_are_as_many_gpus_for_each_power_of_two():
+    trace = generate("philly", jobs=3000, requests="pretraining", cluster="arnold-ii")
+    counts, jobs = np.unique(trace.gpus, return_counts=True)
+    assert counts.tolist() == [64, 128, 256, 512, 1024]
+    # Shares 16, 8, 4, 2, 1 of 31.
+    assert jobs / len(trace.gpus) == pytest.approx(np.array([16, 8, 4, 2, 1]) / 31, abs=0.03)
+    with pytest.raises(InputError, match="no job of this source asks for 32 GPUs or fewer"):
+        generate("philly", jobs=10, requests="pretraining", cluster="arena-a", max_gpus=32)
+
+
 def test_deadlines_have_elasticflow_s_slack():
     cluster = load_cluster("ares-64")
     trace = generate("philly", jobs=2000, rule="ares", cluster=cluster, deadlines=DeadlineOptions())

@@ -17,6 +17,9 @@ Ints = npt.NDArray[np.int64]
 ARENA_SHARES: Mapping[int, float] = {1: 100, 2: 286, 4: 717, 8: 644, 16: 191}
 """Requests of the 1,938 jobs of Arena's published Philly trace, by GPU count (simulate_trace_philly.csv)."""
 
+PRETRAINING_SHARES: Mapping[int, float] = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1}
+"""Requests of pre-training jobs: as many GPUs in all for each power of two (assumed, for want of a trace)."""
+
 SIZES, VIRTUAL_CLUSTERS, REQUESTS = 110, 111, 112
 """Streams of random numbers."""
 

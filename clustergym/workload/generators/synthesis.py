@@ -19,7 +19,12 @@ from clustergym.workload.fields import rounded_up
 from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
 from clustergym.workload.generators.durations import draw_durations
 from clustergym.workload.generators.gpu_types import draw_gpu_types
-from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
+from clustergym.workload.generators.sizes import (
+    ARENA_SHARES,
+    PRETRAINING_SHARES,
+    draw_gpus,
+    draw_virtual_clusters,
+)
 from clustergym.workload.generators.sizes import REQUESTS as REQUESTS_STREAM
 from clustergym.workload.generators.sources import Source, load_source
 from clustergym.workload.options import ReadOptions
@@ -38,7 +43,11 @@ STRATA = 4
 """Classes of GPU time that a rule of `draw` tells apart at most."""
 SLACKS = 140
 """Stream of random numbers."""
-REQUESTS: Mapping[str, Mapping[int, float] | None] = {"source": None, "arena": ARENA_SHARES}
+REQUESTS: Mapping[str, Mapping[int, float] | None] = {
+    "source": None,
+    "arena": ARENA_SHARES,
+    "pretraining": PRETRAINING_SHARES,
+}
 """Shares of GPU counts to draw from; None: the source's own."""
 
 
@@ -126,7 +135,8 @@ def generate(
     deadlines : DeadlineOptions, optional
     requests : str
         `source`: GPU counts by the source's shares; `arena`: by those of Arena's published Philly
-        trace, while durations stay those of the source's counts.
+        trace; `pretraining`: 64 to 1,024 GPUs, as many in all for each power of two. Durations stay
+        those of the source's counts.
     min_duration_s, max_duration_s : float, optional
         Durations are drawn given that they lie within; nothing is clipped.
     start_hour : int

@@ -1,0 +1,132 @@
+"""The switches of a cluster as a tree: runs of equal minipods, leaves and nodes, and their ports."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, Locality
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+
+class Leaf(NamedTuple):
+    """Equal leaves that follow each other.
+
+    Attributes
+    ----------
+    leaves : int
+    nodes : int
+        Of each.
+    gpu_type : str
+    gpus_per_node : int
+    ports : int
+        Of each node.
+    port_gbps : float
+        Line rate of one, Gbit/s.
+    spine_oversubscription : float
+    """
+
+    leaves: int
+    nodes: int
+    gpu_type: str
+    gpus_per_node: int
+    ports: int
+    port_gbps: float
+    spine_oversubscription: float
+
+    @property
+    def down_ports(self) -> int:
+        """Ports of one leaf to its nodes."""
+        return self.nodes * self.ports
+
+    @property
+    def up_ports(self) -> float:
+        """Ports of one leaf to the spine, at the rate of a node's port."""
+        return self.down_ports / self.spine_oversubscription
+
+
+class Minipod(NamedTuple):
+    """Equal minipods that follow each other, each with the same leaves."""
+
+    minipods: int
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of one."""
+        return sum(leaf.leaves * leaf.nodes for leaf in self.leaves)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one."""
+        return sum(leaf.leaves * leaf.nodes * leaf.gpus_per_node for leaf in self.leaves)
+
+    def up_gbps(self, core_oversubscription: float) -> float:
+        """Return the Gbit/s between one minipod and the core."""
+        below = sum(leaf.leaves * leaf.down_ports * leaf.port_gbps for leaf in self.leaves)
+        return below / core_oversubscription
+
+
+def minipods(spec: ClusterSpec) -> list[Minipod]:
+    """Return the minipods of a cluster in order, runs of equal ones as one."""
+    single = [_minipod(spec, number) for number in range(int(spec.node_minipod[-1]) + 1)]
+    return [Minipod(len(list(run)), leaves) for leaves, run in groupby(single)]
+
+
+def _minipod(spec: ClusterSpec, number: int) -> tuple[Leaf, ...]:
+    mine = np.flatnonzero(spec.node_minipod == number)
+    first, sizes = np.unique(spec.node_leaf[mine], return_index=True, return_counts=True)[1:]
+    found = []
+    for (kind, nodes), run in groupby(zip(spec.node_type[mine[first]].tolist(), sizes.tolist(), strict=True)):
+        group = spec.groups[kind]
+        ports = group.gpus_per_node if group.gpu_type.nic_per_gpu else 1
+        leaf = (group.gpu_type.name, group.gpus_per_node, ports, group.gpu_type.nic_gbps)
+        found.append(Leaf(len(list(run)), nodes, *leaf, spec.fabric.spine_oversubscription))
+    return tuple(found)
+
+
+def tier_label(spec: ClusterSpec, tier: Locality) -> str:
+    """Return how much a tier above the nodes is oversubscribed, and what nodes get through it."""
+    factor = {
+        Locality.LEAF: spec.fabric.leaf_oversubscription,
+        Locality.MINIPOD: spec.fabric.spine_oversubscription,
+        Locality.CROSS: spec.fabric.core_oversubscription,
+    }[tier]
+    rates = sorted({spec.bandwidth_gbs(kind, tier) for kind in range(len(spec.groups))})
+    shown = " to ".join(f"{rate:,.4g}" for rate in dict.fromkeys((rates[0], rates[-1])))
+    return f"{factor:g}:1, {shown} GB/s a node"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def text_tree(spec: ClusterSpec) -> Tree:
+    """Return the tree for the terminal."""
+    from rich.markup import escape
+    from rich.tree import Tree
+
+    core = tier_label(spec, Locality.CROSS)
+    drawn = Tree(escape(f"{spec.name}: {int(spec.capacity.sum()):,} GPUs; core {core}"))
+    spine, leaves = tier_label(spec, Locality.MINIPOD), tier_label(spec, Locality.LEAF)
+    for run in minipods(spec):
+        each = " of" if run.minipods > 1 else ":"
+        inside = f"{counted(run.minipods, 'minipod')}{each} {counted(run.nodes, 'node')}, {run.gpus:,} GPUs"
+        up = f"{run.up_gbps(spec.fabric.core_oversubscription) / 1000:,.4g} Tbit/s up"
+        branch = drawn.add(f"{inside}; spine {spine}; {up}")
+        for leaf in run.leaves:
+            branch.add(escape(_leaf_text(leaf)))
+    drawn.add(f"inside a leaf {leaves}")
+    return drawn
+
+
+def _leaf_text(leaf: Leaf) -> str:
+    each = " of" if leaf.leaves > 1 else ":"
+    ports = f"ports of {leaf.port_gbps:g} Gbit/s: {leaf.down_ports:,} down, {leaf.up_ports:,.4g} up"
+    nodes = f"{counted(leaf.nodes, 'node')} of {leaf.gpus_per_node} {leaf.gpu_type}"
+    return f"{counted(leaf.leaves, 'leaf', 'leaves')}{each} {nodes}; {ports}"

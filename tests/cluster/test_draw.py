@@ -1,0 +1,111 @@
+"""`python -m clustergym.cluster draw`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clustergym.cluster.__main__ import main
+from clustergym.cluster.config import cluster_names, load_cluster
+from clustergym.cluster.fabric_plot import MOST_COLUMNS, columns
+from clustergym.cluster.fabric_tree import minipods
+
+MIXED = """name: lab
+nodes:
+  - {gpu_type: H800, count: 4, gpus_per_node: 8}
+  - {gpu_type: A40, count: 3, gpus_per_node: 2, nic_gbps: 100.0, nic_per_gpu: false}
+fabric: {nodes_per_leaf: 2, leaves_per_minipod: 2, spine_oversubscription: 2.0, core_oversubscription: 4.0}
+"""
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> str:
+    path = tmp_path / "lab.yaml"
+    path.write_text(MIXED, encoding="utf-8")
+    return str(path)
+
+
+def test_tiers_ports_and_bandwidths_solved_by_hand(mixed: str) -> None:
+    first, second = minipods(load_cluster(mixed))
+    # Two H800 nodes with 8 ports each below each of two leaves; half as many ports up, at 2:1.
+    (leaf,) = first.leaves
+    assert (first.minipods, first.nodes, first.gpus) == (1, 4, 32)
+    assert (leaf.leaves, leaf.nodes, leaf.down_ports, leaf.up_ports) == (2, 2, 16, 8.0)
+    # 4 nodes x 8 ports x 400 Gbit/s, a quarter of it into the core.
+    assert first.up_gbps(4.0) == 4 * 8 * 400 / 4
+    # Three A40 nodes with one port of 100 Gbit/s fill a leaf of two and one of one.
+    assert [(leaf.leaves, leaf.nodes, leaf.down_ports) for leaf in second.leaves] == [(1, 2, 2), (1, 1, 1)]
+
+
+def test_the_tree_in_the_terminal(mixed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["draw", mixed]) == 0
+    text = capsys.readouterr().out
+    assert "lab: 38 GPUs; core 4:1, 3.125 to 100 GB/s a node" in text
+    assert "1 minipod: 4 nodes, 32 GPUs; spine 2:1, 6.25 to 200 GB/s a node; 3.2 Tbit/s up" in text
+    assert "2 leaves of 2 nodes of 8 H800; ports of 400 Gbit/s: 16 down, 8 up" in text
+    assert "1 leaf: 1 node of 2 A40; ports of 100 Gbit/s: 1 down, 0.5 up" in text
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_every_cluster_adds_up_and_fits(name: str) -> None:
+    spec = load_cluster(name)
+    runs = minipods(spec)
+    for shown in (runs, columns(runs)):
+        assert sum(run.minipods * run.nodes for run in shown) == len(spec.node_type)
+        assert sum(run.minipods * run.gpus for run in shown) == spec.capacity.sum()
+        assert sum(run.minipods for run in shown) == spec.node_minipod[-1] + 1
+    assert sum(len(run.leaves) for run in columns(runs)) <= MOST_COLUMNS
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_pictures_are_the_same_each_time(
+    suffix: str, mixed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    assert main(["draw", mixed, "-o", str(first)]) == main(["draw", mixed, "-o", str(second)]) == 0
+    assert first.read_bytes() == second.read_bytes()
+    assert capsys.readouterr().out == f"wrote {first}\nwrote {second}\n"
+    if suffix == "svg":
+        text = first.read_text(encoding="utf-8")
+        assert all(shown in text for shown in ("lab: 38 GPUs", "16 down", "8 up", "4:1", "2 nodes of"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["draw", "arnold-j"], "error: unknown cluster 'arnold-j' (did you mean arnold-i"),
+        (["draw", "arnold-i", "-o", "x.gif"], "error: --output: '.gif' is no format of a picture"),
+        (["draw", "arnold-i", "-o", "f.svg"], "error: f.svg: is a folder"),
+        (
+            ["draw", "arnold-i", "-o", "no/x.svg/y.svg"],
+            "error: no/x.svg/y.svg: --output: cannot be",
+        ),
+        (["draw", "many.yaml", "-o", "x.svg"], f"error: --output: more than {MOST_COLUMNS} kinds of leaves"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.svg").mkdir()
+    (tmp_path / "no").mkdir()
+    (tmp_path / "no" / "x.svg").write_text("")
+    # Every leaf has nodes of another type.
+    types = [f"{{gpu_type: {kind}, count: 2, gpus_per_node: 2}}" for kind in ("A40", "A10", "A100", "V100")]
+    own = "\n".join(
+        f"  T{number}: {{fp16_tflops: 1.0, fp32_tflops: 1.0, memory_gb: 1.0, memory_gbs: 1.0, "
+        "link_kind: x, link_gbs: 1.0, nic_gbps: 1.0}"
+        for number in range(20)
+    )
+    types += [f"{{gpu_type: T{number}, count: 2, gpus_per_node: 2}}" for number in range(20)]
+    (tmp_path / "many.yaml").write_text(f"nodes: [{', '.join(types)}]\ngpu_types:\n{own}\n", encoding="utf-8")
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(message)
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "x.svg").exists()
