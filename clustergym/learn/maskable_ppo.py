@@ -33,7 +33,7 @@ class MaskablePpo(NetworkAgent):
     ----------
     expert : str or None
         Policy with parameters, as `hesrpt round_s=300`; None: no imitation.
-    imitation_rounds, imitation_traces, imitation_epochs : int
+    imitation_rounds, imitation_traces, imitation_epochs, imitation_batch : int
         The first round is the expert's own play, the others the imitator's.
     imitation_rate : float
     critic_segments : int
@@ -44,17 +44,17 @@ class MaskablePpo(NetworkAgent):
     env: Mapping[str, Any] = field(
         default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "baseline": EXPERT}
     )
-    steps: int = 400_000
-    validate_every: int = 40_000
+    validation: int = 12
     learning_rate: float = 1e-4
     batch_size: int = 500
     expert: str | None = EXPERT
-    imitation_rounds: int = 5
-    imitation_traces: int = 16
-    imitation_epochs: int = 4
+    imitation_rounds: int = 6
+    imitation_traces: int = 12
+    imitation_epochs: int = 6
+    imitation_batch: int = 128
     imitation_rate: float = 1e-3
     critic_segments: int = 2
-    n_steps: int = 5000
+    n_steps: int = 2500
     n_epochs: int = 4
     gae_lambda: float = 0.98
     clip_range: float = 0.1
@@ -65,7 +65,13 @@ class MaskablePpo(NetworkAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("imitation_rounds", "imitation_traces", "imitation_epochs", "n_epochs"):
+        for key in (
+            "imitation_rounds",
+            "imitation_traces",
+            "imitation_epochs",
+            "imitation_batch",
+            "n_epochs",
+        ):
             require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
         self._require_whole_batches(self.n_steps)
         require(self.critic_segments >= 0, "agent.critic_segments", self.critic_segments, "give 0 or more")
@@ -127,7 +133,9 @@ class MaskablePpo(NetworkAgent):
             for place in range(self.imitation_traces):
                 index = (number * self.imitation_traces + place) % self.traces
                 demonstrate(env, expert, index, choose, kept)
-            loss, agreement = fit(model.policy, kept, self.imitation_epochs, self.batch_size, optimizer, rng)
+            loss, agreement = fit(
+                model.policy, kept, self.imitation_epochs, self.imitation_batch, optimizer, rng
+            )
             row = {"examples": len(kept), "imitation_loss": loss, "agreement": agreement}
             row |= greedy_figures(model.policy, validate, self.validation)
             rows.append(row)

@@ -16,13 +16,13 @@ from clustergym.envs.config import make_env
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError, nearest
+from clustergym.learn.checkpoints import NETWORK_SCHEMA as SCHEMA
 from clustergym.learn.checkpoints import find
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
-SCHEMA = "clustergym.network/1"
 LARGEST_BYTES = 2**26
 AGENTS = ("ppo", "dqn", "maskable_ppo")
 COLUMNS = {
@@ -106,15 +106,6 @@ def save(
         temporary.write_bytes(data)
     with atomic_path(path.with_suffix(".yaml")) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def is_network(name: str) -> bool:
-    """Whether a checkpoint is of a network, by the first line of its YAML."""
-    try:
-        with find(name).with_suffix(".yaml").open("rb") as file:
-            return file.readline(200).strip() == f"schema: {SCHEMA}".encode()
-    except OSError:
-        return False
 
 
 def load(name: str) -> NetworkCheckpoint:

@@ -17,6 +17,7 @@ from clustergym.learn import network_checkpoints, stable_baselines
 from clustergym.learn.agents import make_agent
 from clustergym.learn.split_env import SplitEnv, make_split_env, trace_seed
 from clustergym.learn.training_state import read_state
+from clustergym.registry import make_policy
 
 META = ["env.jobs=6", "env.baseline=fcfs", "env.policies=[fcfs,srtf]"]
 SMALL = [
@@ -83,6 +84,16 @@ def test_a_checkpoint_plays_as_it_did_in_training(agent, trained):
     figures = stable_baselines.greedy_figures(loaded.policy, env, 2)
     assert figures["dev_return"] == curves["best"] == max(row["dev_return"] for row in curves["segments"])
     assert [row["steps"] for row in curves["segments"]] == [64, 128]
+
+
+def test_other_discrete_environments_train_too(tmp_path):
+    """Placement has no traces: its splits differ in the seed of `reset`."""
+    given = ["agent=ppo", *SMALL, *OWN["ppo"], "env=placement-small", "~env.baseline"]
+    assert train_command.main([*given, f"output={tmp_path / 'p'}"]) == 0
+    path = str(tmp_path / "p" / "p.safetensors")
+    assert network_checkpoints.load(path).about["environment"] == "ClusterGym/Placement-small-v0"
+    with pytest.raises(InputError, match="schedules no jobs"):
+        make_policy({"name": "learned", "checkpoint": path})
 
 
 class Guess(gymnasium.Env):
