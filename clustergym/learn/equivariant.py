@@ -156,6 +156,14 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         heads: Any = self.mlp_extractor
         return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
 
+    def sharpen(self, temperature: float) -> None:
+        """Divide all logits by a temperature: the greedy action stays, the others become rarer below 1."""
+        heads: Any = self.mlp_extractor
+        with torch.no_grad():
+            for last in (heads.options[-1], heads.stop[-1]):
+                last.weight.div_(temperature)
+                last.bias.div_(temperature)
+
     def logits(self, flat: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
         """Return logits, shape (batch, actions), minus infinity where an action is illegal."""
         logits: torch.Tensor = self.mlp_extractor.forward_actor(flat)

@@ -17,7 +17,7 @@ from clustergym.learn.agents import Progress
 from clustergym.learn.imitation import Demonstrations, as_expert, as_learner, demonstrate, fit
 from clustergym.learn.split_env import SplitEnv
 from clustergym.learn.stable_baselines import STREAM, NetworkAgent, greedy_figures
-from clustergym.learn.training_state import History, Tensors, arrays
+from clustergym.learn.training_state import History, Tensors, arrays, load_arrays
 
 EXPERT = "learned checkpoint=elastic round_s=300"
 
@@ -26,8 +26,9 @@ EXPERT = "learned checkpoint=elastic round_s=300"
 class MaskablePpo(NetworkAgent):
     """Masked PPO (Huang and Ontanon, 2022) with a permutation-equivariant network.
 
-    First the actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. Then the
-    critic alone learns for `critic_segments` segments, and after that both.
+    First the actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. The imitator
+    is sharpened, as PPO improves the policy that draws its actions while the greedy one is what counts.
+    Then the critic alone learns for `critic_segments` segments, and after that both.
 
     Parameters
     ----------
@@ -36,13 +37,17 @@ class MaskablePpo(NetworkAgent):
     imitation_rounds, imitation_traces, imitation_epochs, imitation_batch : int
         The first round is the expert's own play, the others the imitator's.
     imitation_rate : float
+    temperature : float
+        What the imitator's logits are divided by.
     critic_segments : int
+    critic_rate : float
+        Learning rate in these segments.
     n_steps, n_epochs : int
     gae_lambda, clip_range, ent_coef, target_kl : float
     """
 
     env: Mapping[str, Any] = field(
-        default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "baseline": EXPERT}
+        default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel"}
     )
     validation: int = 12
     learning_rate: float = 1e-4
@@ -53,10 +58,12 @@ class MaskablePpo(NetworkAgent):
     imitation_epochs: int = 6
     imitation_batch: int = 128
     imitation_rate: float = 1e-3
+    temperature: float = 0.25
     critic_segments: int = 2
+    critic_rate: float = 1e-3
     n_steps: int = 2500
     n_epochs: int = 4
-    gae_lambda: float = 0.98
+    gae_lambda: float = 0.95
     clip_range: float = 0.1
     ent_coef: float = 0.0
     target_kl: float = 0.01
@@ -75,7 +82,8 @@ class MaskablePpo(NetworkAgent):
             require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
         self._require_whole_batches(self.n_steps)
         require(self.critic_segments >= 0, "agent.critic_segments", self.critic_segments, "give 0 or more")
-        require(self.target_kl > 0, "agent.target_kl", self.target_kl, "give a number above 0")
+        for key in ("target_kl", "temperature", "imitation_rate", "critic_rate"):
+            require(getattr(self, key) > 0, f"agent.{key}", getattr(self, key), "give a number above 0")
         if self.expert is not None:
             policy_of(self.expert, "agent.expert")
 
@@ -144,8 +152,9 @@ class MaskablePpo(NetworkAgent):
             progress(0, self.steps, {**row, "seconds": time.monotonic() - began})
         history.stage["imitation"] = rows
         history.stage["imitator"] = history.best
-        model.policy.load_state_dict({name: torch.from_numpy(value) for name, value in best.items()})
-        return best
+        load_arrays(model.policy, best)
+        model.policy.sharpen(self.temperature)
+        return arrays(model.policy)
 
     def _expert_figures(self, env: SplitEnv) -> dict[str, float]:
         """Return mean JCT in hours of the expert on the dev traces."""
@@ -160,5 +169,7 @@ class MaskablePpo(NetworkAgent):
     def segment(self, model: Any, number: int) -> None:
         """Let the critic alone learn in the first segments after imitation."""
         moves = self.expert is None or number > self.critic_segments
+        model.learning_rate = self.learning_rate if moves else self.critic_rate
+        model._setup_lr_schedule()
         for parameter in model.policy.actor_parameters():
             parameter.requires_grad_(moves)
