@@ -40,11 +40,11 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     for entrant in entrants:
         for choice in entrant.choices():
             full_parameters(choice)
-    groups = []
+    loads, groups = _loads(config["loads"]), []
     with workers(_count(config, "processes", 0)) as run:
         chosen = [tuned(one, base, seed, _count(config, "tuning_windows", 1), run) for one in entrants]
-        for load in config["loads"] or [None]:
-            drawn = base if load is None else replace(base, load=(float(load), float(load)))
+        for load in loads:
+            drawn = base if load is None else replace(base, load=(load, load))
             figures = np.stack(list(run(_Task(run_figures, drawn, split, seed, chosen), range(windows))))
             groups.append({"load": list(drawn.load), "figures": figures.tolist(), "ratios": _ratios(figures)})
     labels = [
@@ -78,6 +78,17 @@ def _count(config: Mapping[str, Any], key: str, low: int) -> int:
     good = isinstance(value, int) and not isinstance(value, bool) and value >= low
     require(good, key, value, f"give a whole number from {low}")
     return int(value)
+
+
+def _loads(given: Any) -> list[float] | list[None]:
+    """Return the loads to compare at, or that of the scenarios."""
+    if given is None or given == []:
+        return [None]
+    found = given if isinstance(given, list) else [given]
+    for load in found:
+        number = isinstance(load, int | float) and not isinstance(load, bool) and 0 < load < 100
+        require(number, "loads", load, "give numbers above 0, as in loads=[0.7,1.0]")
+    return [float(load) for load in found]
 
 
 def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> str:

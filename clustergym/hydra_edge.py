@@ -180,11 +180,19 @@ def remove_empty(folder: Path) -> None:
             return
 
 
+FILES = (
+    ("trace", "path"),
+    ("cluster", "path"),
+    *(("oracle", key) for key in ("path", "models", "calibration", "collectives")),
+)
+"""Keys of files."""
+
+
 def _absolute(plain: Any) -> dict[str, Any]:
     """Make the files that a configuration names absolute, so that it can be replayed from any folder."""
     config: dict[str, Any] = dict(plain)
-    for group, key in (("trace", "path"), ("cluster", "path"), ("oracle", "path"), ("oracle", "models")):
-        if config[group].get(key) is not None:
+    for group, key in FILES:
+        if config[group].get(key) not in (None, "calibrated"):
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     return config
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError, nearest, require
 from clustergym.paths import PACKAGE
 
 Floats = npt.NDArray[np.float64]
@@ -104,6 +104,10 @@ def _real(rng: np.random.Generator, split: str, jobs: int) -> Window:
         remedy = "set CLUSTERGYM_DATA to the folder of the public data, or give origin=synthetic"
         raise InputError("is missing", file=path, remedy=remedy)
     submit, duration, gpus = _philly(split, path)
+    most = len(submit) - 1
+    require(
+        jobs <= most, "scenarios.jobs", jobs, f"the {split} split of {path.name} has windows of up to {most}"
+    )
     first = int(rng.integers(0, len(submit) - jobs))
     rows = slice(first, first + jobs)
     name = f"{split}-philly-{first}-{jobs}"

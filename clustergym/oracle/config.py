@@ -61,6 +61,10 @@ class GridChoice:
         Of the estimate: `fixed`, `stages`, `four_stages`, or a number.
     calibration : str or None
         YAML of fitted constants, `conf/calibration/grid.yaml` by default.
+    schedule : str
+        Of pipelines: `1f1b` or `gpipe`.
+    collectives : str or None
+        Where the estimate looks collectives up: `calibrated`, or a CSV of measured latencies.
     models : str or None
         A folder of further model files, or one file.
     """
@@ -69,6 +73,8 @@ class GridChoice:
     strategy: str = "frontier"
     micro_batches: str | int = "fixed"
     calibration: str | None = None
+    schedule: str = "1f1b"
+    collectives: str | None = None
     models: str | None = None
 
 
@@ -111,7 +117,14 @@ def _table(choice: TableChoice, catalog: Catalog) -> Oracle:
 def _grid(choice: GridChoice, catalog: Catalog) -> Oracle:
     from clustergym.oracle.grid import GridOracle
 
-    return GridOracle(catalog, choice.calibration, choice.strategy, choice.micro_batches)
+    return GridOracle(
+        catalog,
+        choice.calibration,
+        choice.strategy,
+        choice.micro_batches,
+        choice.schedule,
+        choice.collectives,
+    )
 
 
 def _sia(choice: SiaChoice, catalog: Catalog) -> Oracle:

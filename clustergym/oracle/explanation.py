@@ -41,7 +41,7 @@ def explain(
     ports = -(-gpus // nodes) if gpu_type.nic_per_gpu else 1
     rate = gpu_type.nic_gbps / 8 * ports
     rows = Allocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
-    one = _One(oracle, rows, Machine.of(rows, oracle.constants))
+    one = _One(oracle, rows, oracle.machine(rows))
     return one.explanation(model, tier)
 
 

@@ -14,6 +14,7 @@ from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.base import Floats, Ints, Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
+from clustergym.oracle.communication.lookups import CALIBRATED, table_of
 from clustergym.oracle.constants import Constants, default_path, load_constants
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.models import ModelSpec
@@ -29,6 +30,9 @@ VERSION = 1
 
 MOST_GPUS = 1024
 """GPUs of a plan, at most; a larger allocation runs the same plan."""
+
+
+SCHEDULES = ("1f1b", "gpipe")
 
 
 class Cell(NamedTuple):
@@ -72,11 +76,17 @@ class GridOracle(Oracle):
     micro_batches : str or int
         Of the estimate: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`, `four_stages`,
         or a number, which must divide the batch.
+    schedule : str
+        Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
+    collectives : str, optional
+        Where the profiler looks collectives up: a CSV of measured latencies, with alpha-beta where it has
+        none, or `calibrated` for alpha-beta alone. By default at the rates that the calibration of
+        iteration times found, as collectives run in training.
 
     Raises
     ------
     InputError
-        For an unknown strategy or rule, or a malformed calibration.
+        For an unknown strategy, rule or schedule, a malformed calibration or a malformed table.
     """
 
     name = "grid"
@@ -88,11 +98,16 @@ class GridOracle(Oracle):
         calibration: str | Path | Constants | None = None,
         strategy: str = "frontier",
         micro_batches: str | int = "fixed",
+        schedule: str = "1f1b",
+        collectives: str | None = None,
     ) -> None:
         check(strategy, STRATEGIES, "oracle.strategy")
+        check(schedule, SCHEDULES, "oracle.schedule")
         check_rule(micro_batches)
         self.catalog = catalog or load_catalog()
         self.strategy, self.micro_batches = strategy, micro_batches
+        self.schedule, self.collectives = schedule, collectives
+        self._table = None if collectives in (None, CALIBRATED) else table_of(str(collectives))
         given = isinstance(calibration, Constants)
         self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
         self._source = None if given else Path(calibration or default_path())  # type: ignore[arg-type]
@@ -139,7 +154,7 @@ class GridOracle(Oracle):
 
     def times(self, rows: Allocations) -> tuple[Floats, Floats, Floats]:
         """Return seconds as executed, as estimated, and of data parallelism; all rows of one GPU count."""
-        machine = Machine.of(rows, self.constants)
+        machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
             return parallel.iteration_s, _estimate_of(parallel, rows, machine), parallel.iteration_s
@@ -149,9 +164,19 @@ class GridOracle(Oracle):
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
+    def machine(self, rows: Allocations) -> Machine:
+        """Return what kernels and links reach on the rows."""
+        looked_up = self.collectives is not None
+        return Machine.of(rows, self.constants, self.schedule, looked_up, self._table)
+
     def fingerprint(self) -> dict[str, object]:
         """Return version, parameters, constants and the digests of the catalogue's files."""
-        return {
+        more: dict[str, object] = {}
+        if self.schedule != SCHEDULES[0]:
+            more["schedule"] = self.schedule
+        if self.collectives is not None:
+            more["collectives"] = CALIBRATED if self._table is None else self._table.sha256
+        return more | {
             "name": self.name,
             "version": VERSION,
             "strategy": self.strategy,

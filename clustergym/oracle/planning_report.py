@@ -90,7 +90,7 @@ def outcomes(
             [cell.nodes for cell in some],
             [cell.network_gbs for cell in some],
         )
-        parts.append(_outcomes(rows, Machine.of(rows, oracle.constants), oracle))
+        parts.append(_outcomes(rows, oracle.machine(rows), oracle))
     return joined(parts)
 
 

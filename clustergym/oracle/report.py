@@ -52,7 +52,7 @@ def measured(data: Path, progress: Callable[[str], None] = lambda message: None)
     progress("planning and searching")
     return {
         "accuracy": found,
-        "planning": planning(oracle),
+        "planning": planning(oracle) | {"variants": variants(paths["collectives"])},
         **parts(paths),
         "sources": {SOURCES[name]: _digest(path) for name, path in paths.items()},
     }
@@ -80,6 +80,21 @@ def planning(oracle: GridOracle) -> Figures:
         "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
         "by_cluster": {name: summary(rows) for name, rows in found.items()},
         "by_gpus": by_gpus(every),
+    }
+
+
+def variants(collectives: Path) -> Figures:
+    """Return figures of the profiler's other sources of latencies, and of GPipe, on the smallest cluster."""
+    oracles = {
+        "collectives as in training": GridOracle(),
+        "collectives by alpha-beta": GridOracle(collectives="calibrated"),
+        "collectives of the table": GridOracle(collectives=str(collectives)),
+        "GPipe": GridOracle(schedule="gpipe"),
+    }
+    cluster = load_cluster(CLUSTERS[0])
+    return {
+        name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))
+        for name, oracle in oracles.items()
     }
 
 

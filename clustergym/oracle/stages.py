@@ -178,6 +178,8 @@ class _Sums:
         bounds = (first, last, cut, variants)
         # A stage of m of K operators stands in a pipeline of about K/m; the first has them all in flight.
         flight = np.ceil((self.rows.operators - first) / (last + 1 - first))
+        # GPipe has all micro-batches in flight in every stage, unless there is but one.
+        flight = np.where(self.machine.holds_all & (flight > 1), self.micro_batches, flight)
         flight = np.minimum(flight, self.micro_batches)
         seconds = self._run(self.recomputing, *bounds)
         held = flight * self._run(self.kept, *bounds) + self.workspace[:, variants][:, :, chosen]

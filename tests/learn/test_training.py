@@ -136,6 +136,15 @@ def test_real_windows_lie_in_their_split():
     assert all(w.submit_s[-1] < longest for w in windows)
 
 
+def test_a_window_longer_than_its_split_is_refused():
+    if not philly_file().is_file():
+        pytest.skip("needs ../shared/data/sia/philly.csv")
+    with pytest.raises(
+        InputError, match=r"scenarios\.jobs.*the dev split of philly\.csv has windows of up to"
+    ):
+        draw_window(np.random.default_rng(0), "dev", "real", 1_000_000)
+
+
 def test_missing_data_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CLUSTERGYM_DATA", str(tmp_path))
     with pytest.raises(InputError, match=r"philly\.csv.*origin=synthetic"):
@@ -180,7 +189,9 @@ def test_evaluate_compares_and_writes(tmp_path, capsys):
     assert "tuned" in text
     assert evaluate_command.main([*words, "split=tets"]) == 2
     assert evaluate_command.main([*words, "policies=[hesrtp]"]) == 2
-    assert capsys.readouterr().err.count("\n") == 2
+    assert evaluate_command.main([*words, "loads=[x]"]) == 2
+    assert evaluate_command.main([*words, "loads=[0.7,-1]"]) == 2
+    assert capsys.readouterr().err.count("\n") == 4
 
 
 @pytest.mark.parametrize(("command", "key"), [("train", "allow_test: false"), ("evaluate", "policies:")])

@@ -117,7 +117,8 @@ def test_measured_times_beside_what_they_are_held_to() -> None:
 
 def planning() -> dict[str, Any]:
     found = summary(rows())
-    return {"all": found, "as_measured": found, "by_cluster": {"arena-a": found}, "by_gpus": by_gpus(rows())}
+    by_name = {"by_cluster": {"arena-a": found}, "variants": {"GPipe": found}}
+    return {"all": found, "as_measured": found, **by_name, "by_gpus": by_gpus(rows())}
 
 
 def test_estimates_and_searches_beside_the_papers() -> None:
@@ -126,6 +127,7 @@ def test_estimates_and_searches_beside_the_papers() -> None:
     assert "| Pruned search (Arena): GPU time saved, mean | 4.0x | 4.0x | 5.48x |" in text
     assert "| 2 | 1 | 10.0 % | 5.1 % | 100.0 % | 100.0 % | 2.0x |" in text
     assert "| arena-a | 2 | 15.0 % | 90.0 % | 100.0 % | 4.0x |" in text
+    assert "| GPipe | 2 | 15.0 % | 90.0 % | 100.0 % | 4.0x |" in text
 
 
 def test_the_page_is_markdown_with_every_section() -> None:
