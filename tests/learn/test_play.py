@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clustergym import train as train_command
-from clustergym.learn import play
+from clustergym.learn import play, plot
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,3 +73,28 @@ def test_the_example_trains_and_compares(capsys):
     assert module.main(given) == 0
     assert capsys.readouterr().out == first
     assert module.main(["--steps", "0"]) == 2
+
+
+def test_curves_are_drawn_the_same_again(always_first, tmp_path):
+    pytest.importorskip("matplotlib")
+    paths = [tmp_path / "a.svg", tmp_path / "b.svg"]
+    for path in paths:
+        assert plot.main([always_first, "--output", str(path)]) == 0
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert b"mean JCT on dev traces" in paths[0].read_bytes()
+
+
+def test_the_imitator_is_step_0_of_a_curve():
+    imitation = [{"dev_return": -2.0, "dev_jct_h": 2.0}, {"dev_return": -1.5, "dev_jct_h": 1.5}]
+    curves = {"imitation": imitation, "segments": [{"steps": 10, "dev_jct_h": 1.25}]}
+    assert plot.points(curves) == ([0.0, 10.0], [1.5, 1.25])
+
+
+@pytest.mark.parametrize("text", ["curves: 3", "curves: {segments: [{steps: x, dev_jct_h: y}]}", "a: *b"])
+def test_a_checkpoint_without_curves_is_one_line(tmp_path, capsys, text):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(b"")
+    path.with_suffix(".yaml").write_text(f"schema: clustergym.network/1\n{text}\n")
+    assert plot.main([str(path), "--output", str(tmp_path / "x.svg")]) == 2
+    assert "has no curves" in capsys.readouterr().err
+    assert not (tmp_path / "x.svg").exists()
