@@ -49,8 +49,10 @@ class MaskablePpo(NetworkAgent):
     env: Mapping[str, Any] = field(
         default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel"}
     )
+    steps: int = 100_000
+    validate_every: int = 10_000
     validation: int = 12
-    learning_rate: float = 1e-4
+    learning_rate: float = 3e-4
     batch_size: int = 500
     expert: str | None = EXPERT
     imitation_rounds: int = 6
@@ -59,14 +61,14 @@ class MaskablePpo(NetworkAgent):
     imitation_batch: int = 128
     imitation_rate: float = 1e-3
     temperature: float = 0.25
-    critic_segments: int = 2
+    critic_segments: int = 3
     critic_rate: float = 1e-3
-    n_steps: int = 2500
-    n_epochs: int = 4
+    n_steps: int = 1250
+    n_epochs: int = 6
     gae_lambda: float = 0.95
-    clip_range: float = 0.1
+    clip_range: float = 0.2
     ent_coef: float = 0.0
-    target_kl: float = 0.01
+    target_kl: float = 0.02
 
     name = "maskable_ppo"
 
@@ -149,7 +151,9 @@ class MaskablePpo(NetworkAgent):
             rows.append(row)
             if row["dev_return"] > history.best:
                 history.best, best = row["dev_return"], arrays(model.policy)
-            progress(0, self.steps, {**row, "seconds": time.monotonic() - began})
+            shown = {f"imitation/{name}": value for name, value in row.items()}
+            took = {"imitation/seconds": time.monotonic() - began}
+            progress(number + 1, self.imitation_rounds, {**shown, **took})
         history.stage["imitation"] = rows
         history.stage["imitator"] = history.best
         load_arrays(model.policy, best)
