@@ -16,22 +16,21 @@ from clustergym.paths import PACKAGE
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
     """Train what a configuration says; return the checkpoint's path."""
     from clustergym.learn.agents import make_agent
-    from clustergym.learn.checkpoints import SUFFIX, save
-    from clustergym.learn.windows import SPLITS, philly_file
+    from clustergym.learn.checkpoints import SUFFIX
+    from clustergym.learn.windows import SPLITS
 
-    agent = make_agent(config["agent"])
+    env = {} if config.get("env") is None else {"env": config["env"]}
+    agent = make_agent({**config["agent"], **env})
     seed, folder = _whole(config, "seed"), Path(str(config["output"]))
     processes = _whole(config, "processes")
     if agent.split not in SPLITS:
         raise InputError(
             f"unknown split {agent.split!r}", field="agent.split", remedy=f"one of {', '.join(SPLITS)}"
         )
-    if agent.split != "train" and not config["allow_test"]:
-        raise InputError(
-            f"training on the {agent.split} split would leak it",
-            field="agent.split",
-            remedy="give agent.split=train, or allow_test=true, which marks the checkpoint",
-        )
+    leak = agent.leak()
+    if leak is not None and not config["allow_test"]:
+        remedy = "give agent.split=train and drawn traces, or allow_test=true, which marks the checkpoint"
+        raise InputError(leak[1], field=leak[0], remedy=remedy)
     began = time.monotonic()
     with _progress(bool(config["progress"]), folder if config["tensorboard"] else None) as progress:
         trained = agent.train(seed, processes, folder / "state.json", progress)
@@ -39,15 +38,24 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
         "command": " ".join(["python -m clustergym.train", *overrides]),
         "seed": seed,
         "training": dict(config["agent"]),
-        "traces": _traces(str(config["agent"]["scenarios"]["origin"]), philly_file()),
-        "trained_on_test": agent.split == "test",
+        "traces": _record(agent),
+        "trained_on_test": leak is not None and agent.split != "dev",
         "curves": dict(trained.curves),
         "git_revision": _git_revision(),
         "wall_s": round(time.monotonic() - began, 1),
     }
     path = folder / f"{folder.name}{SUFFIX}"
-    save(path, trained.weights, trained.information, about)
+    agent.save(path, trained, about)
     return path
+
+
+def _record(agent: Any) -> dict[str, Any]:
+    """Return which traces an agent was trained on."""
+    from clustergym.learn.windows import philly_file
+
+    if hasattr(agent, "record"):
+        return dict(agent.record())
+    return _traces(str(agent.scenarios.origin), philly_file())
 
 
 def _whole(config: Mapping[str, Any], key: str) -> int:
@@ -120,7 +128,9 @@ def main(argv: list[str] | None = None) -> int:
     overrides = list(sys.argv[1:] if argv is None else argv)
     if helped("train", __doc__, overrides):
         return 0
-    path = train(composed("train", overrides), overrides)
+    # A file of conf/env need not name every parameter of its environment.
+    words = [f"++{word}" if word.startswith("env.") else word for word in overrides]
+    path = train(composed("train", words), overrides)
     print(f"wrote {path} and {path.with_suffix('.yaml').name}")
     return 0
 

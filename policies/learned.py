@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.policy import Decision, InformationClass, Policy, View
+from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.workload.trace import Trace
 from policies.shared.marginal import times_or_guess
 from policies.shared.requests import held_level
 
@@ -15,6 +16,9 @@ from policies.shared.requests import held_level
 @dataclass
 class Learned(Policy):
     """A trained agent of `python -m clustergym.train`, as a policy.
+
+    A network (`agent=ppo`, `dqn`, `maskable_ppo`) decides by its greedy actions, at the decision points of
+    the environment it was trained in. Weights of `agent=auction_es` hold an auction.
 
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is
     made, a job's start with its least count on a type or the doubling of what it has, until no start has
@@ -26,7 +30,8 @@ class Learned(Policy):
     checkpoint : str
         A `.safetensors` file with its YAML beside it, or the name of a checkpoint of the package.
     round_s : float or None
-        Seconds between decision points where the scenario leaves them to the policy.
+        Seconds between decision points where the scenario leaves them to the policy; None: at every event,
+        for a network as in its training.
     """
 
     name: ClassVar[str] = "learned"
@@ -34,23 +39,50 @@ class Learned(Policy):
     round_s: float | None = None
 
     def __post_init__(self) -> None:
-        from clustergym.learn.checkpoints import load
+        from clustergym.learn.checkpoints import is_network
+
+        self._player = self._network() if is_network(self.checkpoint) else None
+        if self._player is None:
+            from clustergym.learn.checkpoints import load
+
+            self._loaded: Any = load(self.checkpoint)
+        elif self.round_s is None:
+            self.round_s = self._player.round_s
+
+    def _network(self) -> Any:
+        from clustergym.learn.network_checkpoints import load
+        from clustergym.learn.players import NetworkPlayer
 
         self._loaded = load(self.checkpoint)
+        return NetworkPlayer(self._loaded)
+
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Refuse a cluster that a network was not trained for."""
+        if self._player is not None:
+            self._player.check(trace, setting)
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run."""
+        if self._player is not None:
+            self._player.reset(setting, rng)
 
     @property
     def information_class(self) -> InformationClass:
         """That of the training."""
-        return self._loaded.information_class
+        information: InformationClass = self._loaded.information_class
+        return information
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""
-        return self._loaded.sha256
+        return str(self._loaded.sha256)
 
     def schedule(self, view: View) -> Decision:
-        """Hold the auction."""
+        """Hold the auction, or let the network decide."""
         if not len(view):
             return Decision.keep(view)
+        if self._player is not None:
+            decided: Decision = self._player.schedule(view)
+            return decided
         from clustergym.learn.auction import decide
 
         held = np.where(view.gpus > 0, held_level(view), -1).astype(np.int64)

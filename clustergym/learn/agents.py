@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,17 +18,34 @@ from clustergym.policy import InformationClass
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Told (steps done, steps in all, figures) now and then."""
 
-AGENTS = {"auction_es": "clustergym.learn.evolution:AuctionEvolution"}
+AGENTS = {
+    "auction_es": "clustergym.learn.evolution:AuctionEvolution",
+    "dqn": "clustergym.learn.baselines:Dqn",
+    "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",
+    "ppo": "clustergym.learn.baselines:Ppo",
+}
 """Agent name -> `module:class`, imported when it is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The outcome of a training: weights, information class, curves of plain numbers."""
+    """The outcome of a training.
 
-    weights: npt.NDArray[np.float64]
+    Attributes
+    ----------
+    weights : ndarray of float, or mapping of str to ndarray
+        Of the auction, or the tensors of a network.
+    information : InformationClass
+    curves : mapping
+        Plain numbers.
+    described : mapping
+        Of a network: what it depends on (`clustergym.learn.network_checkpoints.description_of`).
+    """
+
+    weights: npt.NDArray[np.float64] | Mapping[str, npt.NDArray[Any]]
     information: InformationClass
     curves: Mapping[str, Any]
+    described: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Agent(ABC):
@@ -55,9 +72,28 @@ class Agent(ABC):
             If the state is of another training, or a package is missing.
         """
 
+    def leak(self) -> tuple[str, str] | None:
+        """Return what training would see of the traces it is measured on: field and message."""
+        if self.split == "train":
+            return None
+        return "agent.split", f"training on the {self.split} split would leak it"
+
+    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+        """Write a checkpoint: weights to `path`, the rest to the YAML beside it."""
+        if isinstance(trained.weights, Mapping):
+            from clustergym.learn.network_checkpoints import save as save_network
+
+            save_network(path, self.name, trained.weights, trained.described, trained.information, about)
+        else:
+            from clustergym.learn.checkpoints import save
+
+            save(path, trained.weights, trained.information, about)
+
 
 def make_agent(parameters: Mapping[str, Any]) -> Agent:
     """Build an agent from `{name: …, parameter: value, …}`.
+
+    `scenarios` (of `auction_es`) and `env` (of the others) are mappings of their own.
 
     Raises
     ------
@@ -73,7 +109,11 @@ def make_agent(parameters: Mapping[str, Any]) -> Agent:
         raise InputError(f"unknown agent {name!r}", field="agent.name", remedy=nearest(name, AGENTS))
     module, _, attribute = AGENTS[name].partition(":")
     made_by = getattr(importlib.import_module(module), attribute)
-    scenarios = build(Distribution, given.pop("scenarios", {}), "agent.scenarios")
+    nested = {f.name for f in fields(made_by)} & {"scenarios", "env"} & given.keys()
+    apart = {key: given.pop(key) for key in sorted(nested)}
     agent: Agent = build(made_by, given, "agent")
-    agent.scenarios = scenarios  # type: ignore[attr-defined]
+    if "scenarios" in apart:
+        agent.scenarios = build(Distribution, apart["scenarios"], "agent.scenarios")  # type: ignore[attr-defined]
+    if "env" in apart:
+        agent.env = dict(apart["env"])  # type: ignore[attr-defined]
     return agent

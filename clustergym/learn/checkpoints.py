@@ -20,6 +20,8 @@ from clustergym.policy import InformationClass
 Floats = npt.NDArray[np.float64]
 
 SCHEMA = "clustergym.checkpoint/1"
+NETWORK_SCHEMA = "clustergym.network/1"
+"""Of `clustergym.learn.network_checkpoints`."""
 TRAINED = PACKAGE / "learn" / "trained"
 """Checkpoints that come with the package, by name."""
 LARGEST_BYTES = 2**24
@@ -66,6 +68,21 @@ def find(name: str) -> Path:
             remedy=f"give a {SUFFIX} file, or {nearest(name, known)}",
         )
     return path
+
+
+def is_network(name: str) -> bool:
+    """Whether a checkpoint is of a network, by the first line of its YAML.
+
+    Raises
+    ------
+    InputError
+        If there is none of the name.
+    """
+    try:
+        with find(name).with_suffix(".yaml").open("rb") as file:
+            return file.readline(200).strip() == f"schema: {NETWORK_SCHEMA}".encode()
+    except OSError:
+        return False
 
 
 def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:

@@ -1,0 +1,125 @@
+"""`agent=ppo` and `agent=dqn`: the algorithms of Stable-Baselines3 as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from clustergym.errors import InputError, require
+from clustergym.learn.split_env import SplitEnv
+from clustergym.learn.stable_baselines import NetworkAgent
+
+LARGEST_REPLAY_BYTES = 2**29
+
+
+@dataclass
+class Ppo(NetworkAgent):
+    """Proximal policy optimisation (Schulman et al., 2017) with two separate networks.
+
+    Parameters
+    ----------
+    n_steps, n_epochs : int
+        Steps of each environment between updates; passes over them.
+    gae_lambda, clip_range, ent_coef : float
+    """
+
+    n_steps: int = 1250
+    n_epochs: int = 10
+    gae_lambda: float = 0.98
+    clip_range: float = 0.2
+    ent_coef: float = 0.003
+
+    name = "ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._require_whole_batches(self.n_steps)
+        require(self.n_epochs >= 1, "agent.n_epochs", self.n_epochs, "give at least 1")
+
+    def model(self, envs: Any, seed: int) -> Any:
+        """Return Stable-Baselines3's PPO."""
+        from stable_baselines3 import PPO
+
+        return PPO(
+            "MlpPolicy",
+            envs,
+            seed=seed,
+            n_steps=self.n_steps,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            clip_range=self.clip_range,
+            ent_coef=self.ent_coef,
+            policy_kwargs={"net_arch": list(self.hidden)},
+            device="cpu",
+        )
+
+
+@dataclass
+class Dqn(NetworkAgent):
+    """Deep Q-learning (Mnih et al., 2015), which knows no masks: for environments without illegal actions.
+
+    Parameters
+    ----------
+    replay : int
+        Steps that the replay buffer holds.
+    learning_starts, train_every, gradient_steps, target_every : int
+        In steps of each environment, but for `learning_starts` and `target_every`, which count all.
+    exploration : float
+        Share of the training over which random actions become few.
+    exploration_end : float
+        Share of random actions then.
+    """
+
+    gamma: float = 0.99
+    replay: int = 50_000
+    learning_starts: int = 2_000
+    train_every: int = 4
+    gradient_steps: int = 4
+    target_every: int = 2_000
+    exploration: float = 0.4
+    exploration_end: float = 0.05
+
+    name = "dqn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in ("replay", "train_every", "gradient_steps", "target_every"):
+            require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
+        require(self.learning_starts >= 0, "agent.learning_starts", self.learning_starts, "give 0 or more")
+        for key in ("exploration", "exploration_end"):
+            require(0 <= getattr(self, key) <= 1, f"agent.{key}", getattr(self, key), "give 0 to 1")
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Refuse a replay buffer that would not fit into memory."""
+        shape = env.observation_space.shape or ()
+        if 8 * self.replay * int(shape[0]) > LARGEST_REPLAY_BYTES:
+            raise InputError(
+                f"{self.replay} steps of {shape[0]} numbers are more than 512 MiB",
+                field="agent.replay",
+                remedy=f"give at most {LARGEST_REPLAY_BYTES // (8 * int(shape[0]))}",
+            )
+
+    def model(self, envs: Any, seed: int) -> Any:
+        """Return Stable-Baselines3's DQN."""
+        from stable_baselines3 import DQN
+
+        return DQN(
+            "MlpPolicy",
+            envs,
+            seed=seed,
+            buffer_size=self.replay,
+            learning_starts=self.learning_starts,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            gamma=self.gamma,
+            train_freq=self.train_every,
+            gradient_steps=self.gradient_steps,
+            target_update_interval=self.target_every,
+            exploration_fraction=self.exploration,
+            exploration_final_eps=self.exploration_end,
+            policy_kwargs={"net_arch": list(self.hidden)},
+            device="cpu",
+        )

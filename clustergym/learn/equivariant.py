@@ -1,0 +1,176 @@
+"""An actor and a critic that treat all rows of jobs alike. Importing this imports PyTorch."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from torch import nn
+
+from clustergym.envs.observations import JOB_FEATURES
+
+PRESENT = JOB_FEATURES.index("present")
+UNSEEN = {"jobs": JOB_FEATURES.index("fair_lag")}
+"""Column that the networks leave out: no policy outside the environment could know it."""
+POOLED = 16.0
+"""Rows that a sum over rows is divided by, so that it is of the order of 1."""
+
+
+class Shapes(NamedTuple):
+    """Where the parts of a flat observation lie.
+
+    Attributes
+    ----------
+    parts : dict of str to slice
+    rows : int
+    width : int
+        Actions of a row.
+    """
+
+    parts: dict[str, tuple[int, int]]
+    rows: int
+    width: int
+
+
+def shapes_of(env: Any) -> Shapes:
+    """Return the shapes of an environment with rows of jobs."""
+    core = env.unwrapped
+    parts = {name: (part.start, part.stop) for name, part in core.features.parts.items()}
+    return Shapes(parts, core.actions.rows, core.actions.width)
+
+
+def _mlp(sizes: list[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after), nn.SiLU()]
+    return nn.Sequential(*layers)
+
+
+class Encoder(nn.Module):
+    """Encodes each job with what all share, and the sum of the encoded jobs.
+
+    Parameters
+    ----------
+    shapes : Shapes
+    size : int
+        Numbers of a flat observation.
+    hidden : tuple of int
+    """
+
+    def __init__(self, shapes: Shapes, size: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shapes = shapes
+        jobs, options = (shapes.parts[name] for name in ("jobs", "options"))
+        self.columns = (jobs[1] - jobs[0]) // shapes.rows
+        shared = size - (jobs[1] - jobs[0]) - (options[1] - options[0])
+        per_row = self.columns + (options[1] - options[0]) // shapes.rows
+        self.rows = _mlp([per_row + shared, *hidden])
+        self.all = _mlp([hidden[-1] + shared, *hidden])
+
+    def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return encoded jobs, (m, hidden), where they are in batch and rows, and the whole, (batch, hidden).
+
+        Rows without a job cost nothing: the m jobs of the batch are encoded as one list.
+        """
+        rows, part = self.shapes.rows, {k: flat[:, a:b] for k, (a, b) in self.shapes.parts.items()}
+        jobs = part["jobs"].reshape(-1, rows, self.columns).clone()
+        jobs[..., UNSEEN["jobs"]] = 0.0
+        at, row = torch.nonzero(jobs[..., PRESENT] > 0, as_tuple=True)
+        shared = torch.cat([part["cluster"], part["queue"]], dim=1)
+        options = part["options"].reshape(len(flat), rows, -1)
+        encoded = self.rows(torch.cat([jobs[at, row], options[at, row], shared[at]], dim=1))
+        pooled = torch.zeros(len(flat), encoded.shape[1]).index_add(0, at, encoded)
+        return encoded, at, row, self.all(torch.cat([pooled / POOLED, shared], dim=1))
+
+
+class Heads(nn.Module):
+    """Logits of all actions, and what the value is read from, by two encoders.
+
+    They share nothing: a critic that is still wrong does not bend the actor's features.
+    """
+
+    def __init__(self, shapes: Shapes, size: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shapes = shapes
+        self.actor, self.critic = Encoder(shapes, size, hidden), Encoder(shapes, size, hidden)
+        self.options = nn.Sequential(_mlp([2 * hidden[-1], hidden[-1]]), nn.Linear(hidden[-1], shapes.width))
+        self.stop = nn.Sequential(_mlp([hidden[-1], hidden[-1]]), nn.Linear(hidden[-1], 1))
+        self.latent_dim_pi, self.latent_dim_vf = shapes.rows * shapes.width + 1, hidden[-1]
+
+    def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logits, shape (batch, actions), and the critic's features, (batch, hidden)."""
+        return self.forward_actor(flat), self.forward_critic(flat)
+
+    def forward_actor(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return logits, shape (batch, actions)."""
+        encoded, at, row, whole = self.actor(flat)
+        options = torch.zeros(len(flat), self.shapes.rows, self.shapes.width)
+        options[at, row] = self.options(torch.cat([encoded, whole[at]], dim=1))
+        return torch.cat([options.flatten(1), self.stop(whole)], dim=1)
+
+    def forward_critic(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return the critic's features, shape (batch, hidden)."""
+        whole: torch.Tensor = self.critic(flat)[3]
+        return whole
+
+
+class EquivariantPolicy(MaskableActorCriticPolicy):
+    """sb3-contrib's masked policy with `Heads`: exchanging two rows exchanges their logits, no more.
+
+    Parameters
+    ----------
+    observation_space, action_space, lr_schedule
+        As Stable-Baselines3 gives them.
+    shapes : Shapes
+    hidden : tuple of int
+        Widths of the encoders' layers.
+    **more
+        Of `MaskableActorCriticPolicy`.
+    """
+
+    def __init__(
+        self,
+        observation_space: Any,
+        action_space: Any,
+        lr_schedule: Any,
+        shapes: Shapes,
+        hidden: tuple[int, ...] = (64, 64),
+        **more: Any,
+    ) -> None:
+        self._shapes, self._hidden = Shapes(*shapes), tuple(hidden)
+        super().__init__(observation_space, action_space, lr_schedule, **more)
+
+    def _build(self, lr_schedule: Any) -> None:
+        self.mlp_extractor = Heads(  # type: ignore[assignment]
+            self._shapes, self.features_dim, self._hidden
+        )
+        self.action_net = nn.Identity()
+        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1), eps=1e-5)
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that the choice of actions depends on."""
+        heads: Any = self.mlp_extractor
+        return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
+
+    def sharpen(self, temperature: float) -> None:
+        """Divide all logits by a temperature: the greedy action stays, the others become rarer below 1."""
+        heads: Any = self.mlp_extractor
+        with torch.no_grad():
+            for last in (heads.options[-1], heads.stop[-1]):
+                last.weight.div_(temperature)
+                last.bias.div_(temperature)
+
+    def logits(self, flat: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
+        """Return logits, shape (batch, actions), minus infinity where an action is illegal."""
+        logits: torch.Tensor = self.mlp_extractor.forward_actor(flat)
+        return logits.masked_fill(~masks, -torch.inf)
+
+    def greedy_masked(self, observation: Any, mask: Any) -> int:
+        """Return the most probable legal action of one observation."""
+        with torch.no_grad():
+            flat = torch.from_numpy(np.asarray(observation, dtype=np.float32))[None]
+            return int(self.logits(flat, torch.from_numpy(mask)[None]).argmax())

@@ -1,0 +1,179 @@
+"""`agent=maskable_ppo`: masked PPO on edits, after imitation of a policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clustergym.envs.actions import EditActions
+from clustergym.envs.policy_text import policy_of
+from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.errors import InputError, require
+from clustergym.learn.agents import Progress
+from clustergym.learn.imitation import Demonstrations, as_expert, as_learner, demonstrate, fit
+from clustergym.learn.split_env import SplitEnv
+from clustergym.learn.stable_baselines import STREAM, NetworkAgent, greedy_figures
+from clustergym.learn.training_state import History, Tensors, arrays, load_arrays
+
+EXPERT = "learned checkpoint=elastic round_s=300"
+
+
+@dataclass
+class MaskablePpo(NetworkAgent):
+    """Masked PPO (Huang and Ontanon, 2022) with a permutation-equivariant network.
+
+    First the actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. The imitator
+    is sharpened, as PPO improves the policy that draws its actions while the greedy one is what counts.
+    Then the critic alone learns for `critic_segments` segments, and after that both.
+
+    Parameters
+    ----------
+    expert : str or None
+        Policy with parameters, as `hesrpt round_s=300`; None: no imitation.
+    imitation_rounds, imitation_traces, imitation_epochs, imitation_batch : int
+        The first round is the expert's own play, the others the imitator's.
+    imitation_rate : float
+    temperature : float
+        What the imitator's logits are divided by.
+    critic_segments : int
+    critic_rate : float
+        Learning rate in these segments.
+    n_steps, n_epochs : int
+    gae_lambda, clip_range, ent_coef, target_kl : float
+    """
+
+    env: Mapping[str, Any] = field(
+        default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel"}
+    )
+    steps: int = 100_000
+    validate_every: int = 10_000
+    validation: int = 12
+    learning_rate: float = 3e-4
+    batch_size: int = 500
+    expert: str | None = EXPERT
+    imitation_rounds: int = 6
+    imitation_traces: int = 12
+    imitation_epochs: int = 6
+    imitation_batch: int = 128
+    imitation_rate: float = 1e-3
+    temperature: float = 0.25
+    critic_segments: int = 3
+    critic_rate: float = 1e-3
+    n_steps: int = 1250
+    n_epochs: int = 6
+    gae_lambda: float = 0.95
+    clip_range: float = 0.2
+    ent_coef: float = 0.0
+    target_kl: float = 0.02
+
+    name = "maskable_ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key in (
+            "imitation_rounds",
+            "imitation_traces",
+            "imitation_epochs",
+            "imitation_batch",
+            "n_epochs",
+        ):
+            require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
+        self._require_whole_batches(self.n_steps)
+        require(self.critic_segments >= 0, "agent.critic_segments", self.critic_segments, "give 0 or more")
+        for key in ("target_kl", "temperature", "imitation_rate", "critic_rate"):
+            require(getattr(self, key) > 0, f"agent.{key}", getattr(self, key), "give a number above 0")
+        if self.expert is not None:
+            policy_of(self.expert, "agent.expert")
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Refuse environments without rows of jobs and masks of their edits."""
+        if not isinstance(getattr(env.unwrapped, "actions", None), EditActions):
+            raise InputError(
+                "has no rows of jobs with masked edits",
+                field="env",
+                remedy="give env=elastic-16, or agent=ppo",
+            )
+
+    def model(self, envs: Any, seed: int) -> Any:
+        """Return sb3-contrib's MaskablePPO with the equivariant network."""
+        from sb3_contrib import MaskablePPO
+
+        from clustergym.learn.equivariant import EquivariantPolicy, shapes_of
+
+        shapes = shapes_of(self.env_of("dev", 1))
+        return MaskablePPO(
+            EquivariantPolicy,
+            envs,
+            seed=seed,
+            n_steps=self.n_steps,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            clip_range=self.clip_range,
+            ent_coef=self.ent_coef,
+            target_kl=self.target_kl,
+            policy_kwargs={"shapes": shapes, "hidden": self.hidden},
+            device="cpu",
+        )
+
+    def prepare(
+        self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
+    ) -> Tensors | None:
+        """Imitate the expert; return the imitator that is best on validation."""
+        if self.expert is None:
+            return None
+        import torch
+
+        env = self.env_of(self.split, self.traces)
+        expert, rng = policy_of(self.expert, "agent.expert"), np.random.default_rng([seed, STREAM, 2**20])
+        kept = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
+        optimizer = torch.optim.Adam(model.policy.actor_parameters(), lr=self.imitation_rate)
+        rows: list[dict[str, float]] = []
+        history.stage["expert"] = self._expert_figures(validate)
+        best: Tensors = {}
+        for number in range(self.imitation_rounds):
+            began = time.monotonic()
+            choose = as_expert(rng) if number == 0 else as_learner(model.policy)
+            for place in range(self.imitation_traces):
+                index = (number * self.imitation_traces + place) % self.traces
+                demonstrate(env, expert, index, choose, kept)
+            loss, agreement = fit(
+                model.policy, kept, self.imitation_epochs, self.imitation_batch, optimizer, rng
+            )
+            row = {"examples": len(kept), "imitation_loss": loss, "agreement": agreement}
+            row |= greedy_figures(model.policy, validate, self.validation)
+            rows.append(row)
+            if row["dev_return"] > history.best:
+                history.best, best = row["dev_return"], arrays(model.policy)
+            shown = {f"imitation/{name}": value for name, value in row.items()}
+            took = {"imitation/seconds": time.monotonic() - began}
+            progress(number + 1, self.imitation_rounds, {**shown, **took})
+        history.stage["imitation"] = rows
+        history.stage["imitator"] = history.best
+        load_arrays(model.policy, best)
+        model.policy.sharpen(self.temperature)
+        return arrays(model.policy)
+
+    def _expert_figures(self, env: SplitEnv) -> dict[str, float]:
+        """Return mean JCT in hours of the expert on the dev traces."""
+        assert self.expert is not None
+        expert, hours = policy_of(self.expert, "agent.expert"), []
+        ignored = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
+        for index in range(self.validation):
+            demonstrate(env, expert, index, as_expert(np.random.default_rng(index)), ignored)
+            hours.append(jobs_in_system(env.unwrapped.outcomes))  # type: ignore[attr-defined]
+        return {"dev_jct_h": float(np.mean(hours))}
+
+    def segment(self, model: Any, number: int) -> None:
+        """Let the critic alone learn in the first segments after imitation."""
+        moves = self.expert is None or number > self.critic_segments
+        model.learning_rate = self.learning_rate if moves else self.critic_rate
+        model._setup_lr_schedule()
+        for parameter in model.policy.actor_parameters():
+            parameter.requires_grad_(moves)

@@ -1,0 +1,225 @@
+"""Checkpoints of networks: tensors in safetensors, all else in YAML beside them; never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from clustergym.envs.config import make_env
+from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.errors import InputError, nearest
+from clustergym.learn.checkpoints import NETWORK_SCHEMA as SCHEMA
+from clustergym.learn.checkpoints import find
+from clustergym.paths import atomic_path
+from clustergym.policy import InformationClass
+
+Tensors = Mapping[str, npt.NDArray[Any]]
+
+LARGEST_BYTES = 2**26
+AGENTS = ("ppo", "dqn", "maskable_ppo")
+COLUMNS = {
+    "jobs": list(JOB_FEATURES),
+    "options": list(OPTION_FEATURES),
+    "queue": list(QUEUE_FEATURES),
+}
+"""Names of the columns that networks are trained on; a checkpoint of other columns is refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCheckpoint:
+    """A trained network.
+
+    Attributes
+    ----------
+    agent : str
+    policy : torch.nn.Module
+        Policy of Stable-Baselines3, ready to predict.
+    env : gymnasium.Env
+        The environment it was trained in, with flat observations.
+    information_class : InformationClass
+    sha256 : str
+        Digest of the weights file.
+    about : mapping
+        All that the YAML says.
+    """
+
+    agent: str
+    policy: Any
+    env: Any
+    information_class: InformationClass
+    sha256: str
+    about: Mapping[str, Any]
+
+
+def description_of(env: Any) -> dict[str, Any]:
+    """Return the shapes and names that a network trained in an environment depends on."""
+    core = env.unwrapped
+    described: dict[str, Any] = {
+        "environment": core.spec.id,
+        "observation": int(np.prod(env.observation_space.shape)),
+        "actions": int(env.action_space.n),
+    }
+    if isinstance(core, SchedulingEnv):
+        setting, layout = core.features.setting, core.features.layout
+        described |= {
+            "layout": {name: list(shape) for name, shape in layout.items()},
+            "columns": {name: COLUMNS[name] for name in layout if name in COLUMNS},
+            "gpu_types": list(setting.gpu_types),
+            "counts": setting.counts.tolist(),
+        }
+    return described
+
+
+def save(
+    path: Path,
+    agent: str,
+    tensors: Tensors,
+    described: Mapping[str, Any],
+    information: InformationClass,
+    about: Mapping[str, Any],
+) -> None:
+    """Write tensors to `path` and the rest to the YAML beside it; the YAML last, with the digest."""
+    from safetensors.numpy import save as packed
+
+    data = packed({name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())})
+    text = yaml.safe_dump(
+        {
+            "schema": SCHEMA,
+            "agent": agent,
+            **described,
+            "information_class": information.value,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            **about,
+        },
+        sort_keys=False,
+        width=110,
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    with atomic_path(path.with_suffix(".yaml")) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def load(name: str) -> NetworkCheckpoint:
+    """Read a checkpoint and build its network.
+
+    Raises
+    ------
+    InputError
+        If it is missing, damaged, of another version of the environment or of the wrong shape.
+    """
+    path = find(name)
+    file, data = path.with_suffix(".yaml"), _read(path)
+    about = _about(file)
+    digest = hashlib.sha256(data).hexdigest()
+    if about["sha256"] != digest:
+        raise _bad(path, "sha256", "is not the file its YAML describes", "take both from one source")
+    env = _env(file, about)
+    information = about.get("information_class")
+    known = [one.value for one in InformationClass]
+    if information not in known:
+        raise _bad(
+            file, "information_class", f"unknown class {information!r}", nearest(str(information), known)
+        )
+    policy = _network(path, about, env, _tensors(path, data))
+    return NetworkCheckpoint(about["agent"], policy, env, InformationClass(information), digest, about)
+
+
+def _bad(path: Path, key: str | None, message: str, remedy: str) -> InputError:
+    return InputError(message, file=path, field=key, remedy=remedy)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise _bad(path, None, "is larger than 64 MiB", "it is no checkpoint of ours")
+        return path.read_bytes()
+    except OSError as error:
+        remedy = "give both files of a checkpoint"
+        raise _bad(path, None, f"cannot be read: {error.strerror}", remedy) from error
+
+
+def _about(file: Path) -> dict[str, Any]:
+    data = _read(file)
+    try:
+        about = yaml.load(data.decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise _bad(file, None, "is no YAML", "the file is damaged") from error
+    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+        raise _bad(file, "schema", "is no checkpoint of a network", f"want {SCHEMA}")
+    if about.get("agent") not in AGENTS:
+        agent = about.get("agent")
+        raise _bad(file, "agent", f"unknown agent {agent!r}", nearest(str(agent), AGENTS))
+    for key, kind in (("sha256", str), ("hidden", list), ("traces", dict)):
+        if not isinstance(about.get(key), kind):
+            raise _bad(file, key, "is missing", "the file is damaged")
+    hidden = about["hidden"]
+    if not hidden or not all(type(width) is int and 0 < width <= 4096 for width in hidden):
+        raise _bad(file, "hidden", f"{hidden} are no widths", "the file is damaged")
+    return about
+
+
+def _env(file: Path, about: Mapping[str, Any]) -> Any:
+    """Make the environment a checkpoint was trained in; refuse it if that has become another."""
+    mapping = about["traces"].get("env")
+    if not isinstance(mapping, dict) or not all(isinstance(key, str) for key in mapping):
+        raise _bad(file, "traces.env", "is missing", "the file is damaged")
+    try:
+        env = make_env({**mapping, "observation": "flat"})
+    except InputError as error:
+        raise _bad(file, "traces.env", str(error), "train it anew") from error
+    for key, here in description_of(env).items():
+        if about.get(key) != here:
+            there = f"another version of {mapping['id']}, which has {_short(here)}"
+            raise _bad(file, key, f"{_short(about.get(key))} is of {there}", "train it anew")
+    return env
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _tensors(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load as unpacked
+    except ImportError as error:
+        raise _bad(path, None, "needs safetensors to be read", "pip install 'clustergym[rl]'") from error
+    try:
+        tensors: dict[str, npt.NDArray[Any]] = unpacked(data)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _bad(path, None, "is no safetensors file", "the file is damaged") from error
+    for name, value in tensors.items():
+        if not np.isfinite(value).all():
+            raise _bad(path, name, "has a value that is no finite number", "train it anew")
+    return tensors
+
+
+def _network(path: Path, about: Mapping[str, Any], env: Any, tensors: Tensors) -> Any:
+    """Build the network and give it the tensors; every name and shape has to be the network's."""
+    try:
+        from clustergym.learn.networks import build_policy
+    except ImportError as error:
+        remedy = "pip install 'clustergym[rl]'"
+        raise _bad(path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
+    from clustergym.learn.training_state import load_arrays
+
+    policy = build_policy(about["agent"], env, tuple(about["hidden"]))
+    wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
+    given = {name: value.shape for name, value in tensors.items()}
+    for name in sorted(wanted.keys() | given.keys()):
+        if wanted.get(name) != given.get(name):
+            message = f"shape {given.get(name, 'missing')}, the network has {wanted.get(name, 'none')}"
+            raise _bad(path, name, message, "train it anew")
+    load_arrays(policy, tensors)
+    policy.set_training_mode(False)
+    return policy

@@ -1,0 +1,114 @@
+"""`python -m clustergym.learn.play FILE`: a network beside policies, on traces of its environment."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.learn.comparison import ratio
+from clustergym.learn.windows import SPLITS
+from clustergym.policy import InformationError, Policy
+from clustergym.registry import make_placer
+from clustergym.scenario import Scenario
+from clustergym.sim.engine import Simulation, StalledError
+
+FIGURES = ("jct_mean", "jct_p99", "restarts_mean", "gpu_utilization")
+
+
+def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -> list[str]:
+    """Run a network and policies in the simulator on the first traces of a split.
+
+    All have the information and the decision points of the network's environment.
+
+    Returns
+    -------
+    list of str
+        Lines of a Markdown table; ratios are geometric means with 95 % bootstrap intervals.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint or a policy is not valid, or a policy leaves a job.
+    """
+    from clustergym.learn.network_checkpoints import load
+    from clustergym.learn.split_env import make_split_env
+
+    loaded = load(checkpoint)
+    env = make_split_env(loaded.about["traces"]["env"], split, traces)
+    labels = ["learned", *policies]
+    if loaded.about.get("trained_on_test"):
+        labels[0] += " (trained on test traces)"
+    if not isinstance(env.unwrapped, SchedulingEnv):
+        raise InputError("schedules no jobs", file=checkpoint, remedy="give a checkpoint of a scheduler")
+    texts = [f"learned checkpoint={checkpoint}", *policies]
+    figures = np.array([_figures(env, index, texts) for index in range(traces)])
+    lines = [
+        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | restarts a job "
+        "| GPUs at work |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for at, label in enumerate(labels):
+        mean, p99 = (ratio(figures[:, 0, k], figures[:, at, k]) for k in (0, 1))
+        hours = np.exp(np.log(figures[:, at, 0]).mean()) / 3600
+        rest = figures[:, at, 2:].mean(axis=0)
+        cells = [f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in (mean, p99)]
+        lines.append(f"| {label} | {hours:.3f} | {' | '.join(cells)} | {rest[0]:.2f} | {rest[1]:.3f} |")
+    return lines
+
+
+def _figures(env: Any, index: int, policies: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Return `FIGURES` of each policy on one trace, shape (policies, figures)."""
+    from clustergym.envs.policy_text import policy_of
+    from clustergym.output import measurement_of
+
+    env.reset(options={"index": index})
+    core = env.unwrapped
+    rows = []
+    for text in policies:
+        simulation = _run(core.scenario, policy_of(text, "--policy"), core.parameters)
+        metrics = measurement_of(simulation).metrics
+        rows.append([float(metrics[name] or 0.0) for name in FIGURES])
+    return np.array(rows)
+
+
+def _run(scenario: Scenario, policy: Policy, parameters: SchedulingParameters) -> Simulation:
+    """Run a policy with the information and at the decision points of an environment."""
+    placer = make_placer({"name": parameters.placer})
+    simulation = Simulation(scenario, placer, parameters.information_class, parameters.round_s, 0)
+    policy.check(scenario.trace, simulation.setting)
+    policy.reset(simulation.setting, np.random.default_rng([0, 1]))
+    try:
+        while (view := simulation.advance()) is not None:
+            simulation.apply(policy.schedule(view))
+    except (StalledError, InformationError) as error:
+        raise InputError(str(error), field=f"policy {policy.name}", remedy="leave it out") from error
+    return simulation
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's)."""
+    parser = argparse.ArgumentParser("python -m clustergym.learn.play", description=__doc__)
+    parser.add_argument("checkpoint", help="a .safetensors file of ppo, dqn or maskable_ppo")
+    parser.add_argument(
+        "--policy", action="append", default=[], help="as 'ares work_conserving=true'; repeat"
+    )
+    parser.add_argument("--split", default="test", choices=SPLITS)
+    parser.add_argument("--traces", type=int, default=20)
+    given = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    if given.traces < 1:
+        raise InputError(f"{given.traces} traces", field="--traces", remedy="give at least 1")
+    print("\n".join(compare(given.checkpoint, given.policy, given.split, given.traces)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Networks as policies: a View is shown as the environment shows it, and the greedy actions decide."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from clustergym.envs.actions import EditActions, make_actions
+from clustergym.envs.observations import FEATURES, times_known
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
+from clustergym.errors import InputError
+from clustergym.learn.network_checkpoints import NetworkCheckpoint
+from clustergym.policy import Decision, InformationClass, Setting, View
+from clustergym.workload.trace import Trace
+
+
+class NetworkPlayer:
+    """Plays a trained network at the decision points of a run.
+
+    Two columns of an observation are not a policy's to know, and are filled in without the simulator: how far
+    the trace is (jobs that were submitted and are not there any more), and the fair finish (left out, by
+    the networks as well).
+
+    Parameters
+    ----------
+    checkpoint : NetworkCheckpoint
+
+    Raises
+    ------
+    InputError
+        If it was not trained to schedule.
+    """
+
+    def __init__(self, checkpoint: NetworkCheckpoint) -> None:
+        core = checkpoint.env.unwrapped
+        if not isinstance(core, SchedulingEnv):
+            raise InputError(
+                f"is of {checkpoint.about['environment']}, which schedules no jobs",
+                field="policy.checkpoint",
+                remedy="give one of Elastic, Fair, Deadline or Meta",
+            )
+        self.information_class: InformationClass = core.parameters.information_class
+        self.round_s = core.parameters.round_s
+        self._parameters = core.parameters
+        self._trained = core.features.setting
+        self._checkpoint = checkpoint
+        self._known = times_known(self.information_class)
+        self._masked = checkpoint.agent == "maskable_ppo"
+
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Refuse a cluster of other GPU types or counts than those of the training."""
+        trained = self._trained
+        if setting.gpu_types != trained.gpu_types or not np.array_equal(setting.counts, trained.counts):
+            raise InputError(
+                f"was trained for {', '.join(trained.gpu_types)} and {len(trained.counts)} counts, the "
+                f"cluster has {', '.join(setting.gpu_types)} and {len(setting.counts)}",
+                field="policy.checkpoint",
+                remedy=f"give cluster={self._parameters.cluster}, or train it there",
+            )
+        if not np.array_equal(setting.capacity, trained.capacity):
+            raise InputError(
+                f"was trained for {trained.capacity.tolist()} GPUs, the cluster has "
+                f"{setting.capacity.tolist()}",
+                field="policy.checkpoint",
+                remedy=f"give cluster={self._parameters.cluster}, or train it there",
+            )
+        self._trace = trace
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run."""
+        trace = self._trace
+        unknown = np.full(len(trace), np.nan)
+        self._outcomes = Outcomes(Yardsticks(trace.submit_s, trace.deadline_s, unknown, unknown))
+        self._actions = make_actions(self._parameters, setting)
+        self._features = FEATURES[self._parameters.features](setting, self._parameters.rows)
+        self._actions.reset(trace, setting, copy.deepcopy(rng))
+
+    def schedule(self, view: View) -> Decision:
+        """Take greedy actions until they end the decision point."""
+        actions, features = self._actions, self._features
+        gone = self._trace.submit_s <= view.now_s
+        gone[view.job] = False
+        self._outcomes.leave_s[gone] = view.now_s
+        actions.begin(view)
+        features.begin(view, actions, self._outcomes, self._known)
+        while True:
+            action = self._choose(features.values())
+            decision = actions.act(action)
+            if decision is not None:
+                return decision
+            features.edited(actions, action)
+
+    def _choose(self, observation: Any) -> int:
+        """Return the greedy action; an illegal one, which changes nothing in training, stops."""
+        if self._masked:
+            return int(self._checkpoint.policy.greedy_masked(observation, self._actions.mask()))
+        action = int(self._checkpoint.policy.predict(observation, deterministic=True)[0])
+        if not self._actions.legal(action):
+            assert isinstance(self._actions, EditActions)
+            return self._actions.stop
+        return action

@@ -1,0 +1,99 @@
+"""`python -m clustergym.learn.plot FILE… --output curves.svg`: validation curves of trained networks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.learn.checkpoints import find, is_network
+from clustergym.paths import atomic_path
+
+COLOURS = ("#0b6e99", "#c1440e", "#4b7f2c", "#6a4c93")
+
+
+def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Return steps and dev mean JCT in hours of a checkpoint's curves, the imitator at step 0."""
+    rows = [(row["steps"], row["dev_jct_h"]) for row in curves["segments"] if "dev_jct_h" in row]
+    imitation = curves.get("imitation", [])
+    if imitation:
+        rows.insert(0, (0, min(imitation, key=lambda row: -float(row["dev_return"]))["dev_jct_h"]))
+    return [float(x) for x, _ in rows], [float(y) for _, y in rows]
+
+
+def draw(curves: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Draw curves by name into an SVG file; equal curves give equal bytes.
+
+    Raises
+    ------
+    InputError
+        If matplotlib is missing.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise InputError("needs matplotlib", file=path, remedy="pip install 'clustergym[report]'") from error
+    matplotlib.use("svg")
+    from matplotlib import pyplot as plt
+
+    with plt.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none", "font.size": 9}):
+        figure, axes = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
+        for at, (name, one) in enumerate(curves.items()):
+            colour = COLOURS[at % len(COLOURS)]
+            axes.plot(*points(one), marker="o", markersize=3, color=colour, label=name)
+            if "expert" in one:
+                hours = one["expert"]["dev_jct_h"]
+                axes.axhline(hours, color=colour, linestyle="--", linewidth=0.8, label=f"{name}: its expert")
+        axes.set_xlabel("steps of the environment")
+        axes.set_ylabel("mean JCT on dev traces, h")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})
+        plt.close(figure)
+
+
+def read_curves(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the curves of checkpoints of networks, by the files' names.
+
+    Raises
+    ------
+    InputError
+        If one is no such checkpoint, or has no curve.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in names:
+        path = find(name)
+        if not is_network(name):
+            raise InputError("is no checkpoint of a network", file=path, remedy="give one of ppo or dqn")
+        try:
+            text = path.with_suffix(".yaml").read_text(encoding="utf-8")
+            curves = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["curves"]
+            points(curves)
+        except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError, OSError) as error:
+            raise InputError(
+                "has no curves", file=path.with_suffix(".yaml"), remedy="the file is damaged"
+            ) from error
+        found[path.stem] = curves
+    return found
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's)."""
+    parser = argparse.ArgumentParser("python -m clustergym.learn.plot", description=__doc__)
+    parser.add_argument("checkpoint", nargs="+")
+    parser.add_argument("--output", type=Path, default=Path("curves.svg"))
+    given = parser.parse_args(sys.argv[1:] if argv is None else argv)
+    draw(read_curves(given.checkpoint), given.output)
+    print(f"wrote {given.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Environments whose episodes stay in one split of the traces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.envs.config import make_env
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.errors import InputError
+from clustergym.learn.windows import SPLITS
+
+
+def trace_seed(split: str, index: int) -> int:
+    """Return the seed of trace `index` of a split: the splits' seeds differ modulo their number."""
+    return index * len(SPLITS) + SPLITS.index(split)
+
+
+class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Draws every episode among the first traces of a split, and multiplies rewards.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+    split : {"train", "dev", "test"}
+    traces : int
+        Draw among trace 0 to `traces` - 1 of the split. `options={"index": i}` of `reset` chooses one.
+    reward_scale : float
+        What rewards are multiplied by.
+
+    Raises
+    ------
+    InputError
+        From `step`, if the reward is no finite number.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], split: str, traces: int, reward_scale: float = 1.0
+    ) -> None:
+        super().__init__(env)
+        self.split, self.traces, self.reward_scale = split, traces, reward_scale
+        self._rng = np.random.default_rng(0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode on a trace of the split."""
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        index = int(self._rng.integers(self.traces))
+        drawn = trace_seed(self.split, int((options or {}).get("index", index)))
+        core = self.env.unwrapped
+        own = isinstance(core, SchedulingEnv) and not fixed_trace(vars(core.parameters))
+        return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take one action."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if not math.isfinite(float(reward)):
+            raise InputError(
+                f"the reward is {float(reward)}", field="env.reward", remedy="weigh terms that are finite"
+            )
+        return observation, float(reward) * self.reward_scale, terminated, truncated, info
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are legal."""
+        masks: npt.NDArray[np.bool_] = self.env.get_wrapper_attr("action_masks")()
+        return masks
+
+
+def fixed_trace(parameters: Mapping[str, Any]) -> bool:
+    """Whether an environment plays one trace in every episode."""
+    return any(parameters.get(name) is not None for name in ("scenario", "trace"))
+
+
+def make_split_env(
+    mapping: Mapping[str, Any], split: str, traces: int, reward_scale: float = 1.0
+) -> SplitEnv:
+    """Make the environment of a mapping with flat observations, in a split.
+
+    Raises
+    ------
+    InputError
+        As `make_env`.
+    """
+    return SplitEnv(make_env({**mapping, "observation": "flat"}), split, traces, reward_scale)

@@ -1,0 +1,276 @@
+"""Agents of Stable-Baselines3: training in segments, each of which ends with a validation and saved state."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.errors import InputError, require
+from clustergym.learn.agents import Agent, Progress, Trained
+from clustergym.learn.split_env import SplitEnv, fixed_trace, make_split_env
+from clustergym.learn.training_state import (
+    History,
+    Tensors,
+    arrays,
+    best_of,
+    plain,
+    read_state,
+    restore,
+    write_state,
+)
+from clustergym.policy import InformationClass
+
+STREAM = 614
+FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "loss", "clip_fraction")
+
+
+@dataclass
+class NetworkAgent(Agent):
+    """What the agents of Stable-Baselines3 have in common.
+
+    A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
+    a training that goes on after a kill gives the same bytes. At its end the greedy policy plays the first
+    `validation` traces of the dev split; the network with the best mean return there is the result.
+
+    Parameters
+    ----------
+    env : mapping
+        `{id: …, parameter: value, …}`, as `clustergym.envs.config.make_env` takes it.
+    steps, validate_every, validation : int
+        Steps of the environments in all and in a segment; dev traces.
+    traces : int
+        Traces of the training split that episodes are drawn from.
+    n_envs : int
+        Environments that are stepped together.
+    learning_rate, gamma : float
+    batch_size : int
+    hidden : tuple of int
+        Widths of the hidden layers.
+    reward_scale : float
+        What rewards are multiplied by in training.
+    split : str
+        Split of the training traces.
+    """
+
+    env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Meta-16-v0"})
+    steps: int = 200_000
+    validate_every: int = 20_000
+    validation: int = 16
+    traces: int = 128
+    n_envs: int = 4
+    learning_rate: float = 3e-4
+    gamma: float = 1.0
+    batch_size: int = 250
+    hidden: tuple[int, ...] = (64, 64)
+    reward_scale: float = 10.0
+    split: str = "train"
+
+    networked: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for key in ("steps", "validate_every", "validation", "traces", "n_envs", "batch_size"):
+            require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
+        require(0 < self.gamma <= 1, "agent.gamma", self.gamma, "give a number above 0, at most 1")
+        for key in ("learning_rate", "reward_scale"):
+            require(0 < getattr(self, key) < 1e6, f"agent.{key}", getattr(self, key), "give a number above 0")
+        widths = bool(self.hidden) and min(self.hidden) >= 1
+        require(widths, "agent.hidden", list(self.hidden), "give widths of at least 1")
+
+    def _require_whole_batches(self, n_steps: int) -> None:
+        """Refuse a batch size that would leave a part of each rollout as a smaller batch."""
+        require(n_steps >= 2, "agent.n_steps", n_steps, "give at least 2")
+        rollout = n_steps * self.n_envs
+        remedy = f"give a divisor of n_steps x n_envs = {rollout}"
+        require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
+
+    def leak(self) -> tuple[str, str] | None:
+        """Return what training would see of the traces it is measured on: field and message."""
+        if fixed_trace(self.env):
+            return "env.trace", "every episode would be the one trace that the agent is measured on"
+        return super().leak()
+
+    def record(self) -> dict[str, Any]:
+        """Return which traces are trained on."""
+        bounds = {"trace_seed": f"3 i + {('train', 'dev', 'test').index(self.split)}", "i_below": self.traces}
+        return {"env": dict(self.env), self.split: bounds}
+
+    @abstractmethod
+    def model(self, envs: Any, seed: int) -> Any:
+        """Return the algorithm of Stable-Baselines3, untrained."""
+
+    def prepare(
+        self, model: Any, validate: Any, seed: int, history: History, progress: Progress
+    ) -> Tensors | None:
+        """Do what comes before the first segment; return the network to beat, if that is one."""
+        return None
+
+    def segment(self, model: Any, number: int) -> None:
+        """Get ready for a segment."""
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train from the beginning, or from the last segment that a killed run ended."""
+        _needs_torch()
+        path = state.with_suffix(".safetensors")
+        history, tensors = read_state(path, plain({"agent": self.name, "seed": seed, **asdict(self)}))
+        with self._envs(processes) as envs:
+            validation = self.env_of("dev", self.validation)
+            information, layout = _description(validation)
+            model = self.model(envs, seed)
+            _seed(model, seed, 0)
+            best: Tensors = best_of(tensors, "best.")
+            if tensors:
+                restore(model, history, tensors, path)
+            else:
+                best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
+                write_state(path, history, model, best)
+            while int(model.num_timesteps) < self.steps:
+                best = self._segment(model, validation, seed, history, best, progress)
+                write_state(path, history, model, best)
+        curves = {**history.stage, "segments": history.rows, "best": history.best}
+        return Trained(best, information, curves, {**layout, "hidden": list(self.hidden)})
+
+    def _segment(
+        self, model: Any, validation: SplitEnv, seed: int, history: History, best: Tensors, progress: Progress
+    ) -> Tensors:
+        number, began = len(history.rows) + 1, time.monotonic()
+        self.segment(model, number)
+        _seed(model, seed, number)
+        model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
+        row: dict[str, float] = {"steps": int(model.num_timesteps), **_figures(model)}
+        row |= greedy_figures(model.policy, validation, self.validation)
+        history.rows.append(row)
+        if row["dev_return"] > history.best:
+            history.best, best = row["dev_return"], arrays(model.policy)
+        progress(int(row["steps"]), self.steps, {**row, "seconds": time.monotonic() - began})
+        return best
+
+    def env_of(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:
+        """Make the environment in a split."""
+        made = make_split_env(self.env, split, traces, reward_scale)
+        self.check_env(made)
+        return made
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Raise an `InputError` if the agent cannot play an environment."""
+
+    @contextmanager
+    def _envs(self, processes: int) -> Iterator[Any]:
+        """Make the training environments: in this process, or each in one of its own."""
+        from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+        make = partial(self.env_of, self.split, self.traces, self.reward_scale)
+        makers: list[Any] = [partial(_monitored, make)] * self.n_envs
+        several = processes != 1 and self.n_envs > 1
+        made = SubprocVecEnv(makers) if several else DummyVecEnv(makers)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
+    """Return mean return and mean JCT in hours of the greedy policy on the first traces of a split."""
+    returns, hours = [], []
+    for index in range(traces):
+        returns.append(play(policy, env, index))
+        if isinstance(env.unwrapped, SchedulingEnv):
+            hours.append(jobs_in_system(env.unwrapped.outcomes))
+    figures = {"dev_return": float(np.mean(returns))}
+    return {**figures, "dev_jct_h": float(np.mean(hours))} if hours else figures
+
+
+def play(policy: Any, env: SplitEnv, index: int) -> float:
+    """Play one trace greedily, and return the return."""
+    choose = chooser(policy)
+    masked = hasattr(env.unwrapped, "action_masks")
+    observation, _ = env.reset(options={"index": index})
+    total, over = 0.0, False
+    while not over:
+        action = choose(observation, env.action_masks() if masked else None)
+        observation, reward, terminated, truncated, _ = env.step(np.int64(action))
+        total, over = total + reward, terminated or truncated
+    return total
+
+
+def chooser(policy: Any) -> Any:
+    """Return the function (observation, mask or None) -> greedy action of a network."""
+    takes_masks = hasattr(policy, "greedy_masked")
+
+    def choose(observation: Any, mask: Any) -> int:
+        if takes_masks:
+            return int(policy.greedy_masked(observation, mask))
+        return int(policy.predict(observation, deterministic=True)[0])
+
+    return choose
+
+
+def _monitored(make: Any) -> Any:
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(make())
+
+
+def _seed(model: Any, seed: int, number: int) -> None:
+    """Begin a segment's streams of random numbers, and new episodes."""
+    from stable_baselines3.common.utils import set_random_seed
+
+    drawn = int(np.random.default_rng([seed, STREAM, number]).integers(2**31 - 1))
+    set_random_seed(drawn)
+    model.action_space.seed(drawn)
+    model.env.seed(drawn)
+    model._last_obs = None
+    if model.ep_info_buffer is not None:
+        model.ep_info_buffer.clear()
+
+
+def _whole_schedule(steps: int) -> Any:
+    """Return a callback that lets schedules run over all segments, not over each."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class WholeSchedule(BaseCallback):
+        def _on_training_start(self) -> None:
+            self.model._total_timesteps = steps
+
+        def _on_step(self) -> bool:
+            return True
+
+    return WholeSchedule()
+
+
+def _figures(model: Any) -> dict[str, float]:
+    """Return the algorithm's last figures, and the mean return of the segment's episodes."""
+    logged = {name: model.logger.name_to_value.get(f"train/{name}") for name in FIGURES}
+    found = {name: float(value) for name, value in logged.items() if value is not None}
+    episodes = [episode["r"] for episode in model.ep_info_buffer or ()]
+    return {**found, "train_return": float(np.mean(episodes))} if episodes else found
+
+
+def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
+    """Return what an agent knows in an environment, and the shapes its network depends on."""
+    from clustergym.learn.network_checkpoints import description_of
+
+    parameters = getattr(env.unwrapped, "parameters", None)
+    information = getattr(parameters, "information", InformationClass.CLAIRVOYANT.value)
+    return InformationClass(information), description_of(env)
+
+
+def _needs_torch() -> None:
+    try:
+        import safetensors  # noqa: F401
+        import stable_baselines3  # noqa: F401
+        import torch
+    except ImportError as error:
+        raise InputError(
+            "needs PyTorch and Stable-Baselines3", field="agent", remedy="pip install 'clustergym[rl]'"
+        ) from error
+    torch.set_num_threads(1)
