@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
 def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run_train(whole) == 0
-    evaluated, plain = [], evolution.log_means
+    evaluated, plain = [], evolution.objectives
 
     def dies(*given):
         evaluated.append(given)
@@ -54,7 +54,7 @@ def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
         return plain(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(evolution, "log_means", dies)
+        patched.setattr(evolution, "objectives", dies)
         assert run_train(killed) == 130
     assert run_train(killed) == 0
     assert (killed / "killed.safetensors").read_bytes() == (whole / "whole.safetensors").read_bytes()
