@@ -25,7 +25,7 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         `policies`: label and parameters as chosen; `groups`: one per load, with `figures`
         (window x policy x metric) and `ratios` (metric -> reference -> policy -> ratio, low, high).
     """
-    from clustergym.learn.comparison import METRICS, Entrant, full_parameters, run_figures, tuned
+    from clustergym.learn.comparison import METRICS, Entrant, full_parameters, knowledge, run_figures, tuned
     from clustergym.learn.distribution import Distribution
     from clustergym.learn.windows import SPLITS
     from clustergym.learn.workers import workers
@@ -46,7 +46,7 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         for load in loads:
             drawn = base if load is None else replace(base, load=(load, load))
             figures = np.stack(list(run(_Task(run_figures, drawn, split, seed, chosen), range(windows))))
-            groups.append({"load": list(drawn.load), "figures": figures.tolist(), "ratios": _ratios(figures)})
+            groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": _ratios(figures)})
     labels = [
         _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
     ]
@@ -57,7 +57,8 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         "scenarios": dict(config["scenarios"]),
         "metrics": list(METRICS),
         "policies": [
-            {"label": a, "parameters": full_parameters(b)} for a, b in zip(labels, chosen, strict=True)
+            {"label": label, "knows": knowledge(one), "parameters": full_parameters(one)}
+            for label, one in zip(labels, chosen, strict=True)
         ],
         "groups": groups,
     }
@@ -95,6 +96,11 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
     return " ".join([label, *(f"{key}={choice[key]} (tuned)" for key in knobs)])
 
 
+def _plain(figures: Any) -> Any:
+    """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
+    return np.where(np.isnan(figures), None, figures).tolist()
+
+
 def _ratios(figures: Any) -> dict[str, list[list[list[float]]]]:
     """Return metric -> [reference][policy] -> (ratio, low, high)."""
     from clustergym.learn.comparison import METRICS, RATIOS, ratio
@@ -119,18 +125,22 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
 
 
 def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
-    figures = np.array(group["figures"])
+    figures = np.array(group["figures"], dtype=np.float64)
     rows = [
-        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
+        "| policy | knows | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
         "| restarts a job | unfair | GPUs at work |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     means = np.exp(np.log(np.maximum(figures[:, :, 0], 1e-9)).mean(axis=0)) / 3600.0
     plain = figures.mean(axis=0)
     for at, policy in enumerate(outcome["policies"]):
         cells = [_ratio(group["ratios"][metric][at][0]) for metric in group["ratios"]]
-        rest = [f"{plain[at, 4]:.2f}", f"{plain[at, 3]:.3f}", f"{plain[at, 5]:.3f}"]
-        rows.append(" | ".join([f"| {policy['label']}", f"{means[at]:.3f}", *cells, *rest]) + " |")
+        rest = [
+            "" if np.isnan(plain[at, column]) else f"{plain[at, column]:.{digits}f}"
+            for column, digits in ((4, 2), (3, 3), (5, 3))
+        ]
+        named = [f"| {policy['label']}", policy["knows"].replace("_", " ")]
+        rows.append(" | ".join([*named, f"{means[at]:.3f}", *cells, *rest]) + " |")
     return [*rows, ""]
 
 

@@ -103,7 +103,7 @@ class AuctionEvolution(Agent):
         """Train from the beginning, or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = _History.read(state, json.loads(json.dumps(key)))
-        search = _search(self._start(seed), self.sigma, self.population, seed, self.hidden > 0)
+        search = search_from(self._start(seed), self.sigma, self.population, seed, self.hidden > 0)
         for fitness in history.fitness:
             search.tell(search.ask(), fitness)
         with workers(processes) as run:
@@ -180,7 +180,7 @@ def objectives(
     return np.array(values)
 
 
-def _search(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
+def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
     """Return a CMA-ES with a stream of random numbers of its own."""
     try:
         import cma

@@ -53,20 +53,8 @@ NAMES = (
 COUNT = len(NAMES)
 
 
-(
-    REMAINING,
-    LEAST_GPU_S,
-    LEAST_S,
-    RANK,
-    AGE_S,
-    ATTAINED_GPU_S,
-    SLACK_S,
-    SIZE,
-    LOG_AGE,
-    STRETCH,
-    LOG_ATTAINED,
-    LAG,
-) = range(12)
+REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S = range(7)
+SIZE, LOG_AGE, STRETCH, LOG_ATTAINED, LAG = range(7, 12)
 """Columns of the facts of a job: iterations left; least GPU-seconds and seconds to its end; rank by the
 former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none; then
 the features `size`, `age`, `stretch`, `attained` and `lag`, which are those of all its moves."""
