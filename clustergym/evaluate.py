@@ -27,6 +27,7 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     from clustergym.learn.comparison import METRICS, Entrant, full_parameters, knowledge, run_figures, tuned
     from clustergym.learn.distribution import Distribution
+    from clustergym.learn.files import TraceFiles
     from clustergym.learn.windows import SPLITS
     from clustergym.learn.workers import workers
     from clustergym.registry import build
@@ -40,12 +41,17 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     for entrant in entrants:
         for choice in entrant.choices():
             full_parameters(choice)
-    loads, groups = _loads(config["loads"]), []
+    loads, groups, files = _loads(config["loads"]), [], None
+    if config["traces"] is not None:
+        files = TraceFiles.of(config["traces"])
+        windows = len(files.files)
+        require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     with workers(_count(config, "processes", 0)) as run:
         chosen = [tuned(one, base, seed, _count(config, "tuning_windows", 1), run) for one in entrants]
         for load in loads:
             drawn = base if load is None else replace(base, load=(load, load))
-            figures = np.stack(list(run(_Task(run_figures, drawn, split, seed, chosen), range(windows))))
+            source = files or drawn
+            figures = np.stack(list(run(_Task(run_figures, source, split, seed, chosen), range(windows))))
             groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": _ratios(figures)})
     labels = [
         _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
@@ -55,6 +61,7 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         "seed": seed,
         "windows": windows,
         "scenarios": dict(config["scenarios"]),
+        "traces": list(files.files) if files else None,
         "metrics": list(METRICS),
         "policies": [
             {"label": label, "knows": knowledge(one), "parameters": full_parameters(one)}
@@ -98,7 +105,8 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
 
 def _plain(figures: Any) -> Any:
     """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
-    return np.where(np.isnan(figures), None, figures).tolist()
+    plain: Any = np.where(np.isnan(figures), None, figures)
+    return plain.tolist()
 
 
 def _ratios(figures: Any) -> dict[str, list[list[list[float]]]]:
@@ -119,7 +127,8 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
     for group in outcome["groups"]:
         low, high = group["load"]
         load = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        lines += [f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:", ""]
+        drawn = f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:"
+        lines += [f"{outcome['windows']} traces:" if outcome["traces"] else drawn, ""]
         lines += _table(outcome, group)
     return "\n".join(lines) + "\n"
 

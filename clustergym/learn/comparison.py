@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError
 from clustergym.learn.bounds import BOUNDS
-from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.distribution import Distribution
 from clustergym.policy import Policy
 from clustergym.registry import make_placer, make_policy, parameters_of
 from clustergym.scenario import Scenario
@@ -26,6 +26,13 @@ RATIOS = METRICS[:3]
 SLOWDOWN_FROM_S = 10.0
 RESAMPLES = 10_000
 TUNING_SEED_OFFSET = 2_000_003
+
+
+class Source(Protocol):
+    """Where scenarios come from: a distribution, or files."""
+
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return a scenario, the same for the same arguments."""
 
 
 class Ratio(NamedTuple):
@@ -87,14 +94,14 @@ class Entrant:
 
 
 def run_figures(
-    distribution: Distribution, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+    source: Source, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
     """Return the figures of each policy on one drawn scenario, shape (policies, METRICS)."""
     from clustergym.output import measurement_of
     from clustergym.sim.engine import StalledError
     from clustergym.sim.run import simulate
 
-    scenario = draw_scenario(distribution, split, seed, index)
+    scenario = source.draw(split, seed, index)
     placer = make_placer({"name": "buddy", "defragment_s": None})
     rows = []
     for parameters in policies:

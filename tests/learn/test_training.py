@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 
 import numpy as np
 import pytest
@@ -175,7 +176,8 @@ def test_knobs_are_lists():
 def test_evaluate_compares_and_writes(tmp_path, capsys):
     run_train(tmp_path / "a")
     words = [
-        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}}]",
+        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}},"
+        "{name: hindsight, generations: 1}]",
         "windows=3", "tuning_windows=2",
         "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]", "scenarios.gpus=8",
         "loads=[0.7,1.2]",
@@ -192,6 +194,28 @@ def test_evaluate_compares_and_writes(tmp_path, capsys):
     assert evaluate_command.main([*words, "loads=[x]"]) == 2
     assert evaluate_command.main([*words, "loads=[0.7,-1]"]) == 2
     assert capsys.readouterr().err.count("\n") == 4
+
+
+def test_evaluate_on_trace_files(tmp_path, capsys):
+    columns = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus"
+    for name in "ab":
+        rows = [f"{name}{i},{60 * i},gpt3,760M,128,{200 + i},{2**i}" for i in range(3)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([columns, *rows]) + "\n")
+    words = [
+        "policies=[hesrpt,lower_bound]", "processes=1", f"json={tmp_path}/r.json",
+        f"traces={{scenario: ares, overrides: ['cluster=ares-16'], files: ['{tmp_path}/*.csv']}}",
+    ]  # fmt: skip
+    code = evaluate_command.main(words)
+    printed = capsys.readouterr()
+    assert (code, printed.err) == (0, "")
+    assert "2 traces:" in printed.out
+    figures = json.loads((tmp_path / "r.json").read_text())["groups"][0]["figures"]
+    for hesrpt, bound in figures:
+        assert 0 < bound[0] <= hesrpt[0]
+        assert bound[3:] == [None] * 3
+    for bad in ("traces=5", "traces={files: [nowhere.csv]}", "traces={fils: []}", "loads=[1.0]"):
+        assert evaluate_command.main([*words, bad]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("command", "key"), [("train", "allow_test: false"), ("evaluate", "policies:")])
