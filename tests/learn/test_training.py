@@ -14,10 +14,13 @@ from clustergym import train as train_command
 from clustergym.errors import InputError
 from clustergym.learn import evolution
 from clustergym.learn.agents import make_agent
+from clustergym.learn.auction import hidden_units
 from clustergym.learn.checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
 from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.episodes import Episode
 from clustergym.learn.windows import BOUNDS, draw_window, philly_file
+from clustergym.policy import InformationClass
 
 SMALL = [
     "processes=1", "progress=false", "agent.population=6", "agent.episodes=4", "agent.validation=4",
@@ -91,6 +94,36 @@ def test_evolution_finds_a_better_schedule(tmp_path):
     assert after < before - 0.1
 
 
+def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, capsys):
+    assert run_train(tmp_path / "a") == 0
+    first = f"agent.initial={tmp_path}/a/a.safetensors"
+    more = [first, "agent.hidden=2", "agent.sigma=1e-9", "agent.tail=0.5"]
+    assert run_train(tmp_path / "b", *more) == 0
+    before, after = load(str(tmp_path / "a" / "a.safetensors")), load(str(tmp_path / "b" / "b.safetensors"))
+    assert hidden_units(before.weights) == 0
+    assert hidden_units(after.weights) == 2
+    # With a step of 1e-9 both order all moves alike.
+    episode = Episode.of(
+        draw_scenario(Distribution(origin="synthetic", jobs=(20, 30), gpus=16), "dev", 3, 0),
+        before.information_class,
+    )
+    assert episode.run(after.weights).jct_s.tolist() == episode.run(before.weights).jct_s.tolist()
+    assert run_train(tmp_path / "c", f"agent.initial={tmp_path}/b/b.safetensors") == 2
+    assert "has hidden units already" in capsys.readouterr().err
+
+
+def test_the_tail_counts_in_the_objective():
+    drawn = Distribution(origin="synthetic", jobs=(20, 30), gpus=16, types=(2,))
+    weights = evolution.start()
+    known = InformationClass.DATA_PARALLEL
+    jct_s = Episode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
+    plain, tailed = (
+        evolution.objectives(drawn, "train", 3, known, tail, weights[None], 0)[0] for tail in (0.0, 0.5)
+    )
+    assert plain == pytest.approx(np.log(jct_s.mean()))
+    assert tailed - plain == pytest.approx(0.5 * np.log(np.percentile(jct_s, 99)))
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -101,6 +134,9 @@ def test_evolution_finds_a_better_schedule(tmp_path):
         (["agent.sgima=1"], "sgima"),
         (["agent.scenarios.load=[1.4,0.6]"], "scenarios.load"),
         (["agent.information=none"], "agent.information"),
+        (["agent.tail=-1"], "agent.tail"),
+        (["agent.hidden=-1"], "agent.hidden"),
+        (["agent.initial=elastc"], "did you mean elastic"),
         (["seed=-1"], "seed"),
         (["--fast"], "unknown option"),
     ],
