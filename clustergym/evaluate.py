@@ -25,8 +25,9 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         `policies`: label and parameters as chosen; `groups`: one per load, with `figures`
         (window x policy x metric) and `ratios` (metric -> reference -> policy -> ratio, low, high).
     """
-    from clustergym.learn.comparison import METRICS, Entrant, full_parameters, run_figures, tuned
+    from clustergym.learn.comparison import METRICS, Entrant, full_parameters, knowledge, run_figures, tuned
     from clustergym.learn.distribution import Distribution
+    from clustergym.learn.files import TraceFiles
     from clustergym.learn.windows import SPLITS
     from clustergym.learn.workers import workers
     from clustergym.registry import build
@@ -40,13 +41,18 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     for entrant in entrants:
         for choice in entrant.choices():
             full_parameters(choice)
-    loads, groups = _loads(config["loads"]), []
+    loads, groups, files = _loads(config["loads"]), [], None
+    if config["traces"] is not None:
+        files = TraceFiles.of(config["traces"])
+        windows = len(files.files)
+        require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     with workers(_count(config, "processes", 0)) as run:
         chosen = [tuned(one, base, seed, _count(config, "tuning_windows", 1), run) for one in entrants]
         for load in loads:
             drawn = base if load is None else replace(base, load=(load, load))
-            figures = np.stack(list(run(_Task(run_figures, drawn, split, seed, chosen), range(windows))))
-            groups.append({"load": list(drawn.load), "figures": figures.tolist(), "ratios": _ratios(figures)})
+            source = files or drawn
+            figures = np.stack(list(run(_Task(run_figures, source, split, seed, chosen), range(windows))))
+            groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": _ratios(figures)})
     labels = [
         _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
     ]
@@ -55,9 +61,11 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         "seed": seed,
         "windows": windows,
         "scenarios": dict(config["scenarios"]),
+        "traces": list(files.files) if files else None,
         "metrics": list(METRICS),
         "policies": [
-            {"label": a, "parameters": full_parameters(b)} for a, b in zip(labels, chosen, strict=True)
+            {"label": label, "knows": knowledge(one), "parameters": full_parameters(one)}
+            for label, one in zip(labels, chosen, strict=True)
         ],
         "groups": groups,
     }
@@ -95,6 +103,12 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
     return " ".join([label, *(f"{key}={choice[key]} (tuned)" for key in knobs)])
 
 
+def _plain(figures: Any) -> Any:
+    """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
+    plain: Any = np.where(np.isnan(figures), None, figures)
+    return plain.tolist()
+
+
 def _ratios(figures: Any) -> dict[str, list[list[list[float]]]]:
     """Return metric -> [reference][policy] -> (ratio, low, high)."""
     from clustergym.learn.comparison import METRICS, RATIOS, ratio
@@ -113,24 +127,29 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
     for group in outcome["groups"]:
         low, high = group["load"]
         load = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        lines += [f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:", ""]
+        drawn = f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:"
+        lines += [f"{outcome['windows']} traces:" if outcome["traces"] else drawn, ""]
         lines += _table(outcome, group)
     return "\n".join(lines) + "\n"
 
 
 def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
-    figures = np.array(group["figures"])
+    figures = np.array(group["figures"], dtype=np.float64)
     rows = [
-        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
+        "| policy | knows | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
         "| restarts a job | unfair | GPUs at work |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     means = np.exp(np.log(np.maximum(figures[:, :, 0], 1e-9)).mean(axis=0)) / 3600.0
     plain = figures.mean(axis=0)
     for at, policy in enumerate(outcome["policies"]):
         cells = [_ratio(group["ratios"][metric][at][0]) for metric in group["ratios"]]
-        rest = [f"{plain[at, 4]:.2f}", f"{plain[at, 3]:.3f}", f"{plain[at, 5]:.3f}"]
-        rows.append(" | ".join([f"| {policy['label']}", f"{means[at]:.3f}", *cells, *rest]) + " |")
+        rest = [
+            "" if np.isnan(plain[at, column]) else f"{plain[at, column]:.{digits}f}"
+            for column, digits in ((4, 2), (3, 3), (5, 3))
+        ]
+        named = [f"| {policy['label']}", policy["knows"].replace("_", " ")]
+        rows.append(" | ".join([*named, f"{means[at]:.3f}", *cells, *rest]) + " |")
     return [*rows, ""]
 
 

@@ -15,9 +15,25 @@ Ints = npt.NDArray[np.int64]
 
 NONE = -1
 BARRED = -np.inf
+INPUTS = features.COUNT + 2
+"""Of a hidden unit: the features of a move, and two facts of the decision point."""
 LEAST_LEFT = 1e-9
 """Iterations that a job about to end counts as having left."""
-_fill = features.fill
+_fill, _derive_job, _derive_point = features.fill, features.derive_job, features.derive_point
+
+
+def hidden_units(weights: Floats) -> int:
+    """Return how many hidden units weights are for.
+
+    Raises
+    ------
+    ValueError
+        If they have the shape of none.
+    """
+    units, rest = divmod(weights.size - features.COUNT, INPUTS + 2)
+    if weights.ndim != 1 or units < 0 or rest:
+        raise ValueError(f"weights of shape {weights.shape}")
+    return units
 
 
 @compiled
@@ -99,10 +115,10 @@ def facts_of(
     attained_gpu_s: Floats,
     slack_s: Floats,
 ) -> tuple[Floats, Floats]:
-    """Return the facts of the jobs, shape (n, 7), and of the decision point, shape (4,)."""
+    """Return the facts of the jobs, and of the decision point, one row for each job."""
     jobs, (gpu_s, best_s) = len(remaining), sizes_of(remaining, time_s, counts)
     rank, total, logs, known = ranks_of(gpu_s), 0.0, 0.0, 0
-    facts, point = np.empty((jobs, 7)), np.empty(4)
+    facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
     for j in range(jobs):
         facts[j, features.REMAINING] = max(remaining[j], LEAST_LEFT)
         facts[j, features.LEAST_GPU_S], facts[j, features.LEAST_S] = gpu_s[j], best_s[j]
@@ -113,7 +129,36 @@ def facts_of(
     point[features.JOBS], point[features.GPUS] = jobs, gpus
     point[features.MEAN_LOG] = logs / max(known, 1)
     point[features.BACKLOG_H] = total / max(gpus, 1) / 3600.0
+    _derive_point(point)
+    for j in range(jobs):
+        _derive_job(facts[j], point)
     return facts, point
+
+
+@compiled
+def score_of(weights: Floats, values: Floats, point: Floats) -> float:
+    """Return a move's score: the weighted sum of its features, and what the hidden units add to it.
+
+    Parameters
+    ----------
+    weights : ndarray of float, shape (features.COUNT + h * (INPUTS + 2),)
+        Of the features; then for each of the h hidden units its weight in the score, its bias, and its
+        weights of the features and of the decision point's QUEUE and BACKLOG.
+    values : ndarray of float, shape (features.COUNT,)
+    point : ndarray of float, shape (features.POINT_FACTS,)
+    """
+    value, at = 0.0, features.COUNT
+    for f in range(features.COUNT):
+        value += weights[f] * values[f]
+    while at < len(weights):
+        inside = weights[at + 1]
+        for f in range(features.COUNT):
+            inside += weights[at + 2 + f] * values[f]
+        inside += weights[at + 2 + features.COUNT] * point[features.QUEUE]
+        inside += weights[at + 3 + features.COUNT] * point[features.BACKLOG]
+        value += weights[at] * inside / (1.0 + abs(inside))
+        at += INPUTS + 2
+    return value
 
 
 @compiled
@@ -161,9 +206,7 @@ def score_moves(
                 type_speed[t],
                 advantage[j, t],
             )
-            value = 0.0
-            for f in range(features.COUNT):
-                value += weights[f] * values[f]
+            value = score_of(weights, values, point)
             if k0 < 0 or value > 0.0:
                 score[j, t] = value
 
@@ -232,7 +275,8 @@ def decide(
 
     Parameters
     ----------
-    weights : ndarray of float, shape (features.COUNT,)
+    weights : ndarray of float
+        As `score_of` takes them.
     available : ndarray of int, shape (T,)
     counts : ndarray of int, shape (K,)
     remaining, standstill_s, age_s, attained_gpu_s, slack_s : ndarray of float, shape (n,)

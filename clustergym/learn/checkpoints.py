@@ -14,6 +14,7 @@ import yaml
 
 from clustergym.errors import InputError, nearest
 from clustergym.learn import features
+from clustergym.learn.auction import hidden_units
 from clustergym.paths import PACKAGE, atomic_path
 from clustergym.policy import InformationClass
 
@@ -34,7 +35,8 @@ class Checkpoint:
 
     Attributes
     ----------
-    weights : ndarray of float, shape (features.COUNT,)
+    weights : ndarray of float
+        As `clustergym.learn.auction.score_of` takes them.
     information_class : InformationClass
         What the agent knew of iteration times in training, and knows as a policy.
     sha256 : str
@@ -182,9 +184,13 @@ def _weights(path: Path, data: bytes) -> Floats:
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise _bad(path, "is no safetensors file", None, "the file is damaged") from error
     weights = tensors.get("weights")
-    if weights is None or weights.shape != (features.COUNT,) or weights.dtype != np.float64:
-        shape = "nothing" if weights is None else f"{weights.dtype} {weights.shape}"
-        raise _bad(path, f"{shape} instead of float64 ({features.COUNT},)", "weights", "train it anew")
+    if weights is None or weights.dtype != np.float64:
+        found = "nothing" if weights is None else f"{weights.dtype}"
+        raise _bad(path, f"{found} instead of float64", "weights", "train it anew")
+    try:
+        hidden_units(weights)
+    except ValueError as error:
+        raise _bad(path, str(error), "weights", f"want {features.COUNT} and those of hidden units") from error
     if not np.isfinite(weights).all():
         raise _bad(path, "has a value that is no finite number", "weights", "train it anew")
     return np.array(weights)

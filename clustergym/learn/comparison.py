@@ -6,15 +6,17 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError
-from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.bounds import BOUNDS
+from clustergym.learn.distribution import Distribution
 from clustergym.policy import Policy
 from clustergym.registry import make_placer, make_policy, parameters_of
+from clustergym.scenario import Scenario
 
 Floats = npt.NDArray[np.float64]
 METRICS = ("jct_mean", "jct_p99", "slowdown_mean", "unfair_fraction", "restarts_mean", "gpu_utilization")
@@ -24,6 +26,13 @@ RATIOS = METRICS[:3]
 SLOWDOWN_FROM_S = 10.0
 RESAMPLES = 10_000
 TUNING_SEED_OFFSET = 2_000_003
+
+
+class Source(Protocol):
+    """Where scenarios come from: a distribution, or files."""
+
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return a scenario, the same for the same arguments."""
 
 
 class Ratio(NamedTuple):
@@ -85,17 +94,23 @@ class Entrant:
 
 
 def run_figures(
-    distribution: Distribution, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+    source: Source, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
     """Return the figures of each policy on one drawn scenario, shape (policies, METRICS)."""
     from clustergym.output import measurement_of
     from clustergym.sim.engine import StalledError
     from clustergym.sim.run import simulate
 
-    scenario = draw_scenario(distribution, split, seed, index)
+    scenario = source.draw(split, seed, index)
     placer = make_placer({"name": "buddy", "defragment_s": None})
     rows = []
     for parameters in policies:
+        if parameters["name"] in BOUNDS:
+            given = {key: value for key, value in parameters.items() if key != "name"}
+            jct_s, mean_s = BOUNDS[str(parameters["name"])](scenario, seed, given)
+            p99_s, slowdown = float(np.percentile(jct_s, 99)), _slowdown(scenario, jct_s)
+            rows.append([mean_s, p99_s, slowdown, np.nan, np.nan, np.nan])
+            continue
         try:
             run = simulate(scenario, make_policy(parameters), placer, seed)
         except StalledError as error:
@@ -107,13 +122,15 @@ def run_figures(
         for event in run.simulation.log.events:
             if event.kind.value == "complete":
                 finish_s[event.job] = event.time_s
-        jct_s = finish_s - scenario.trace.submit_s
-        alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
-        slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
-        rows.append(
-            [float(slowdown.mean()) if m == "slowdown_mean" else float(metrics[m] or 0.0) for m in METRICS]
-        )
+        slowdown = _slowdown(scenario, finish_s - scenario.trace.submit_s)
+        rows.append([slowdown if m == "slowdown_mean" else float(metrics[m] or 0.0) for m in METRICS])
     return np.array(rows)
+
+
+def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
+    """Return the mean bounded slowdown."""
+    alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
+    return float(np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0).mean())
 
 
 def tuned(
@@ -147,7 +164,16 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
     return Ratio(float(np.exp(logs.mean())), float(low), float(high))
 
 
+def knowledge(parameters: Mapping[str, Any]) -> str:
+    """Return what a policy knows of iteration times; of a bound: everything."""
+    if parameters["name"] in BOUNDS:
+        return "all, in hindsight"
+    return make_policy(parameters).information_class.value
+
+
 def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy's name and all its parameters, after checking them."""
+    """Return a policy's name and all its parameters, after checking them; of a bound those given."""
+    if parameters["name"] in BOUNDS:
+        return dict(parameters)
     policy: Policy = make_policy(parameters)
     return {"name": policy.name, **parameters_of(policy)}

@@ -65,6 +65,10 @@ class Distribution:
         for count in self.types:
             require(1 <= count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
 
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return `draw_scenario` of this distribution."""
+        return draw_scenario(self, split, seed, index)
+
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
     """Draw a scenario; equal arguments give the equal scenario in any process.

@@ -54,11 +54,34 @@ COUNT = len(NAMES)
 
 
 REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S = range(7)
+SIZE, LOG_AGE, STRETCH, LOG_ATTAINED, LAG = range(7, 12)
 """Columns of the facts of a job: iterations left; least GPU-seconds and seconds to its end; rank by the
-former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none."""
-JOBS, GPUS, MEAN_LOG, BACKLOG_H = range(4)
+former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none; then
+the features `size`, `age`, `stretch`, `attained` and `lag`, which are those of all its moves."""
+JOB_FACTS = LAG + 1
+JOBS, GPUS, MEAN_LOG, BACKLOG_H, QUEUE, BACKLOG = range(6)
 """Entries of the facts of a decision point: jobs in the system; available GPUs; mean log of the jobs' least
-GPU-seconds; hours of work for each GPU."""
+GPU-seconds; hours of work for each GPU; log of the jobs and of those hours, scaled."""
+POINT_FACTS = BACKLOG + 1
+
+
+@compiled
+def derive_point(point: Floats) -> None:
+    """Write the entries of a decision point's facts that follow from the others."""
+    point[QUEUE] = math.log(point[JOBS]) / 3.0
+    point[BACKLOG] = math.log1p(point[BACKLOG_H]) / 2.0
+
+
+@compiled
+def derive_job(job: Floats, point: Floats) -> None:
+    """Write the columns of a job's facts that follow from the others."""
+    age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
+    even_s = max(least_gpu_s * point[JOBS] / point[GPUS], best_s)
+    job[SIZE] = (math.log(least_gpu_s) - point[MEAN_LOG]) / 2.0
+    job[LOG_AGE] = math.log1p(age_s / 60.0) / 5.0
+    job[STRETCH] = math.log1p(age_s / best_s) / 3.0
+    job[LOG_ATTAINED] = math.log1p(job[ATTAINED_GPU_S] / 60.0) / 5.0
+    job[LAG] = math.log1p(age_s / even_s)
 
 
 @compiled
@@ -80,7 +103,7 @@ def fill(
 
     Parameters
     ----------
-    job, point : ndarray of float, shape (7,) and (4,)
+    job, point : ndarray of float, shape (JOB_FACTS,) and (POINT_FACTS,)
         Facts of the job and of the decision point, as above.
     time_s, before_s : float
         Seconds per iteration after and before the move; before a start inf.
@@ -94,19 +117,14 @@ def fill(
         As `auction.advantages` has them.
     """
     doubling, remaining = gpus_before > 0, job[REMAINING]
-    jobs, cluster_gpus, least_gpu_s = point[JOBS], point[GPUS], job[LEAST_GPU_S]
-    rank, age_s, best_s = job[RANK], job[AGE_S], job[LEAST_S]
+    rank, size = job[RANK], job[SIZE]
     second = 1.0 if doubling else 0.0
     run_s = remaining * time_s
     gain = (1.0 / time_s - 1.0 / before_s) / (gpus - gpus_before)
-    per_gpu_s = least_gpu_s / remaining
+    per_gpu_s = job[LEAST_GPU_S] / remaining
     marginal = math.log(max(gain * per_gpu_s, 1e-6))
-    log_size = math.log(least_gpu_s)
-    size = (log_size - point[MEAN_LOG]) / 2.0
     rate = marginal / 2.0 - size
     overhead = cost_s / (cost_s + run_s)
-    level = math.log2(float(gpus)) / 6.0
-    even_s = max(least_gpu_s * jobs / cluster_gpus, best_s)
     out[0] = 1.0 - second
     out[1] = second
     out[2] = rate
@@ -118,9 +136,9 @@ def fill(
     out[8] = size * second
     out[9] = rank
     out[10] = rank * second
-    out[11] = math.log1p(age_s / 60.0) / 5.0
-    out[12] = math.log1p(age_s / best_s) / 3.0
-    out[13] = math.log1p(job[ATTAINED_GPU_S] / 60.0) / 5.0
+    out[11] = job[LOG_AGE]
+    out[12] = job[STRETCH]
+    out[13] = job[LOG_ATTAINED]
     out[14] = 1.0 if keep else 0.0
     out[15] = 1.0 if running and not keep else 0.0
     out[16] = overhead
@@ -128,13 +146,13 @@ def fill(
     out[18] = type_speed
     out[19] = type_speed * size
     out[20] = type_speed * second
-    out[21] = level
-    out[22] = second * math.log(gpus * jobs / cluster_gpus) / 2.0
-    out[23] = second * math.log(jobs) / 3.0
-    out[24] = second * math.log1p(point[BACKLOG_H]) / 2.0
+    out[21] = math.log2(float(gpus)) / 6.0
+    out[22] = math.log(gpus * point[JOBS] / point[GPUS]) / 2.0 if doubling else 0.0
+    out[23] = second * point[QUEUE]
+    out[24] = second * point[BACKLOG]
     out[25] = advantage
     out[26] = advantage * rank
-    out[27] = math.log1p(age_s / even_s)
+    out[27] = job[LAG]
     slack_s = job[SLACK_S]
     out[28] = 0.0 if math.isnan(slack_s) else math.tanh((slack_s - run_s) / (run_s + 60.0))
     out[29] = 1.0 / (1.0 + run_s / 600.0)

@@ -189,7 +189,8 @@ def run(
 
     Parameters
     ----------
-    weights : ndarray of float, shape (features.COUNT,)
+    weights : ndarray of float
+        As `auction.score_of` takes them.
     capacity, counts : ndarray of int, shape (T,) and (K,)
     submit : ndarray of int, shape (n,)
         Ticks, ascending.

@@ -12,7 +12,7 @@ from random_scenarios import random_scenarios
 from scenarios import Job, small_scenario
 
 from clustergym.errors import InputError
-from clustergym.learn import features
+from clustergym.learn import auction, features
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.episodes import Episode
 from clustergym.learn.evolution import start
@@ -56,7 +56,8 @@ def agrees(scenario: Scenario, policy: Learned, weights: np.ndarray) -> None:
 @settings(max_examples=40, deadline=None)
 @given(scenario=random_scenarios(), seed=st.integers(0, 2**20))
 def test_agrees_with_the_engine_on_small_scenarios(tmp_path_factory, scenario, seed):
-    weights = np.random.default_rng(seed).normal(size=features.COUNT)
+    hidden = seed % 2 * 3 * (auction.INPUTS + 2)
+    weights = np.random.default_rng(seed).normal(size=features.COUNT + hidden)
     agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights), weights)
 
 
@@ -130,6 +131,22 @@ def test_what_is_not_covered_is_refused():
             Episode.of(changed, KNOWN)
 
 
+def test_hidden_units_by_hand():
+    # Features (start 1, size 2, others 0), queue 0.5, backlog 0; weights 3 on start, 1 on size: 3 + 2 = 5.
+    # Unit one: bias 1, weight 2 on size, -4 on the queue: 1 + 4 - 2 = 3, squashed 3/4, times 8: +6.
+    # Unit two: bias -1, no other weight: squashed -1/2, times 1: -0.5.
+    values = weights_of(start=1.0, size=2.0)
+    point = np.zeros(features.POINT_FACTS)
+    point[features.QUEUE] = 0.5
+    one = [8.0, 1.0, *weights_of(size=2.0), -4.0, 7.0]
+    two = [1.0, -1.0, *np.zeros(auction.INPUTS)]
+    weights = np.array([*weights_of(start=3.0, size=1.0), *one, *two])
+    assert auction.hidden_units(weights) == 2
+    assert auction.score_of(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
+    with pytest.raises(ValueError, match="shape"):
+        auction.hidden_units(weights[1:])
+
+
 @given(seed=st.integers(0, 2**20))
 @settings(max_examples=30, deadline=None)
 def test_every_feature_is_finite_and_moderate(seed):
@@ -142,10 +159,11 @@ def test_every_feature_is_finite_and_moderate(seed):
     least_gpu_s = remaining * time_s * rng.uniform(0.1, 1)
     slack_s = rng.choice([np.nan, 50.0, -1e9])
     age_s, attained_gpu_s = 10 ** rng.uniform(-6, 8, size=2)
-    job = np.array(
-        [remaining, least_gpu_s, least_gpu_s / 64, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s]
-    )
-    point = np.array([rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)])
+    job, point = np.full(features.JOB_FACTS, np.nan), np.full(features.POINT_FACTS, np.nan)
+    job[:7] = remaining, least_gpu_s, least_gpu_s / 64, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s
+    point[:4] = rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)
+    features.derive_point(point)
+    features.derive_job(job, point)
     before = (before_s, 2 * gpus_before, gpus_before) if doubling else (np.inf, gpus_before, 0)
     flags = True, bool(rng.integers(2))
     features.fill(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)

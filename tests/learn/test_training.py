@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from clustergym import train as train_command
 from clustergym.errors import InputError
 from clustergym.learn import evolution
 from clustergym.learn.agents import make_agent
+from clustergym.learn.auction import hidden_units
 from clustergym.learn.checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
 from clustergym.learn.distribution import Distribution, draw_scenario
+from clustergym.learn.episodes import Episode
 from clustergym.learn.windows import BOUNDS, draw_window, philly_file
+from clustergym.policy import InformationClass
 
 SMALL = [
     "processes=1", "progress=false", "agent.population=6", "agent.episodes=4", "agent.validation=4",
@@ -45,7 +49,7 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
 def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run_train(whole) == 0
-    evaluated, plain = [], evolution.log_means
+    evaluated, plain = [], evolution.objectives
 
     def dies(*given):
         evaluated.append(given)
@@ -54,7 +58,7 @@ def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
         return plain(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(evolution, "log_means", dies)
+        patched.setattr(evolution, "objectives", dies)
         assert run_train(killed) == 130
     assert run_train(killed) == 0
     assert (killed / "killed.safetensors").read_bytes() == (whole / "whole.safetensors").read_bytes()
@@ -90,6 +94,36 @@ def test_evolution_finds_a_better_schedule(tmp_path):
     assert after < before - 0.1
 
 
+def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, capsys):
+    assert run_train(tmp_path / "a") == 0
+    first = f"agent.initial={tmp_path}/a/a.safetensors"
+    more = [first, "agent.hidden=2", "agent.sigma=1e-9", "agent.tail=0.5"]
+    assert run_train(tmp_path / "b", *more) == 0
+    before, after = load(str(tmp_path / "a" / "a.safetensors")), load(str(tmp_path / "b" / "b.safetensors"))
+    assert hidden_units(before.weights) == 0
+    assert hidden_units(after.weights) == 2
+    # With a step of 1e-9 both order all moves alike.
+    episode = Episode.of(
+        draw_scenario(Distribution(origin="synthetic", jobs=(20, 30), gpus=16), "dev", 3, 0),
+        before.information_class,
+    )
+    assert episode.run(after.weights).jct_s.tolist() == episode.run(before.weights).jct_s.tolist()
+    assert run_train(tmp_path / "c", f"agent.initial={tmp_path}/b/b.safetensors") == 2
+    assert "has hidden units already" in capsys.readouterr().err
+
+
+def test_the_tail_counts_in_the_objective():
+    drawn = Distribution(origin="synthetic", jobs=(20, 30), gpus=16, types=(2,))
+    weights = evolution.start()
+    known = InformationClass.DATA_PARALLEL
+    jct_s = Episode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
+    plain, tailed = (
+        evolution.objectives(drawn, "train", 3, known, tail, weights[None], 0)[0] for tail in (0.0, 0.5)
+    )
+    assert plain == pytest.approx(np.log(jct_s.mean()))
+    assert tailed - plain == pytest.approx(0.5 * np.log(np.percentile(jct_s, 99)))
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -100,6 +134,9 @@ def test_evolution_finds_a_better_schedule(tmp_path):
         (["agent.sgima=1"], "sgima"),
         (["agent.scenarios.load=[1.4,0.6]"], "scenarios.load"),
         (["agent.information=none"], "agent.information"),
+        (["agent.tail=-1"], "agent.tail"),
+        (["agent.hidden=-1"], "agent.hidden"),
+        (["agent.initial=elastc"], "did you mean elastic"),
         (["seed=-1"], "seed"),
         (["--fast"], "unknown option"),
     ],
@@ -175,7 +212,8 @@ def test_knobs_are_lists():
 def test_evaluate_compares_and_writes(tmp_path, capsys):
     run_train(tmp_path / "a")
     words = [
-        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}}]",
+        f"policies=[{tmp_path}/a/a.safetensors,hesrpt,{{name: ares, alpha: [0.6, 0.9]}},"
+        "{name: hindsight, generations: 1}]",
         "windows=3", "tuning_windows=2",
         "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]", "scenarios.gpus=8",
         "loads=[0.7,1.2]",
@@ -192,6 +230,28 @@ def test_evaluate_compares_and_writes(tmp_path, capsys):
     assert evaluate_command.main([*words, "loads=[x]"]) == 2
     assert evaluate_command.main([*words, "loads=[0.7,-1]"]) == 2
     assert capsys.readouterr().err.count("\n") == 4
+
+
+def test_evaluate_on_trace_files(tmp_path, capsys):
+    columns = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpus"
+    for name in "ab":
+        rows = [f"{name}{i},{60 * i},gpt3,760M,128,{200 + i},{2**i}" for i in range(3)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([columns, *rows]) + "\n")
+    words = [
+        "policies=[hesrpt,lower_bound]", "processes=1", f"json={tmp_path}/r.json",
+        f"traces={{scenario: ares, overrides: ['cluster=ares-16'], files: ['{tmp_path}/*.csv']}}",
+    ]  # fmt: skip
+    code = evaluate_command.main(words)
+    printed = capsys.readouterr()
+    assert (code, printed.err) == (0, "")
+    assert "2 traces:" in printed.out
+    figures = json.loads((tmp_path / "r.json").read_text())["groups"][0]["figures"]
+    for hesrpt, bound in figures:
+        assert 0 < bound[0] <= hesrpt[0]
+        assert bound[3:] == [None] * 3
+    for bad in ("traces=5", "traces={files: [nowhere.csv]}", "traces={fils: []}", "loads=[1.0]"):
+        assert evaluate_command.main([*words, bad]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("command", "key"), [("train", "allow_test: false"), ("evaluate", "policies:")])

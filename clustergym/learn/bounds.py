@@ -1,0 +1,103 @@
+"""What no policy can beat on a scenario, and what the auction reaches with weights fitted to it.
+
+Neither is a policy: both look at the whole scenario, the second at its outcome as well. In a comparison they
+are rows that say how far there is to go.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.learn.checkpoints import load
+from clustergym.learn.episodes import Episode
+from clustergym.policy import InformationClass
+from clustergym.scenario import Scenario
+
+Floats = npt.NDArray[np.float64]
+
+
+def alone_s(scenario: Scenario) -> Floats:
+    """Return each job's least seconds from arrival to end, alone at its fastest allotment, shape (n,)."""
+    times = scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of]
+    least_s: Floats = times.min(axis=(1, 2)) * scenario.trace.iterations
+    return least_s
+
+
+def pooled_mean_s(submit_s: Floats, work_gpu_s: Floats, gpus: int) -> float:
+    """Return the least mean time from arrival to end on one machine that serves `gpus` GPU-seconds a second.
+
+    Shortest remaining work first is optimal there (Schrage, 1968). With each job's work the least
+    GPU-seconds that any allotment ends it in, the machine can do all that the cluster can.
+
+    Parameters
+    ----------
+    submit_s, work_gpu_s : ndarray of float, shape (n,)
+        Submission ascending.
+    gpus : int
+    """
+    waiting: list[tuple[float, float]] = []
+    total_s, now_s = 0.0, 0.0
+    until = [*submit_s.tolist()[1:], np.inf]
+    for arrival_s, work, next_s in zip(submit_s.tolist(), work_gpu_s.tolist(), until, strict=True):
+        now_s = max(now_s, arrival_s)
+        heapq.heappush(waiting, (work, arrival_s))
+        while waiting and now_s < next_s:
+            left, came_s = heapq.heappop(waiting)
+            end_s = now_s + left / gpus
+            if end_s > next_s:
+                heapq.heappush(waiting, (left - (next_s - now_s) * gpus, came_s))
+                break
+            total_s, now_s = total_s + end_s - came_s, end_s
+        now_s = max(now_s, next_s) if next_s < np.inf else now_s
+    return total_s / len(submit_s)
+
+
+def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of jobs alone, and the greater of their mean and `pooled_mean_s`."""
+    _only(parameters)
+    alone = alone_s(scenario)
+    times = scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of]
+    work = (times * scenario.tables.counts).min(axis=(1, 2)) * scenario.trace.iterations
+    pooled = pooled_mean_s(scenario.trace.submit_s, work, int(scenario.cluster.capacity.sum()))
+    return alone, max(float(alone.mean()), pooled)
+
+
+def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of the auction with weights fitted to this scenario by CMA-ES, and their mean.
+
+    Parameters: `checkpoint` to start from, `generations` of 16 candidates, `sigma`.
+    """
+    from clustergym.learn.evolution import search_from
+
+    given = {"checkpoint": "elastic-linear", "generations": 30, "sigma": 0.2, **parameters}
+    _only(given, "checkpoint", "generations", "sigma")
+    require(int(given["generations"]) >= 1, "policies.generations", given["generations"], "give at least 1")
+    start = load(str(given["checkpoint"]))
+    episode = Episode.of(scenario, start.information_class)
+    search = search_from(start.weights, float(given["sigma"]), 16, seed, diagonal=False)
+    best = episode.run(start.weights).jct_s
+    for _ in range(int(given["generations"])):
+        candidates = search.ask()
+        outcomes = [episode.run(np.asarray(one)).jct_s for one in candidates]
+        search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
+        best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
+    return best, float(best.mean())
+
+
+def _only(parameters: Mapping[str, Any], *known: str) -> None:
+    for key in parameters:
+        if key not in known:
+            raise InputError("unknown parameter", field=f"policies.{key}", remedy=nearest(key, known))
+
+
+BOUNDS: dict[str, Callable[[Scenario, int, Mapping[str, Any]], tuple[Floats, float]]] = {
+    "lower_bound": lower_bound,
+    "hindsight": hindsight,
+}
+"""Rows that are no policies, by name: JCTs, and the mean that the row shows."""

@@ -1,0 +1,73 @@
+"""Trace files as they are, each a scenario of one setting, to compare policies on."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clustergym.errors import InputError, nearest
+from clustergym.learn.windows import data_folder
+from clustergym.scenario import Scenario
+
+KEYS = ("scenario", "overrides", "files")
+
+
+@dataclass(frozen=True)
+class TraceFiles:
+    """Trace files on a scenario's cluster.
+
+    Attributes
+    ----------
+    scenario : str
+        Of conf/scenario.
+    overrides : tuple of str
+        As on `clustergym.run`'s command line, without `trace.path`.
+    files : tuple of str
+    """
+
+    scenario: str
+    overrides: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @classmethod
+    def of(cls, given: Any) -> TraceFiles:
+        """Read `{scenario: …, overrides: […], files: [pattern, …]}`; `{data}` is the public data's folder.
+
+        Raises
+        ------
+        InputError
+            If something else is given, or a pattern finds no file.
+        """
+        if not isinstance(given, Mapping):
+            raise InputError(f"{given!r} is no mapping", field="traces", remedy=f"give {{{', '.join(KEYS)}}}")
+        for key in given:
+            if key not in KEYS:
+                raise InputError("unknown key", field=f"traces.{key}", remedy=nearest(str(key), KEYS))
+        texts = {key: cls._texts(given.get(key), f"traces.{key}") for key in KEYS[1:]}
+        files: list[str] = []
+        for pattern in texts["files"]:
+            found = sorted(glob.glob(pattern))
+            if not found:
+                raise InputError(
+                    "no such file", file=pattern, field="traces.files", remedy="name trace files"
+                )
+            files += found
+        if len(files) < 2:
+            raise InputError("needs two files at least", field="traces.files", remedy="name more")
+        return cls(str(given.get("scenario", "testbed")), texts["overrides"], tuple(files))
+
+    @staticmethod
+    def _texts(given: Any, field: str) -> tuple[str, ...]:
+        given = [] if given is None else given
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            raise InputError(f"{given!r} is no list of texts", field=field, remedy="give a list")
+        return tuple(one.replace("{data}", str(data_folder().absolute())) for one in given)
+
+    def draw(self, split: str, seed: int, index: int) -> Scenario:
+        """Return the scenario of one file, with decision points at events."""
+        from clustergym.api import load_scenario
+
+        overrides = ["trace=file", *self.overrides, f"trace.path='{self.files[index]}'"]
+        return replace(load_scenario(self.scenario, overrides), rounds="event")
