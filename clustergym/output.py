@@ -170,7 +170,9 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
         if event.job != NO_JOB:
             line["job_id"] = job_id[event.job]
         if event.gpus:
-            line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus, "nodes": event.nodes}
+            line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus}
+        if event.nodes:
+            line["nodes"] = event.nodes
         if event.iteration_time_s:
             line |= {
                 "locality": event.locality,
