@@ -83,8 +83,8 @@ def _fullness(rows: list[dict[str, Any]]) -> str:
     return (
         "## By how full the cluster is\n\n"
         "The greatest such ratio (and the mean) over alphas 0.1, 0.3 … 0.9 (quick: 0.3, 0.5) where free "
-        "nodes are uniform between these shares of a minipod; states of their own. The paper does not say how "
-        "full its clusters are.\n\n"
+        "nodes are uniform between these shares of a minipod; states of their own. The paper does not say "
+        "how full its clusters are.\n\n"
         + _table(["setting", *heads], [[f"({name})", *cells] for name, cells in by_name.items()])
     )
 
