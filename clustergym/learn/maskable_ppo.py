@@ -52,7 +52,7 @@ class MaskablePpo(NetworkAgent):
             "baseline": EXPERT,
         }
     )
-    steps: int = 200_000
+    steps: int = 120_000
     validate_every: int = 20_000
     validation: int = 12
     learning_rate: float = 1e-4

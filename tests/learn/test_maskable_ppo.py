@@ -229,5 +229,14 @@ def test_a_checkpoint_of_renamed_columns_is_refused(trained, monkeypatch):
         load(str(trained))
 
 
+def test_the_committed_one_is_better_than_its_imitator():
+    loaded = load("elastic-16")
+    curves = loaded.about["curves"]
+    assert loaded.about["trained_on_test"] is False
+    assert curves["best"] > curves["imitator"]
+    policy = make_policy({"name": "learned", "checkpoint": "elastic-16"})
+    assert policy.fingerprint() == loaded.sha256
+
+
 def test_agent_is_found_by_name():
     assert make_agent({"name": "maskable_ppo", "expert": "fcfs"}) == MaskablePpo(expert="fcfs")
