@@ -18,6 +18,10 @@ DECISIONS_SCHEMA = "clustergym.decisions/1"
 LARGEST_BYTES = 256_000_000
 """Unpacked; lines are read one by one, so that it is time that this saves, not memory."""
 LONGEST_LINE_BYTES = 4_000_000
+MOST_GPUS = 2**31
+MOST_CHANGES = 500_000
+MOST_NAMES = 2_000_000
+"""Decisions, and jobs named in them all together: what is read takes a few hundred bytes of memory each."""
 KEYS = frozenset({"time_s", "launch", "preempt", "drop"})
 
 
@@ -37,13 +41,17 @@ def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list
         )
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
     kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
-    changes, last_s = [], -math.inf
+    changes: list[Change] = []
+    last_s, named = -math.inf, 0
     for number, entry in lines:
         try:
             change = _change(entry, rows, kinds)
             if change.time_s <= last_s:
                 raise ValueError(f"{change.time_s} s is not after the decision before it")
-        except (KeyError, TypeError, ValueError) as error:
+            named += _named(change)
+            if len(changes) == MOST_CHANGES or named > MOST_NAMES:
+                raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"is no decision of this scenario: {_shown(error)}",
                 file=path,
@@ -63,11 +71,19 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
         raise ValueError(f"{time_s!r} is no time")
     launch = []
     for job, kind, gpus in entry.get("launch", ()):
-        if type(gpus) is not int:
+        if type(gpus) is not int or abs(gpus) > MOST_GPUS:
             raise ValueError(f"{gpus!r} is no number of GPUs")
         launch.append((rows[job], kinds[kind], gpus))
     gone = [tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop")]
     return Change(float(time_s), tuple(launch), *gone)
+
+
+def _named(change: Change) -> int:
+    """Return how many jobs a decision names, each once."""
+    named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
+    if len(set(named)) < len(named):
+        raise ValueError("names a job twice")
+    return len(named)
 
 
 def _names(value: Any) -> list[str]:

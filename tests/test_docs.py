@@ -21,6 +21,7 @@ PAGES = (
     "sweeps.md",
     "contention-failures-reservations.md",
     "pretraining.md",
+    "leaderboards.md",
 )
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
@@ -42,6 +43,7 @@ def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capfd):
     assert sum(kind == "sh" for kind, _, _ in blocks) >= 2
     for kind, title, text in blocks:
         if title:
+            Path(title).parent.mkdir(parents=True, exist_ok=True)
             Path(title).write_text(text, encoding="utf-8")
         if kind == "sh":
             for line in text.splitlines():

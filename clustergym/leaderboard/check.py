@@ -26,7 +26,7 @@ from clustergym.leaderboard.entry import (
 from clustergym.scenario import Scenario
 
 BOUNDED = ("jct_mean", "makespan")
-SHORTEST_ROUND_S = 1.0
+SHORTEST_ROUND_S, LONGEST_ROUND_S = 1.0, 1e6
 """A log with shorter rounds would be replayed for ever."""
 TOLERANCE = 1e-9
 LONGEST_DECISION_S = 3600.0
@@ -175,7 +175,10 @@ def _replayed(folder: Path, entry: Entry, board: Board, cell: Cell, row: ResultR
         return [Flag(Kind.ILLEGAL_DECISION, where, str(error))]
     except (InputError, StalledError) as error:
         return [Flag(Kind.DIVERGED, where, str(error))]
-    return [*_compared(simulation, scenario, board, cell, row), *_times(where, row, len(changes))]
+    if simulation.changes != changes:
+        return [Flag(Kind.DECISION_LOG, where, "tells of decisions that change nothing")]
+    compared = _compared(simulation, scenario, board, cell, row)
+    return [*compared, *_times(where, row, simulation.decision_points)]
 
 
 def _header(header: dict[str, Any], entry: Entry, board: Board, cell: Cell) -> str:
@@ -194,7 +197,7 @@ def _header(header: dict[str, Any], entry: Entry, board: Board, cell: Cell) -> s
             return key
     round_s = header.get("round_s", "")
     is_number = isinstance(round_s, int | float) and not isinstance(round_s, bool)
-    if round_s is not None and not (is_number and SHORTEST_ROUND_S <= round_s < math.inf):
+    if round_s is not None and not (is_number and SHORTEST_ROUND_S <= round_s <= LONGEST_ROUND_S):
         return "round_s"
     return ""
 
@@ -232,10 +235,10 @@ def _same(value: float | None, entered: float | None) -> bool:
     return math.isclose(value, entered, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
-def _times(where: str, row: ResultRow, changes: int) -> Iterator[Flag]:
+def _times(where: str, row: ResultRow, points: int) -> Iterator[Flag]:
     median, p99, wall = (row.times[name] for name in ("decision_s_p50", "decision_s_p99", "wall_s"))
-    if row.decisions < changes:
-        message = f"{row.decisions} decisions were made, {changes} changed something"
+    if row.decisions != points:
+        message = f"{row.decisions} decisions were entered, the run has {points} decision points"
         yield Flag(Kind.DECISION_TIMES, where, message)
     elif not 0 < median <= p99 * 1.05 or not p99 <= LONGEST_DECISION_S:
         yield Flag(Kind.DECISION_TIMES, where, f"median {median:g} s, 99th percentile {p99:g} s")
@@ -249,6 +252,7 @@ def _rerun(entry: Entry, board: Board, rows: dict[Cell, ResultRow], strict: int,
     import numpy as np
 
     from clustergym.leaderboard.run_cells import run_cell
+    from clustergym.registry import make_policy
 
     known = published_policies()
     if entry.policy.name not in known:
@@ -266,10 +270,14 @@ def _rerun(entry: Entry, board: Board, rows: dict[Cell, ResultRow], strict: int,
         cell = board.cells[index]
         parameters = {"name": entry.policy.name, **entry.policy.parameters}
         try:
+            knows = make_policy(parameters).information_class.value
             again = run_cell(board.name, board.folder.parent, parameters, None, cell)
-        except InputError as error:
-            yield Flag(Kind.RERUN, str(cell), str(error))
+        except Exception as error:  # Of a policy with parameters that nobody tried before.
+            yield Flag(Kind.RERUN, str(cell), f"{type(error).__name__}: {_short(str(error))}")
             continue
+        if knows != entry.information_class:
+            message = f"the policy is of class {knows}, entered as {entry.information_class}"
+            yield Flag(Kind.RERUN, str(cell), message)
         if again.digest != rows[cell].digest:
             message = f"digest {again.digest[:16]}…, entered {rows[cell].digest[:16]}…"
             yield Flag(Kind.RERUN, str(cell), message)

@@ -128,6 +128,8 @@ def entry_folder(board: Board, name: str) -> Path:
         if path.name not in FILES or path.is_symlink():
             message = "is a link" if path.is_symlink() else "does not belong in an entry"
             raise InputError(message, file=path, remedy=f"an entry has {', '.join(FILES)}")
+        if path.name != "decisions" and not path.is_file():
+            raise InputError("is no plain file", file=path, remedy="write it anew")
     return folder
 
 

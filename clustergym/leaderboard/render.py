@@ -110,7 +110,9 @@ def _rules(board: Board) -> str:
 
 
 def _cell(text: str) -> str:
-    return html.escape(text).replace("|", "&#124;").replace("[", "&#91;").replace("]", "&#93;")
+    return (
+        html.escape(" ".join(text.split())).replace("|", "&#124;").replace("[", "&#91;").replace("]", "&#93;")
+    )
 
 
 def interval(found: Aggregate) -> str:

@@ -68,6 +68,7 @@ class Simulation(World):
         chosen = {"policy": policy_round_s, "event": None}.get(str(scenario.rounds), scenario.rounds)
         super().__init__(scenario, placer, information, None if chosen is None else float(chosen))
         self.changes: list[Change] = []
+        self.decision_points = 0
         self.end_s = 0.0
         self._decision_due = False
         self._round_pending = False
@@ -121,6 +122,7 @@ class Simulation(World):
 
     def _decision_point(self) -> View:
         self._decided_at = self._now
+        self.decision_points += 1
         self._defragment()
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)

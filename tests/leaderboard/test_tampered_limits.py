@@ -1,0 +1,170 @@
+"""Entries that go to the limits of what is read: huge numbers, crowds, idle decisions, false divisions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.check import Kind, check
+from clustergym.leaderboard.render import markdown
+from clustergym.leaderboard.score import standings
+
+ROOT = Path(__file__).parent.parent.parent
+LOG = "decisions/philly-5.jsonl.gz"
+Lines = list[dict[str, Any]]
+
+
+def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[Kind]:
+    return {flag.kind for flag in check(load_board("small", root), entry, strict)}
+
+
+def read_log(path: Path) -> Lines:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def write_log(path: Path, lines: Lines) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def _with_launch(lines: Lines, launch: list[Any]) -> Lines:
+    return [lines[0], {**lines[1], "launch": launch}, *lines[2:]]
+
+
+def _gpus(number: int) -> Callable[[Lines], Lines]:
+    return lambda lines: _with_launch(lines, [[*lines[1]["launch"][0][:2], number], *lines[1]["launch"][1:]])
+
+
+def _idle(lines: Lines) -> Lines:
+    """Preempt, in the first decision, a job that does not run then."""
+    running = {job for job, _, _ in lines[1]["launch"]}
+    later = next(job for line in lines[2:] for job, _, _ in line.get("launch", []) if job not in running)
+    return [lines[0], {**lines[1], "preempt": [later]}, *lines[2:]]
+
+
+TAMPERED: dict[str, tuple[Callable[[Lines], Lines], Kind]] = {
+    "a number of GPUs beyond 64 bits": (_gpus(10**30), Kind.DECISION_LOG),
+    "a number of GPUs below them": (_gpus(-(10**30)), Kind.DECISION_LOG),
+    "a time beyond floats": (lambda lines: [lines[0], {**lines[1], "time_s": 10**400}], Kind.DECISION_LOG),
+    "rounds beyond floats": (lambda lines: [{**lines[0], "round_s": 1e308}, *lines[1:]], Kind.HEADER),
+    "rounds of 400 digits": (lambda lines: [{**lines[0], "round_s": 10**400}, *lines[1:]], Kind.HEADER),
+    "a round that is true": (lambda lines: [{**lines[0], "round_s": True}, *lines[1:]], Kind.HEADER),
+    "a job named twice": (
+        lambda lines: _with_launch(lines, [lines[1]["launch"][0], *lines[1]["launch"]]),
+        Kind.DECISION_LOG,
+    ),
+    "a job that is no name": (lambda lines: _with_launch(lines, [[{}, "A40", 1]]), Kind.DECISION_LOG),
+    "launches that are no list": (lambda lines: [lines[0], {**lines[1], "launch": 7}], Kind.DECISION_LOG),
+    "an idle preemption": (_idle, Kind.DECISION_LOG),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tampered(name: str, root: Path) -> None:
+    change, expected = TAMPERED[name]
+    path = root / "small" / "first" / LOG
+    write_log(path, change(read_log(path)))
+    assert flagged(root) == {expected}
+
+
+def test_one_decision_too_many_is_flagged(root: Path) -> None:
+    path = root / "small" / "first" / "results.csv"
+    header, first, *rest = path.read_text().splitlines()
+    row = first.split(",")
+    at = header.split(",").index("decisions")
+    row[at] = str(int(row[at]) + 1)
+    path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
+    assert flagged(root) == {Kind.DECISION_TIMES}
+
+
+@pytest.mark.parametrize("name", ["results.csv", "entry.yaml", "README.md"])
+def test_a_pipe_is_not_opened(name: str, root: Path) -> None:
+    path = root / "small" / "first" / name
+    path.unlink()
+    os.mkfifo(path)
+    assert flagged(root) == {Kind.SCHEMA}
+
+
+def _claimed(folder: Path, **changes: Any) -> None:
+    path = folder / "entry.yaml"
+    entry = yaml.safe_load(path.read_text()) | changes
+    path.write_text(yaml.safe_dump(entry))
+    for log in (folder / "decisions").iterdir():
+        header, *lines = read_log(log)
+        header["information_class"] = entry["information_class"]
+        write_log(log, [header, *lines])
+
+
+def test_a_false_division_is_found_by_running_the_policy_again(root: Path) -> None:
+    # srtf knows every speed; nothing in its decisions tells so, and no class but `profiled` costs time.
+    _claimed(root / "small" / "short", information_class="none")
+    assert flagged(root, "short") == set()
+    assert flagged(root, "short", strict=1) == {Kind.RERUN}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"round_s": float("inf")}, {"round_s": 1e308}, {"round_s": -1.0}, {"nothing": 1}, {"round_s": "x"}],
+)
+def test_a_policy_that_cannot_run_is_flagged(parameters: dict[str, Any], root: Path) -> None:
+    _claimed(root / "small" / "short", policy={"name": "srtf", "parameters": parameters})
+    assert flagged(root, "short", strict=1) == {Kind.RERUN}
+
+
+def test_a_title_stays_in_its_cell(root: Path) -> None:
+    _claimed(root / "small" / "short", title="a\n\n# b | [c](d) <img src=x>")
+    board = load_board("small", root)
+    (line,) = (line for line in markdown(board, standings(board), 1.0).splitlines() if "# b" in line)
+    assert line.startswith("| 1 | [a # b &#124; &#91;c&#93;(d) &lt;img src=x&gt;](short/)")
+
+
+def _crowd(jobs: int) -> Iterator[bytes]:
+    """One decision that names a job again and again, line after line."""
+    one = b",".join([b'["%s","A40",1]'] * jobs)
+    for second in range(60):
+        yield b'{"time_s":%d,"launch":[%s]}\n' % (second, one)
+
+
+def _queue(decisions: int) -> Iterator[bytes]:
+    for second in range(decisions):
+        yield b'{"time_s":%d}\n' % second
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (lambda: _crowd(150_000), "names a job twice"),
+        (lambda: _queue(600_000), "more than 500,000 decisions"),
+    ],
+)
+def test_crowds_take_little_memory(lines: Callable[[], Iterator[bytes]], found: str, root: Path) -> None:
+    path = root / "small" / "first" / LOG
+    header, first, *_ = read_log(path)
+    job, kind, _ = first["launch"][0]
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(json.dumps(header).encode() + b"\n")
+        for line in lines():
+            packed.write(line.replace(b"%s", job.encode()).replace(b"A40", kind.encode()))
+    code = "import sys; from clustergym.leaderboard.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--root", str(root), "check", "small", "first"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (10**9, 10**9)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert re.search(f"decision log: philly-5: .*{found}", done.stdout)
