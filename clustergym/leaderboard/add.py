@@ -168,6 +168,8 @@ def freeze(board: Board, workers: int = 1) -> Path:
         If the board has constants already, which only a new version may replace; or if the reference
         is no better than fcfs in a cell.
     """
+    from clustergym.metrics.bounds import lower_bounds
+
     path = board.folder / "board.yaml"
     if any(one.constants for one in board.scenarios):
         remedy = "raise the version and remove the constants"
@@ -187,6 +189,8 @@ def freeze(board: Board, workers: int = 1) -> Path:
                 raise InputError(
                     message, file=path, field="reference", remedy="choose another reference or load"
                 )
-            scenario["constants"][seed] = {"sha256": board.scenario(cell).sha256, **values}
+            built = board.scenario(cell)
+            bound = {"jct_bound": lower_bounds(built).jct_mean}
+            scenario["constants"][seed] = {"sha256": built.sha256, **values, **bound}
     _write_yaml(path, content)
     return path

@@ -45,11 +45,14 @@ class Constants(Checked):
         Of the scenario: trace, cluster, oracle, costs and rules.
     fcfs, reference : float
         The metric of first come, first served, and of the reference policy.
+    jct_bound : float
+        Seconds of mean JCT that no schedule can beat (`clustergym.metrics.bounds`).
     """
 
     sha256: Sha256
     fcfs: float
     reference: float
+    jct_bound: float
 
 
 class BoardScenario(Checked):

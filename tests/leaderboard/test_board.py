@@ -13,7 +13,7 @@ import yaml
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.entry import entry_names, read_entry, read_results
-from clustergym.leaderboard.render import pages, stale
+from clustergym.leaderboard.render import bound_jct, pages, stale
 from clustergym.leaderboard.score import scores_of, standings
 from clustergym.registry import make_policy
 
@@ -201,11 +201,15 @@ def page(browser, root):
 
 
 def names_of(page) -> list[str]:
-    return [row.get_attribute("data-name") for row in page.query_selector_all("tbody tr")]
+    return [row.get_attribute("data-name") for row in page.query_selector_all("tbody tr[data-name]")]
 
 
 def test_the_page_sorts_filters_and_shows_an_entry(page):
     assert names_of(page) == ["short", "zz", "first"]
+    # By rank, under the name of each division; by another column without.
+    assert page.locator("tbody th").all_inner_texts() == ["clairvoyant, closed", "none, closed"]
+    page.get_by_role("button", name="makespan").click()
+    assert page.locator("tbody th").count() == 0
     page.get_by_role("button", name="score").click()
     assert names_of(page)[-1] == "first"
     page.get_by_role("button", name="score").click()
@@ -242,3 +246,9 @@ def test_the_page_fits_a_phone_and_the_dark(browser, page):
     assert np.mean([int(n) for n in light[4:-1].split(",")]) > 200
     assert np.mean([int(n) for n in dark[4:-1].split(",")]) < 60
     assert page.problems == []
+
+
+def test_where_jobs_may_be_dropped_there_is_no_bound(root):
+    board = load_board("small", root)
+    assert 0 < bound_jct(board) < min(one.raw["jct_mean"] for one in standings(board))
+    assert bound_jct(board.model_copy(update={"drops": True})) == 0.0
