@@ -13,6 +13,7 @@ COMMANDS = {
     "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
+    "report": ("clustergym.report.__main__", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
     "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.cluster.__main__", "describe a cluster"),
