@@ -15,7 +15,7 @@ import pytest
 from clustergym import __main__ as console
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("tutorial.md", "own-trace-and-cluster.md", "sweeps.md")
+PAGES = ("tutorial.md", "own-trace-and-cluster.md", "sweeps.md", "reports.md")
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 

@@ -55,7 +55,7 @@ def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("arena against fcfs on scenario testbed+trace=eight v0: trace eight (8 jobs)")
     assert f"wrote {out}/" in printed
-    assert {path.name for path in out.iterdir()} == FILES | {"compare"}
+    assert {path.name for path in out.iterdir()} == FILES | {"compare", "report.html"}
     assert {path.name for path in (out / "compare" / "fcfs").iterdir()} == FILES
     result = json.loads((out / "result.json").read_text())
     assert tuple(result) == RESULT_KEYS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,16 +112,12 @@ def read_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if size > LARGEST_FILE_BYTES:
                     raise InputError("unpacks to more than 1 GiB", file=path, line=number, remedy=REMEDY)
                 yield number, json.loads(line)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", file=path, remedy=REMEDY) from None
     except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError("is no JSON", file=path, line=number + 1, remedy=REMEDY) from None
-    except Exception as error:
-        if type(error).__module__ == "zlib":
-            raise InputError(f"cannot be read: {error}", file=path, remedy=REMEDY) from None
-        raise
+        raise InputError("is no JSON", file=path, line=number, remedy=REMEDY) from None
 
 
 def holdings(path: Path, end_s: float) -> list[Holding]:
