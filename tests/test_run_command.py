@@ -377,6 +377,6 @@ def test_half_a_result_is_no_result(small, tmp_path, capsys):
 def test_no_scratch_folder_is_left_behind(small, tmp_path):
     out = tmp_path / "out"
     assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
-    assert {path.name for path in out.iterdir()} == FILES
+    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
     shutil.rmtree(out)
     assert not Path(out).exists()
