@@ -24,14 +24,14 @@ def command(*overrides, cwd):
 def test_a_sweep_is_one_group_of_offline_runs(tmp_path):
     pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
     done = command(
-        "-m", "policy=fcfs,srtf", "logger=wandb", f"hydra.sweep.dir={tmp_path / 'ten'}", cwd=tmp_path
+        "-m", "policy=fcfs,srtf", "logger=wandb", f"hydra.sweep.dir={tmp_path / 'sweep-of-two'}", cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    logs = sorted((tmp_path / "ten").glob("*/wandb/offline-run-*/run-*.wandb"))
+    logs = sorted((tmp_path / "sweep-of-two").glob("*/wandb/offline-run-*/run-*.wandb"))
     assert len(logs) == 2
     for path, name in zip(logs, ("fcfs", "srtf"), strict=True):
         content = path.read_bytes()
-        for word in (b"ten", f"{name}-testbed".encode(), b"jct_mean", b"jobs.csv", b"report.html"):
+        for word in (b"sweep-of-two", f"{name}-testbed".encode(), b"jct_mean", b"jobs.csv", b"report.html"):
             assert word in content, word
 
 
