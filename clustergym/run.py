@@ -18,7 +18,9 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     _check_objective(config.get("objective"))
     from clustergym.config import build_scenario
     from clustergym.registry import make_placer, make_policy
+    from clustergym.wandb_logger import log_result, logger_of
 
+    logger = logger_of(config)
     scenario = build_scenario(config)
     policies = [make_policy(config["policy"])]
     compare = config.get("compare")
@@ -42,6 +44,9 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
         from clustergym.report.write import write_report
 
         write_report([target / "result.json" for target in folders], folder / "report.html")
+    if logger.name == "wandb" and fresh:
+        page = folder / "report.html"
+        log_result(logger, config, results[0], folder, page if page.is_file() else None)
     _print_results(results, scenario, folder, bool(config.get("table", True)))
     value = results[0]["metrics"].get(config.get("objective"))
     return None if value is None else float(value)
