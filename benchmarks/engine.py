@@ -15,6 +15,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Generator
@@ -87,12 +88,20 @@ def benchmark_scenario(gpus: int, fabric: Fabric | None = None, contention: bool
     return build_scenario(config)
 
 
-def measure(scenario: Scenario, policy_name: str, placer: dict[str, str]) -> dict[str, float]:
-    """Run one policy and return its rates."""
-    run = simulate(scenario, make_policy({"name": policy_name}), make_placer(placer))
+def measure(scenario: Scenario, policy_name: str, placer: dict[str, str], repeat: int) -> dict[str, float]:
+    """Run one policy so many times and return the rates of the run that took the least CPU time."""
+    cpu_s, run = math.inf, None
+    for _ in range(repeat):
+        policy, found = make_policy({"name": policy_name}), make_placer(placer)
+        started = time.process_time()
+        again = simulate(scenario, policy, found)
+        if (took := time.process_time() - started) < cpu_s:
+            cpu_s, run = took, again
+    assert run is not None
     times = run.decision_times
     return {
         "wall_s": run.wall_s,
+        "cpu_s": cpu_s,
         "rate_changes": sum(event.kind == EventKind.RATE for event in run.simulation.log.events),
         "jct_mean_censored_s": measurement_of(run.simulation).metrics["jct_mean_censored"] or 0.0,
         "events": len(run.simulation.log.events),
@@ -111,36 +120,28 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--policies", nargs="+", default=["fcfs", "srtf", "arena"])
     parser.add_argument("--contention", action="store_true", help="a row without and a row with contention")
     parser.add_argument("--scattered", action="store_true", help="place jobs at random minipods")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each, of which the quickest counts")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(argv)
     bare = bare_simpy_events_per_s()
     print(f"bare SimPy: {bare:,.0f} events/s")
-    columns = (
-        "GPUs",
-        "jobs",
-        "policy",
-        "wall s",
-        "events/s",
-        "decisions/s",
-        "p50 ms",
-        "p99 ms",
-        "rate changes",
-    )
-    print("".join(f"{column:>12}" for column in columns[:-1]) + f"{columns[-1]:>14}")
+    names = ("GPUs", "jobs", "policy", "wall s", "CPU s", "events/s", "decisions/s", "p50 ms", "p99 ms")
+    print("".join(f"{name:>12}" for name in (*names, "rates")))
     placer = {"name": "minipod", "algorithm": "random_fit"} if options.scattered else {"name": "buddy"}
     rows = []
     for gpus in options.gpus:
         fabric = CROWDED if options.contention else None
         for contention, name in itertools.product((False, True)[: 1 + options.contention], options.policies):
             scenario = benchmark_scenario(gpus, fabric, contention)
-            row = measure(scenario, name, placer)
+            row = measure(scenario, name, placer, options.repeat)
             rows.append(
                 {"gpus": gpus, "jobs": len(scenario.trace), "policy": name, "contention": contention, **row}
             )
-            rates = f"{row['wall_s']:>12.2f}{row['events_per_s']:>12,.0f}{row['decisions_per_s']:>12,.0f}"
+            rates = f"{row['wall_s']:>12.2f}{row['cpu_s']:>12.2f}"
+            rates += f"{row['events_per_s']:>12,.0f}{row['decisions_per_s']:>12,.0f}"
             deciding = f"{row['decision_s_p50'] * 1e3:>12.2f}{row['decision_s_p99'] * 1e3:>12.2f}"
             print(
-                f"{gpus:>12,}{len(scenario.trace):>12,}{name:>12}{rates}{deciding}{row['rate_changes']:>14,}",
+                f"{gpus:>12,}{len(scenario.trace):>12,}{name:>12}{rates}{deciding}{row['rate_changes']:>12,}",
                 flush=True,
             )
     if options.json is not None:

@@ -14,6 +14,7 @@ COMMANDS = {
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "leaderboard": ("clustergym.leaderboard.__main__", "check, score, render and add leaderboard entries"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
+    "report": ("clustergym.report.__main__", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
     "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.cluster.__main__", "describe or draw a cluster"),

@@ -73,9 +73,11 @@ def _check_files(options: argparse.Namespace) -> None:
 def _figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
     from clustergym.placement.benchmark import ALPHAS, QUICK_ALPHAS, run_benchmark
     from clustergym.placement.characterisation import characterise
+    from clustergym.placement.fullness import by_fullness
 
     figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
-    _say("characterisation")
+    figures["fullness"] = by_fullness(states, seed, quick)
+    _say("fullness")
     figures["characterisation"] = characterise(states, seed)
     return figures
 

@@ -158,6 +158,12 @@ def _ratio(three: list[float]) -> str:
     return f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
+def _quoted(word: str) -> str:
+    """Quote a word for the shell, in double quotes where it has single ones and nothing the shell expands."""
+    plain = "'" in word and not set(word) & set('"$`\\!')
+    return f'"{word}"' if plain else shlex.quote(word)
+
+
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
@@ -169,7 +175,7 @@ def main(argv: list[str] | None = None) -> int:
     config = composed("evaluate", overrides)
     outcome = evaluate(config)
     # What the command wrote to is no part of what it measured.
-    shown = [shlex.quote(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
+    shown = [_quoted(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
     text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):

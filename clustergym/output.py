@@ -121,6 +121,7 @@ def write_result(
             "request_gpu_type": [types[kind] for kind in scenario.request_type.tolist()],
             "request_gpus": scenario.request_gpus.tolist(),
             "request_changed": scenario.request_changed.astype(int).tolist(),
+            "finish_time_fairness": ["" if rho != rho else rho for rho in measured.fairness.tolist()],
         }
         write_jobs_csv(measured.records, scenario.trace, made / "jobs.csv", extra=requests)
         write_timeline_csv(measured.timeline, made / "timeline.csv")
@@ -170,7 +171,9 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
         if event.job != NO_JOB:
             line["job_id"] = job_id[event.job]
         if event.gpus:
-            line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus, "nodes": event.nodes}
+            line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus}
+        if event.nodes:
+            line["nodes"] = event.nodes
         if event.iteration_time_s:
             line |= {
                 "locality": event.locality,

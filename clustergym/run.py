@@ -18,14 +18,16 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     _check_objective(config.get("objective"))
     from clustergym.config import build_scenario
     from clustergym.registry import make_placer, make_policy
+    from clustergym.wandb_logger import log_result, logger_of
 
+    logger = logger_of(config)
     scenario = build_scenario(config)
     policies = [make_policy(config["policy"])]
     compare = config.get("compare")
     if compare is not None and compare != policies[0].name:
         policies.append(make_policy({"name": compare}))
     _print_heading(scenario, policies, config["seed"])
-    results = []
+    results, folders, fresh = [], [], False
     for policy in policies:
         main = policy is policies[0]
         target = folder if main else folder / "compare" / policy.name
@@ -34,7 +36,17 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
             "policy": config["policy"] if main else {"name": compare},
             "compare": compare if main else None,
         }
-        results.append(_run_policy(scenario, policy, make_placer(config["placer"]), own, target))
+        result, ran = _run_policy(scenario, policy, make_placer(config["placer"]), own, target)
+        results.append(result)
+        folders.append(target)
+        fresh |= ran
+    if config.get("report", True) and (fresh or not (folder / "report.html").is_file()):
+        from clustergym.report.write import write_report
+
+        write_report([target / "result.json" for target in folders], folder / "report.html")
+    if logger.name == "wandb" and fresh:
+        page = folder / "report.html"
+        log_result(logger, config, results[0], folder, page if page.is_file() else None)
     _print_results(results, scenario, folder, bool(config.get("table", True)))
     value = results[0]["metrics"].get(config.get("objective"))
     return None if value is None else float(value)
@@ -51,7 +63,8 @@ def _check_objective(name: object) -> None:
 
 def _run_policy(
     scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], bool]:
+    """Return a policy's result, and whether it had to be run."""
     from clustergym.output import finished, measurement_of, result_of, run_key, write_result
     from clustergym.progress import progress_of
     from clustergym.sim.engine import StalledError
@@ -61,7 +74,7 @@ def _run_policy(
     done = finished(folder, run_key(scenario, policy, placer, seed))
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
-        return done
+        return done, False
     try:
         with progress_of(policy.name, scenario, bool(config.get("progress", True))) as progress:
             run = simulate(scenario, policy, placer, seed, progress)
@@ -70,7 +83,7 @@ def _run_policy(
     measured = measurement_of(run.simulation)
     result = result_of(run, measured, policy, placer, seed)
     write_result(folder, config, run.simulation, measured, result)
-    return result
+    return result, True
 
 
 def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:

@@ -14,6 +14,7 @@ from clustergym.oracle.config import oracle_from_config
 from clustergym.paths import conf_dir
 from clustergym.registry import default_parameters, entry_points, make_placer, make_policy
 from clustergym.sim.run import simulate
+from clustergym.wandb_logger import logger_of
 from clustergym.workload.trace import ModelClass
 
 SMALL_CLUSTERS = ("arena-a", "ares-16", "ares-64", "gavel-48", "sia-64")
@@ -43,10 +44,17 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
-        "agent calibration cluster costs env experiment generator hardware hydra model oracle placer policy "
-        "scenario sweep trace"
+        "agent calibration cluster costs env experiment generator hardware hydra logger model oracle placer "
+        "policy scenario sweep trace"
     )
     assert groups == set(tested.split())
+
+
+@pytest.mark.parametrize("name", names("logger"))
+def test_loggers_are_what_they_are_called(name):
+    if name == "wandb":
+        pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
+    assert logger_of(compose([f"logger={name}"])).name == name
 
 
 @pytest.mark.parametrize("name", names("policy"))

@@ -22,6 +22,7 @@ PAGES = (
     "contention-failures-reservations.md",
     "pretraining.md",
     "leaderboards.md",
+    "reports.md",
 )
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 

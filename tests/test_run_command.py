@@ -55,7 +55,7 @@ def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("arena against fcfs on scenario testbed+trace=eight v0: trace eight (8 jobs)")
     assert f"wrote {out}/" in printed
-    assert {path.name for path in out.iterdir()} == FILES | {"compare"}
+    assert {path.name for path in out.iterdir()} == FILES | {"compare", "report.html"}
     assert {path.name for path in (out / "compare" / "fcfs").iterdir()} == FILES
     result = json.loads((out / "result.json").read_text())
     assert tuple(result) == RESULT_KEYS
@@ -377,6 +377,6 @@ def test_half_a_result_is_no_result(small, tmp_path, capsys):
 def test_no_scratch_folder_is_left_behind(small, tmp_path):
     out = tmp_path / "out"
     assert run.main(["policy=fcfs", "compare=null", f"hydra.run.dir={out}", *small]) == 0
-    assert {path.name for path in out.iterdir()} == FILES
+    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
     shutil.rmtree(out)
     assert not Path(out).exists()

@@ -26,9 +26,8 @@ EXPERT = "learned checkpoint=elastic round_s=300"
 class MaskablePpo(NetworkAgent):
     """Masked PPO (Huang and Ontanon, 2022) with a permutation-equivariant network.
 
-    First the actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. The imitator
-    is sharpened, as PPO improves the policy that draws its actions while the greedy one is what counts.
-    Then the critic alone learns for `critic_segments` segments, and after that both.
+    First the actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. Then the
+    critic alone learns for `critic_segments` segments, and after that both. `steps=0` is the imitator alone.
 
     Parameters
     ----------
@@ -47,12 +46,16 @@ class MaskablePpo(NetworkAgent):
     """
 
     env: Mapping[str, Any] = field(
-        default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel"}
+        default_factory=lambda: {
+            "id": "ClusterGym/Elastic-16-v0",
+            "information": "data_parallel",
+            "baseline": EXPERT,
+        }
     )
-    steps: int = 100_000
-    validate_every: int = 10_000
+    steps: int = 120_000
+    validate_every: int = 20_000
     validation: int = 12
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-4
     batch_size: int = 500
     expert: str | None = EXPERT
     imitation_rounds: int = 6
@@ -60,17 +63,18 @@ class MaskablePpo(NetworkAgent):
     imitation_epochs: int = 6
     imitation_batch: int = 128
     imitation_rate: float = 1e-3
-    temperature: float = 0.25
-    critic_segments: int = 3
-    critic_rate: float = 1e-3
-    n_steps: int = 1250
-    n_epochs: int = 6
-    gae_lambda: float = 0.95
-    clip_range: float = 0.2
+    temperature: float = 1.0
+    critic_segments: int = 2
+    critic_rate: float = 1e-4
+    n_steps: int = 2500
+    n_epochs: int = 4
+    gae_lambda: float = 0.98
+    clip_range: float = 0.1
     ent_coef: float = 0.0
-    target_kl: float = 0.02
+    target_kl: float = 0.01
 
     name = "maskable_ppo"
+    least_steps = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

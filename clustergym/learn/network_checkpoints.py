@@ -172,8 +172,10 @@ def _env(file: Path, about: Mapping[str, Any]) -> Any:
     mapping = about["traces"].get("env")
     if not isinstance(mapping, dict) or not all(isinstance(key, str) for key in mapping):
         raise _bad(file, "traces.env", "is missing", "the file is damaged")
+    # Rewards are not needed here, and their baseline may be a policy that is not there any more.
+    plain = {key: value for key, value in mapping.items() if key != "baseline"}
     try:
-        env = make_env({**mapping, "observation": "flat"})
+        env = make_env({**plain, "observation": "flat"})
     except InputError as error:
         raise _bad(file, "traces.env", str(error), "train it anew") from error
     for key, here in description_of(env).items():

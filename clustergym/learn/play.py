@@ -39,10 +39,10 @@ def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -
         If the checkpoint or a policy is not valid, or a policy leaves a job.
     """
     from clustergym.learn.network_checkpoints import load
-    from clustergym.learn.split_env import make_split_env
+    from clustergym.learn.split_env import SplitEnv
 
     loaded = load(checkpoint)
-    env = make_split_env(loaded.about["traces"]["env"], split, traces)
+    env = SplitEnv(loaded.env, split, traces)
     labels = ["learned", *policies]
     if loaded.about.get("trained_on_test"):
         labels[0] += " (trained on test traces)"

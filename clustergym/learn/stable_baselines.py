@@ -75,10 +75,12 @@ class NetworkAgent(Agent):
     reward_scale: float = 10.0
     split: str = "train"
 
-    networked: ClassVar[bool] = True
+    least_steps: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        for key in ("steps", "validate_every", "validation", "traces", "n_envs", "batch_size"):
+        least = self.least_steps
+        require(self.steps >= least, "agent.steps", self.steps, f"give at least {least}")
+        for key in ("validate_every", "validation", "traces", "n_envs", "batch_size"):
             require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
         require(0 < self.gamma <= 1, "agent.gamma", self.gamma, "give a number above 0, at most 1")
         for key in ("learning_rate", "reward_scale"):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.catalogue import METRICS
-from clustergym.metrics.fairness import UNFAIR_ABOVE, finish_time_fairness
+from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
 from clustergym.metrics.intervals import Floats, Ints, Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.statistics import restricted_mean
@@ -23,11 +23,21 @@ Metrics = dict[str, MetricValue]
 
 
 class Measurement(NamedTuple):
-    """All that is read off an event log, in one pass."""
+    """All that is read off an event log, in one pass.
+
+    Attributes
+    ----------
+    metrics : dict
+    records : JobRecords
+    timeline : Timeline
+    fairness : ndarray of float, shape (n,)
+        Finish-time fairness of each job; NaN where it has none.
+    """
 
     metrics: Metrics
     records: JobRecords
     timeline: Timeline
+    fairness: Floats
 
 
 class _Run(NamedTuple):
@@ -148,9 +158,10 @@ def measure(
         complete=horizon_s is None or bool(np.isinf(horizon_s)),
         node_failures=intervals.node_failures,
     )
-    groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run))
+    fairness = _fairness_of(run)
+    groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness))
     values = {name: value for group in groups for name, value in group.items()}
-    return Measurement({name: _plain(values[name]) for name in METRICS}, records, record)
+    return Measurement({name: _plain(values[name]) for name in METRICS}, records, record, fairness.rho)
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
@@ -245,18 +256,21 @@ def _restarts(run: _Run) -> Metrics:
     }
 
 
-def _fairness(run: _Run) -> Metrics:
+def _fairness_of(run: _Run) -> Fairness:
     records, trace = run.records, run.trace
     known = has_reference(run.fair_s) & (run.requested_gpus > 0)
     work = np.where(known, trace.iterations * run.fair_s * run.requested_gpus, np.nan)
-    fairness = finish_time_fairness(
+    return finish_time_fairness(
         records.submit_s, records.jct_s, work, run.requested_gpus, run.submitted, run.gpus
     )
+
+
+def _fairness(run: _Run, fairness: Fairness) -> Metrics:
     rho = fairness.rho[np.isfinite(fairness.rho)]
     overdue = _time_so_far(run) > fairness.fluid_jct_s * UNFAIR_ABOVE
     return {
         "ftf_mean": _mean(rho),
         "ftf_worst": float(rho.max()) if len(rho) else None,
         "unfair_fraction": _ratio((rho > UNFAIR_ABOVE).sum(), len(rho)),
-        "unfair_unfinished": int((overdue & (records.outcome == Outcome.UNFINISHED)).sum()),
+        "unfair_unfinished": int((overdue & (run.records.outcome == Outcome.UNFINISHED)).sum()),
     }

@@ -25,11 +25,11 @@ from clustergym.oracle.profiler import STRATEGIES, check, check_rule, estimate
 from clustergym.oracle.search import CHUNK, Found, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the tables of equal input change."""
 
-MOST_GPUS = 1024
-"""GPUs of a plan, at most; a larger allocation runs the same plan."""
+CHUNK_GPUS = 128
+"""GPUs up to which `CHUNK` rows are searched at once; of more, fewer: arrays grow with rows and GPUs."""
 
 
 SCHEDULES = ("1f1b", "gpipe")
@@ -63,7 +63,7 @@ class GridOracle(Oracle):
     estimate of the best grid's proxy plan, from operators and collectives taken one by one;
     `data_parallel` is pure data parallelism, as executed. Plans use powers of two of GPUs: of any other
     count, the largest power of two below it, and the rest idle. Across nodes the GPUs fill as few nodes as
-    they can, but at least two, evenly. An allocation of more than 1,024 GPUs is treated as one of 1,024.
+    they can, but at least two, evenly.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cel
     found: dict[Cell, list[tuple[int, int]]] = {}
     for gpu_type, group in enumerate(cluster.groups):
         for index, count in enumerate(counts):
-            gpus = min(1 << int(count).bit_length() - 1, MOST_GPUS)
+            gpus = 1 << int(count).bit_length() - 1
             for tier in Locality:
                 inside = tier == Locality.NODE
                 if (inside and count > group.gpus_per_node) or (not inside and count < 2):
@@ -262,9 +262,10 @@ def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator
     for cell in every:
         graph = graphs[cell.model]
         groups.setdefault((cell.gpus, len(graph), graph.spec.kind == "dense"), []).append(cell)
-    for some in groups.values():
-        for start in range(0, len(some), CHUNK):
-            yield some[start : start + CHUNK]
+    for (gpus, _, _), some in groups.items():
+        size = max(1, CHUNK * CHUNK_GPUS // max(gpus, CHUNK_GPUS))
+        for start in range(0, len(some), size):
+            yield some[start : start + size]
 
 
 __all__ = ["Cell", "GridOracle", "Ints", "cells", "graph_of", "spread"]

@@ -89,7 +89,7 @@ class _Steps:
         for operator in range(self.operators - 1, -1, -1):
             stage = self.stage_s(operator)
             times = stage + shifted[:, :, operator + 1 :]
-            times[np.broadcast_to(stage > limits[:, :, None, None, None], times.shape)] = np.inf
+            np.copyto(times, np.inf, where=stage > limits[:, :, None, None, None])
             times = times.reshape(*times.shape[:2], -1, self.most + 1)
             choices.append(times.argmin(axis=2))
             value = times.min(axis=2)

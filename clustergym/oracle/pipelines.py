@@ -45,9 +45,10 @@ class Pipelines:
 
     def padded(self, stages: int) -> Pipelines:
         """Return the same plans with room for so many stages."""
-        missing = ((0, 0), (0, stages - self.first.shape[1]))
-        columns = (self.first, self.last, self.gpus, self.tensor, self.cut)
-        first, last, gpus, tensor, cut = (np.pad(column, missing) for column in columns)
+        columns = np.zeros((5, len(self.first), stages), dtype=np.int64)
+        given = (self.first, self.last, self.gpus, self.tensor, self.cut)
+        columns[:, :, : self.first.shape[1]] = given
+        first, last, gpus, tensor, cut = columns
         return Pipelines(self.count, first, last, gpus, np.maximum(tensor, 1), cut)
 
     def take(self, rows: Ints | Bools) -> Pipelines:

@@ -54,7 +54,7 @@ def measured(data: Path, progress: Callable[[str], None] = lambda message: None)
         "accuracy": found,
         "planning": planning(oracle) | {"variants": variants(paths["collectives"])},
         **parts(paths),
-        "sources": {SOURCES[name]: _digest(path) for name, path in paths.items()},
+        "sources": {SOURCES[name]: source_digest(path) for name, path in paths.items()},
     }
 
 
@@ -112,9 +112,11 @@ def parts(paths: Mapping[str, Path]) -> Figures:
     }
 
 
-def _digest(path: Path) -> str:
+def source_digest(path: Path) -> str:
+    """Return the start of a file's sha256, or of that of the names and contents of a folder's CSV files."""
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     digest = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(path.rglob("*.csv"))
-    for file in files:
+    for file in sorted(path.rglob("*.csv")):
         digest.update(file.relative_to(path.parent).as_posix().encode() + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -127,21 +127,37 @@ def every_split(
     may be data-parallel in a stage whose other blocks are split.
     """
     sums = _Sums(rows, machine, micro_batches, objective, gpus, tensor)
-    first, last = intervals(rows.operators)
+    first, _ = intervals(rows.operators)
     seconds, memory = sums.stages(np.arange(len(first)), None, np.arange(len(gpus)))
     cut = np.broadcast_to(first, seconds.shape).copy()
     several = np.flatnonzero(tensor > 1)
     if not mixed or not machine.convolutional.any() or not len(several):
         return seconds, cut, memory
-    for position in range(1, rows.operators):
-        inside = np.flatnonzero((first < position) & (position <= last))
-        mixed_s, mixed_bytes = sums.stages(inside, np.full(len(inside), position), several)
-        where = np.ix_(np.arange(len(rows)), several, inside)
-        better = (mixed_s < seconds[where]) & machine.convolutional
-        seconds[where] = np.where(better, mixed_s, seconds[where])
-        memory[where] = np.where(better, mixed_bytes, memory[where])
-        cut[where] = np.where(better, position, cut[where])
+    inside, runs, positions, starts = _mixes(rows.operators)
+    where = np.ix_(np.arange(len(rows)), several, inside)
+    mixed_s, mixed_bytes = sums.stages(runs, positions, several)
+    least = np.minimum.reduceat(mixed_s, starts, axis=2)
+    counts = np.diff(starts, append=len(runs))
+    fastest = mixed_s == np.repeat(least, counts, axis=2)
+    position = np.minimum.reduceat(np.where(fastest, positions, rows.operators), starts, axis=2)
+    used = np.take_along_axis(mixed_bytes, starts + position - first[inside] - 1, axis=2)
+    better = (least < seconds[where]) & machine.convolutional
+    seconds[where] = np.where(better, least, seconds[where])
+    memory[where] = np.where(better, used, memory[where])
+    cut[where] = np.where(better, position, cut[where])
     return seconds, cut, memory
+
+
+@lru_cache(maxsize=64)
+def _mixes(operators: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the runs that can be cut, each way's run and position, and where each run's ways start."""
+    first, last = intervals(operators)
+    ways = last - first
+    inside = np.flatnonzero(ways)
+    starts = np.cumsum(ways[inside]) - ways[inside]
+    runs = np.repeat(inside, ways[inside])
+    positions = first[runs] + 1 + np.arange(len(runs)) - np.repeat(starts, ways[inside])
+    return inside, runs, positions, starts
 
 
 class _Sums:

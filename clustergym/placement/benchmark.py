@@ -165,8 +165,15 @@ def summary(settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "ratio_to_best_baseline": ratios,
         "greatest_ratio": max(every),
         "mean_ratio": float(np.mean(every)),
+        "greatest_ratio_in_a_state": {s["name"]: _greatest_in_a_state(s["scores"]) for s in settings},
         "ties": {setting["name"]: _ties(setting["scores"]) for setting in settings},
     }
+
+
+def _greatest_in_a_state(scores: dict[str, list[list[float]]]) -> float:
+    """Return the greatest ratio over states and alphas, each with its own best baseline."""
+    best = np.min([scores[name] for name in BASELINES], axis=0)
+    return float(np.max(best / np.array(scores["arnold"])))
 
 
 def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:

@@ -27,6 +27,7 @@ def report(figures: dict[str, Any]) -> str:
     parts = [
         HEAD.format(**figures),
         _summary(figures),
+        _fullness(figures["fullness"]),
         *(_setting(setting, figures["alphas"]) for setting in figures["settings"]),
         _cells(figures),
         _characterisation(figures["characterisation"]),
@@ -55,6 +56,7 @@ def _summary(figures: dict[str, Any]) -> str:
         for setting, shares in found["ties"].items()
     ]
     proofs = [s["arnold"] for s in figures["settings"]]
+    single = ", ".join(f"{r:.2f} in ({name})" for name, r in found["greatest_ratio_in_a_state"].items())
     proven, solved = sum(p["proven"] for p in proofs), sum(p["solved"] for p in proofs)
     gap = max(p["largest_gap"] for p in proofs)
     return (
@@ -63,9 +65,27 @@ def _summary(figures: dict[str, Any]) -> str:
         + f"\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average over settings "
         f"and alphas. The paper: {PAPER_RATIOS}. The best baseline is that of the least mean score "
         "for each setting and alpha.\n"
+        f"\nIn single states, each with its own best baseline: up to {single}.\n"
         f"\nArnold's answers proven optimal: {proven} of {solved}; largest gap {100 * gap:.1f} %.\n"
         "\nStates and alphas in which a baseline scores as well as Arnold (the paper: best fit, GPU packing "
         "and topology-aware equal it in (i)):\n\n" + _table(["setting", *map(_name, names)], ties)
+    )
+
+
+def _fullness(rows: list[dict[str, Any]]) -> str:
+    ranges = list(dict.fromkeys((row["least"], row["most"]) for row in rows))
+    by_name: dict[str, list[str]] = {}
+    for row in rows:
+        greatest, mean = row["greatest_ratio"], row["mean_ratio"]
+        shown = "-" if greatest is None else f"{greatest:.2f} ({mean:.2f})"
+        by_name.setdefault(row["name"], []).append(shown)
+    heads = [f"{100 * least:g} to {100 * most:g} %" for least, most in ranges]
+    return (
+        "## By how full the cluster is\n\n"
+        "The greatest such ratio (and the mean) over alphas 0.1, 0.3 … 0.9 (quick: 0.3, 0.5) where free "
+        "nodes are uniform between these shares of a minipod; states of their own. The paper does not say "
+        "how full its clusters are.\n\n"
+        + _table(["setting", *heads], [[f"({name})", *cells] for name, cells in by_name.items()])
     )
 
 

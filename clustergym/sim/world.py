@@ -75,6 +75,7 @@ class World(ABC):
         self._profile_due: dict[int, int] = {}
         self._failures_in_a_row = 0
         self._book = Book({planned.job: ticks(planned.start_s) for planned in scenario.reservations})
+        self._planned_allotments: dict[int, tuple[int, int]] = {}
         self._present = 0
         self._ahead = len(scenario.trace)
         self._clock.process(self._arrivals())
@@ -353,15 +354,15 @@ class World(ABC):
 
     def _planned_allotment(self, row: int) -> tuple[int, int]:
         """Return type and GPUs of a planned job's request; of any type, the one it is fastest on."""
+        if row in self._planned_allotments:
+            return self._planned_allotments[row]
         scenario = self.scenario
         kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
         if kind < 0:
             level = int(np.searchsorted(scenario.tables.counts, gpus))
-            kind = int(
-                np.argmin(
-                    scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of[row], :, level]
-                )
-            )
+            times = scenario.known_times(InformationClass.CLAIRVOYANT)
+            kind = int(np.argmin(times[scenario.class_of[row], :, level]))
+        self._planned_allotments[row] = kind, gpus
         return kind, gpus
 
     def _planned_nodes(self) -> set[int]:

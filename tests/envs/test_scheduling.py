@@ -373,5 +373,5 @@ def test_the_page_runs(capsys):
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, names)
     first, second = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"mean JCT [\d.]+ h, [+-][\d.]+ h against FCFS", first)
+    assert re.fullmatch(r"mean JCT [\d.]+ h, [+-][\d.]+ h against SRTF", first)
     assert float(second) > 0

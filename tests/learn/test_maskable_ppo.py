@@ -161,6 +161,25 @@ def test_the_best_network_on_validation_is_kept(trained):
     assert rows[2] == curves["imitator"]
 
 
+def test_no_steps_give_the_imitator(trained, tmp_path):
+    assert train_command.main([*SMALL, "agent.steps=0", f"output={tmp_path / 'i'}"]) == 0
+    curves = load(str(tmp_path / "i" / "i.safetensors")).about["curves"]
+    whole = load(str(trained)).about["curves"]
+    assert curves["segments"] == []
+    assert (curves["imitation"], curves["best"]) == (whole["imitation"], whole["imitator"])
+
+
+def test_sharpened_logits_keep_the_greedy_action():
+    env = env_of()
+    policy = build_policy("maskable_ppo", env, (8,))
+    flat, masks = observed(env, 5)
+    before = policy.logits(flat, masks)
+    policy.sharpen(0.25)
+    after = policy.logits(flat, masks)
+    assert torch.allclose(after[masks], 4 * before[masks], rtol=1e-5)
+    assert torch.equal(after.argmax(1), before.argmax(1))
+
+
 def test_a_checkpoint_plays_as_it_did_in_training(trained):
     loaded = load(str(trained))
     env = make_split_env(loaded.about["traces"]["env"], "dev", 2)
@@ -173,7 +192,7 @@ def test_a_checkpoint_runs_as_a_policy_to_the_same_digest(trained):
     for index in range(2):
         play(loaded.policy, env, index)
         policy = make_policy({"name": "learned", "checkpoint": str(trained)})
-        assert (policy.round_s, policy.information_class) == (300.0, "profiled")
+        assert (policy.round_s, policy.information_class) == (300.0, "data_parallel")
         run = simulate(env.unwrapped.scenario, policy, make_placer({"name": "buddy"}), 0)
         assert run.simulation.log.digest == env.unwrapped.simulation.log.digest
 
@@ -208,6 +227,16 @@ def test_a_checkpoint_of_renamed_columns_is_refused(trained, monkeypatch):
     monkeypatch.setattr(network_checkpoints, "COLUMNS", renamed)
     with pytest.raises(InputError, match=r"columns.*another version of ClusterGym/Elastic-16-v0"):
         load(str(trained))
+
+
+def test_the_committed_one_is_better_than_its_imitator():
+    loaded = load("elastic-16")
+    curves = loaded.about["curves"]
+    assert loaded.about["trained_on_test"] is False
+    imitator = min(row["dev_jct_h"] for row in curves["imitation"])
+    assert min(row["dev_jct_h"] for row in curves["segments"]) < 0.98 * imitator
+    policy = make_policy({"name": "learned", "checkpoint": "elastic-16"})
+    assert policy.fingerprint() == loaded.sha256
 
 
 def test_agent_is_found_by_name():

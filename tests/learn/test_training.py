@@ -245,6 +245,8 @@ def test_evaluate_on_trace_files(tmp_path, capsys):
     printed = capsys.readouterr()
     assert (code, printed.err) == (0, "")
     assert "2 traces:" in printed.out
+    shown = "`clustergym evaluate 'policies=[hesrpt,lower_bound]' \"traces={scenario: ares, overrides: ['clus"
+    assert printed.out.startswith(shown)
     figures = json.loads((tmp_path / "r.json").read_text())["groups"][0]["figures"]
     for hesrpt, bound in figures:
         assert 0 < bound[0] <= hesrpt[0]

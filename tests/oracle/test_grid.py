@@ -52,6 +52,16 @@ def test_shapes_and_places(tables: OracleTables) -> None:
     assert np.isfinite(tables.execution[:, 0, 2, 0]).all()
 
 
+def test_no_allocation_is_too_large_to_be_planned_for_itself(oracle: GridOracle) -> None:
+    model, spec = ModelClass("gpt3", "39B", 1024), cluster("H800", nodes=256, per_node=8)
+    gpu, tier = spec.groups[0].gpu_type, Locality.LEAF
+    explained = oracle.explain(model, gpu, 2048, per_node=8, locality=tier).chosen
+    assert explained is not None
+    assert sum(stage.gpus for stage in explained.stages) == 2048
+    seconds = oracle.tables([model], spec, [2048]).execution[0, 0, 0, tier]
+    assert seconds == pytest.approx(explained.iteration_s, rel=1e-5)
+
+
 def test_the_estimate_is_there_where_the_plan_is(tables: OracleTables) -> None:
     assert (np.isfinite(tables.profiled) == np.isfinite(tables.execution)).all()
     fits = np.isfinite(tables.execution)

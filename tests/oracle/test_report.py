@@ -15,7 +15,7 @@ from clustergym.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.planning_report import Outcomes, arena_classes, by_gpus, joined, outcomes, summary
-from clustergym.oracle.report import measured
+from clustergym.oracle.report import measured, source_digest
 from clustergym.workload.trace import ModelClass
 
 
@@ -148,6 +148,15 @@ def test_the_page_is_markdown_with_every_section() -> None:
         assert line.count("|") == 0 or line.startswith("| ")
     assert "| A40 inside | 9 | 1.0 % | 5.0 % |" in parts_section(figures)
     assert "| not in the fit | 3 | 5.2 % | 10.4 % |" in text
+
+
+def test_a_source_is_named_by_the_start_of_its_sha256(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"abc")
+    # FIPS 180-4's example: sha256("abc") = ba7816bf 8f01cfea 414140de ...
+    assert source_digest(tmp_path / "a.csv") == "ba7816bf8f01cfea"
+    folder = source_digest(tmp_path)
+    (tmp_path / "b.csv").write_bytes(b"")
+    assert source_digest(tmp_path) != folder != source_digest(tmp_path / "a.csv")
 
 
 def test_what_is_missing_is_a_dash() -> None:

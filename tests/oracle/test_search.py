@@ -20,7 +20,7 @@ from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.profiler import estimate
 from clustergym.oracle.pruning import pruned_search, search_cost
 from clustergym.oracle.search import data_parallel_search, divided, full_search, micro_batch_counts
-from clustergym.oracle.stages import StageTable, intervals, run_index, splits, stage_table
+from clustergym.oracle.stages import StageTable, _Sums, every_split, intervals, run_index, splits, stage_table
 from clustergym.workload.trace import ModelClass
 
 CATALOG = load_catalog()
@@ -133,6 +133,25 @@ def test_more_memory_is_never_worse() -> None:
 
     roomy = full_search(rows, replace(machine, memory_bytes=machine.memory_bytes * 4)).iteration_s
     assert roomy <= full_search(rows, machine).iteration_s * (1 + 1e-9)
+
+
+def test_a_mixed_stage_is_cut_where_that_is_fastest() -> None:
+    rows, machine = allocations(WIDE, gpus=4, nodes=2)
+    gpus, tensor, counts = np.array([1, 2, 2, 4]), np.array([1, 1, 2, 2]), np.array([16.0])
+    whole, _, _ = every_split(rows, machine, counts, "seconds", gpus, tensor, mixed=False)
+    seconds, cut, memory = every_split(rows, machine, counts, "seconds", gpus, tensor)
+    sums, mixed = _Sums(rows, machine, counts, "seconds", gpus, tensor), 0
+    first, last = intervals(rows.operators)
+    for variant, run in product(range(4), range(len(first))):
+        # Cut at its first operator all of a run is split; a stage that is not split has no other cut.
+        best = whole[0, variant, run], first[run]
+        for position in range(first[run] + 1, last[run] + 1) if tensor[variant] > 1 else ():
+            one, _ = sums.stages(np.array([run]), np.array([position]), np.array([variant]))
+            best = min(best, (one[0, 0, 0], position))
+        assert (seconds[0, variant, run], cut[0, variant, run]) == best
+        mixed += cut[0, variant, run] > first[run]
+    assert mixed > 0
+    assert (memory[np.isfinite(seconds)] <= machine.memory_bytes.item()).all()
 
 
 def test_stages_fit_in_memory() -> None:

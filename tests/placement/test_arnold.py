@@ -57,6 +57,27 @@ def test_counts_and_patterns_agree_where_minipods_are_small(instance):
     assert score(by_counts, instance) == pytest.approx(score(by_patterns, instance), abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("job", "minipods", "nodes", "methods"),
+    [
+        (PretrainingJob(768, 24, 4, 8), 5, 88, METHODS),
+        (PretrainingJob(2944, 46, 8, 8), 11, 93, ("counts", "patterns")),
+        # Groups of five nodes in minipods of at most four.
+        (PretrainingJob(960, 24, 8, 5), 55, 4, ("counts", "patterns")),
+    ],
+)
+def test_the_formulations_agree_on_the_benchmark_s_sizes(job, minipods, nodes, methods):
+    for seed in range(4):
+        rng = np.random.default_rng([seed, minipods])
+        free = np.maximum(*rng.integers(0, nodes + 1, (2, minipods)))
+        instance = Instance(job, free, rng.choice([0.2, 0.5, 0.8]))
+        if not instance.shortfall:
+            made = [solve(instance, method=method) for method in methods]
+            assert all(one.solution.proven for one in made)
+            scores = [score(one, instance) for one in made]
+            assert scores == pytest.approx([scores[0]] * len(scores), abs=1e-9)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("free", "alpha", "expected"),

@@ -77,6 +77,19 @@ def test_gains_of_larger_jobs_grow_with_the_core_s_oversubscription(quick):
         assert row["unit"] == "dp" or row["gain"][0] <= row["gain_unsplit"] + 1e-12
 
 
+def test_ratios_by_fullness(quick):
+    figures = json.loads(quick["a.json"].read_text())
+    rows = figures["fullness"]
+    assert len(rows) == 3 * 6
+    known = [row for row in rows if row["greatest_ratio"] is not None]
+    assert len(known) > 12
+    assert all(row["greatest_ratio"] >= row["mean_ratio"] >= 1 - 1e-9 for row in known)
+    # Where three quarters of every minipod of 88 are free, 96 nodes are two minipods and no group split.
+    ratios = {(row["name"], row["least"]): row["greatest_ratio"] for row in rows}
+    assert ratios["ii", 0.75] == pytest.approx(1.0)
+    assert figures["summary"]["greatest_ratio_in_a_state"]["i"] >= 1.0
+
+
 def test_report_and_plot(quick):
     text = quick["a.md"].read_text()
     for claim in ("up to 1.67, 1.2 on average", "+2.3 % dense", "at most 0.3 %", "+5.7 %", "+10.6 %"):
@@ -92,6 +105,8 @@ def test_summary_by_hand():
     found = summary([{"name": "x", "scores": scores}])
     assert found["ratio_to_best_baseline"] == {"x": [2.0, 1.0]}
     assert (found["greatest_ratio"], found["mean_ratio"]) == (2.0, 1.5)
+    # State by state: best fit 1, 3 over 1, and the others 3: 3 in the second state of the first alpha.
+    assert found["greatest_ratio_in_a_state"] == {"x": 3.0}
     assert found["ties"]["x"]["best_fit"] == 0.75
     assert found["ties"]["x"]["gpu_packing"] == 0.0
 

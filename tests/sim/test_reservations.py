@@ -179,6 +179,15 @@ def test_the_last_node_of_a_planned_job_keeps_its_other_gpus_for_others():
     assert nodes_of(run, "g") == [(101.0, ((0, 2),))]
 
 
+def test_a_planned_job_of_any_type_gets_the_one_it_is_fastest_on():
+    times = {"m": {"X": {2: 3.0}, "Y": {2: 2.0}}}
+    scenario = small_scenario([Job("p", 0.0, 10, 2)], {"X": (1, 4), "Y": (1, 4)}, times)
+    scenario = replace(scenario, reservations=(Reservation(0, 100.0, 60.0),))
+    run = simulate(scenario, InOrder(), Buddy())
+    assert nodes_of(run, "p") == [(100.0, ((1, 2),))]
+    assert events_of(run, EventKind.COMPLETE) == [(120.0, "p")]
+
+
 POLICIES = sorted(set(entry_points("clustergym.policies")) - {"learned"})
 
 

@@ -1,0 +1,60 @@
+"""How the advantage over the best baseline depends on how full the cluster is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clustergym.cluster.config import load_cluster
+from clustergym.cluster.spec import Ints
+from clustergym.errors import InputError
+from clustergym.placement.benchmark import BASELINES, COMPARED, SETTINGS, Setting, solve
+from clustergym.placement.instances import Instance
+from clustergym.placement.states import draw_free_nodes, minipod_sizes
+
+RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0))
+"""Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's."""
+
+
+ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+QUICK_ALPHAS = (0.3, 0.5)
+
+
+def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
+    """Return for each setting and range the greatest and the mean ratio over alphas, as plain values.
+
+    Of the mean score of the best baseline over Arnold's; None where no state has room for the job.
+    """
+    rows, alphas = [], QUICK_ALPHAS if quick else ALPHAS
+    for position, setting in enumerate(SETTINGS):
+        sizes = minipod_sizes(load_cluster(setting.cluster))
+        for number, (least, most) in enumerate(RANGES):
+            low, high = (np.round(share * sizes).astype(np.int64) for share in (least, most))
+            stream = [seed, position, number]
+            drawn = _drawn(low, high, setting.job.nodes, states, stream)
+            ratios = [_ratio(setting, drawn, alpha, stream) for alpha in alphas] if drawn else None
+            rows.append(
+                {"name": setting.name, "least": least, "most": most}
+                | {"greatest_ratio": max(ratios) if ratios else None}
+                | {"mean_ratio": float(np.mean(ratios)) if ratios else None}
+            )
+    return rows
+
+
+def _drawn(low: Ints, high: Ints, needed: int, states: int, stream: list[int]) -> list[Ints]:
+    """Return free nodes of each state; none if the job hardly ever fits."""
+    missing = max(1, needed - int(low.sum()))
+    streams = [np.random.default_rng([*stream, state]) for state in range(states)]
+    try:
+        return [low + draw_free_nodes(high - low, missing, rng) for rng in streams]
+    except InputError:
+        return []
+
+
+def _ratio(setting: Setting, drawn: list[Ints], alpha: float, stream: list[int]) -> float:
+    means = {}
+    for name in COMPARED:
+        rng = np.random.default_rng(stream)
+        means[name] = np.mean([solve(name, Instance(setting.job, free, alpha), rng).score for free in drawn])
+    return float(min(means[name] for name in BASELINES) / means["arnold"])

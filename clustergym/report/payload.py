@@ -1,0 +1,183 @@
+"""All that a report's page draws, as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.collect import Column, Group, group_results
+from clustergym.errors import InputError
+from clustergym.metrics.catalogue import METRICS
+from clustergym.report.colours import DASHES, Style, style_of
+from clustergym.report.logs import (
+    REMEDY,
+    Holding,
+    cdf,
+    column,
+    holdings,
+    overhead_gpu_h,
+    read_table,
+    resampled,
+)
+from clustergym.results import Result
+
+STEPS = 500
+"""Most steps of a line over time."""
+POINTS = 400
+"""Most points of a distribution."""
+ROWS = 20_000
+"""Most jobs, and most bars of the Gantt charts, of a whole page."""
+JOB_COLUMNS = (
+    *("job_id", "outcome", "submit_s", "jct_s", "queue_s", "run_s", "finish_time_fairness"),
+    *("request_gpu_type", "request_gpus", "held_gpu_s", "overhead_gpu_s", "restarts", "preemptions"),
+    "reason",
+)
+NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
+
+
+def payload(results: Sequence[Result]) -> dict[str, Any]:
+    """Return the data of a page over some results.
+
+    Raises
+    ------
+    InputError
+        If the results disagree, or a file beside one of them cannot be read.
+    """
+    share = max(ROWS // len(results), 200)
+    return {
+        "schema": "clustergym.report/1",
+        "metrics": {name: [one.unit, one.better, one.definition] for name, one in METRICS.items()},
+        "groups": [_group(group, share) for group in group_results(results)],
+    }
+
+
+def _group(group: Group, share: int) -> dict[str, Any]:
+    styles = _styles(group.columns)
+    runs = [
+        _run(result, label if len(column.by_seed) == 1 else f"{label}, seed {seed}", style, share)
+        for column, style in zip(group.columns, styles, strict=True)
+        for label in [column.label]
+        for seed, result in sorted(column.by_seed.items())
+    ]
+    return {"title": group.title, "notes": group.notes, "runs": runs}
+
+
+def _styles(columns: Sequence[Column]) -> list[Style]:
+    """Return a style for each column: a policy's colour, and another dash for each of its variants."""
+    taken: set[Style] = set()
+    styles = []
+    for one in columns:
+        style = style_of(one.any.policy.name)
+        others = [Style(style.colour, dash) for dash in DASHES]
+        style = next((other for other in [style, *others] if other not in taken), style)
+        taken.add(style)
+        styles.append(style)
+    return styles
+
+
+def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]:
+    folder = result.path.parent
+    end_s = _end_s(result)
+    held = holdings(folder / "events.jsonl.gz", end_s)
+    rows = read_table(folder / "jobs.csv", NEEDED)
+    fair = bool(rows) and "finish_time_fairness" in rows[0]
+    return {
+        "label": label,
+        "colour": style.colour,
+        "dash": style.dash,
+        "knows": result.information_class,
+        "metrics": result.metrics,
+        "decisions": None if result.decisions is None else result.decisions.model_dump(),
+        "wall_s": result.wall_s,
+        "end_s": end_s,
+        "timeline": _timeline(folder / "timeline.csv", end_s),
+        "jct": cdf(column(folder / "jobs.csv", rows, "jct_s"), POINTS),
+        "fairness": cdf(column(folder / "jobs.csv", rows, "finish_time_fairness"), POINTS) if fair else None,
+        "overhead_gpu_h": overhead_gpu_h(held),
+        "jobs": _jobs(rows, share),
+        "nodes": _nodes(folder / "config.yaml", held),
+        "bars": _bars(held, share),
+    }
+
+
+def _end_s(result: Result) -> float:
+    end_s = (result.model_extra or {}).get("end_s")
+    if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
+        raise InputError("is no time", file=result.path, field="end_s", remedy=REMEDY)
+    return float(end_s)
+
+
+def _timeline(path: Path, end_s: float) -> dict[str, Any]:
+    names = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
+    rows = read_table(path, ("time_s", *names))
+    types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    table = {name: column(path, rows, name) for name in ("time_s", *names, *types)}
+    for name, values in table.items():
+        if np.isnan(values).any():
+            line = int(np.flatnonzero(np.isnan(values))[0]) + 2
+            raise InputError("is empty", file=path, line=line, field=name, remedy=REMEDY)
+    if (np.diff(table["time_s"]) < 0).any():
+        line = int(np.flatnonzero(np.diff(table["time_s"]) < 0)[0]) + 3
+        raise InputError("is before the line above", file=path, line=line, field="time_s", remedy=REMEDY)
+    times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
+    if len(times):
+        times, values = resampled(times, values, end_s, STEPS)
+    shown = {name: _short(values[:, place]) for place, name in enumerate(names)}
+    held = {
+        name.removeprefix("held_gpus_"): _short(values[:, len(names) + t]) for t, name in enumerate(types)
+    }
+    return {"time_s": _short(times), **shown, "held_gpus": held}
+
+
+def _short(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:
+    names = [name for name in JOB_COLUMNS if rows and name in rows[0]]
+    return {
+        "columns": names,
+        "rows": [[row[name] for name in names] for row in rows[:share]],
+        "total": len(rows),
+    }
+
+
+def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
+    """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switches are not known."""
+    cluster = _cluster(path)
+    if cluster is not None:
+        types = [cluster.gpu_types[kind] for kind in cluster.node_type.tolist()]
+        switches = (cluster.node_leaf.tolist(), cluster.node_minipod.tolist())
+        return [list(row) for row in zip(types, cluster.node_gpus.tolist(), *switches, strict=True)]
+    seen: dict[int, tuple[str, int]] = {}
+    for one in held:
+        for node, gpus in one.nodes:
+            seen[node] = (one.gpu_type, max(gpus, seen.get(node, ("", 0))[1]))
+    return [[*seen.get(node, ("", 0)), -1, -1] for node in range(max(seen, default=-1) + 1)]
+
+
+def _cluster(path: Path) -> Any:
+    """Return the cluster of a run's configuration; None where its file is gone or is another now."""
+    import yaml
+
+    from clustergym.config import make_cluster
+
+    try:
+        return make_cluster(yaml.safe_load(path.read_text(encoding="utf-8"))["cluster"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, yaml.YAMLError):
+        return None
+
+
+def _bars(held: list[Holding], share: int) -> dict[str, Any]:
+    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind]."""
+    pieces = [(one, node, gpus) for one in held for node, gpus in one.nodes if one.end_s > one.start_s]
+    total = len(pieces)
+    if total > share:
+        pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
+    rows = [
+        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind] for one, node, gpus in pieces
+    ]
+    return {"rows": rows, "total": total}

@@ -1,0 +1,66 @@
+"""The recording example: what the GIF holds, the same bytes twice, and mistakes in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+@pytest.fixture(scope="module")
+def main():
+    spec = importlib.util.spec_from_file_location("record_video", ROOT / "examples/record_video.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main
+
+
+def test_an_episode_is_recorded(main, tmp_path, capsys):
+    first, second = tmp_path / "first.gif", tmp_path / "second.gif"
+    assert main(["--jobs", "4", "--out", str(first)]) == 0
+    shown = capsys.readouterr().out
+    pictures = int(shown.split(": ")[1].split()[0])
+    with Image.open(first) as gif:
+        # Equal pictures in a row are kept as one that lasts longer: 8 pictures a second, so 125 ms
+        # each, which a GIF keeps in hundredths of a second.
+        lasts_ms, colours = 0, set()
+        for frame in range(gif.n_frames):
+            gif.seek(frame)
+            lasts_ms += gif.info["duration"]
+            colours |= {colour for _, colour in gif.convert("RGB").getcolors()}
+    assert pictures > 8
+    assert lasts_ms == pytest.approx(125 * pictures, rel=0.1)
+    # Free GPUs, and those of more than one job.
+    assert len(colours) > 3
+    assert main(["--jobs", "4", "--out", str(second)]) == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_fewer_pictures(main, tmp_path, capsys):
+    counts = []
+    for every in ("1", "4"):
+        assert main(["--jobs", "4", "--every", every, "--out", str(tmp_path / "a.gif")]) == 0
+        counts.append(int(capsys.readouterr().out.split(": ")[1].split()[0]))
+    assert counts[1] == -(-counts[0] // 4)
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--out", "a.mp4"], "name a file that ends in .gif"),
+        (["--every", "0"], "--every is at least 1"),
+        (["--policy", "srft"], "did you mean srtf"),
+        (["--env", "Elastic"], "unknown environment 'Elastic'"),
+    ],
+)
+def test_mistakes_are_one_line(main, tmp_path, monkeypatch, capsys, argv, line):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
+    assert line in shown.err
+    assert list(tmp_path.iterdir()) == []

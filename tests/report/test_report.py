@@ -1,0 +1,226 @@
+"""Reports: figures against small runs worked by hand, bad input, and the page's text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustergym import run
+from clustergym.errors import InputError
+from clustergym.report.__main__ import main
+from clustergym.report.colours import COLOURS, style_of
+from clustergym.report.logs import cdf, holdings, overhead_gpu_h, resampled
+from clustergym.report.payload import payload
+from clustergym.results import read_results
+
+
+def log(path, *events):
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+    return path
+
+
+def event(time_s, kind, job, gpus=0, overhead_s=0.0):
+    held = {"gpu_type": "A40", "gpus": gpus, "nodes": [[0, gpus]], "overhead_s": overhead_s}
+    return {"time_s": time_s, "kind": kind, "job_id": job} | (held if gpus else {})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of six jobs by arena, and one by fcfs beside it; one job's name is markup."""
+    folder = tmp_path_factory.mktemp("runs")
+    header = "job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus\n"
+    names = ["</script><script>alert(1)</script>", *(f"job-{i}" for i in range(1, 6))]
+    rows = [
+        f"{name},{i * 200},gpt3,760M,128,{40 + 10 * i},{'A40' if i % 2 else 'A10'},{2 ** (i % 4)}"
+        for i, name in enumerate(names)
+    ]
+    (folder / "six.csv").write_text(header + "\n".join(rows) + "\n")
+    out = folder / "out"
+    args = ["policy=arena", "trace=file", f"trace.path={folder / 'six.csv'}", "progress=false"]
+    assert run.main([*args, f"hydra.run.dir={out}"]) == 0
+    return out
+
+
+def test_holdings_and_overhead_by_hand(tmp_path):
+    # a: 2 GPUs from 0 to 100 (10 s of overhead), 4 GPUs from 100 to 105, cut off within its overhead of 20 s.
+    # b: profiled from 5 to 15 on 1 GPU, started at 105 on 1 GPU, still there at the end, 205.
+    path = log(
+        tmp_path / "events.jsonl.gz",
+        event(0, "submit", "a"),
+        event(0, "start", "a", 2, 10),
+        event(5, "profile_start", "b", 1),
+        event(15, "profile_end", "b", 1),
+        event(100, "rescale", "a", 4, 20),
+        event(105, "complete", "a"),
+        event(105, "start", "b", 1, 36),
+    )
+    held = holdings(path, 205)
+    assert [(one.job, one.kind, one.gpus, one.start_s, one.end_s, one.overhead_s) for one in held] == [
+        ("a", "start", 2, 0, 100, 10),
+        ("b", "profile", 1, 5, 15, 0),
+        ("a", "rescale", 4, 100, 105, 5),
+        ("b", "start", 1, 105, 205, 36),
+    ]
+    # start: (2 x 10 + 1 x 36) / 3600; rescale: 4 x 5 / 3600.
+    assert overhead_gpu_h(held) == pytest.approx(
+        {"start": 56 / 3600, "resume": 0, "rescale": 20 / 3600, "migrate": 0}
+    )
+
+
+def test_a_distribution_by_hand():
+    assert cdf(np.array([4.0, np.nan, 1.0, 2.0, 2.0]), 10) == ([1, 2, 2, 4], [0.25, 0.5, 0.75, 1])
+    assert cdf(np.arange(101.0), 3) == ([0, 50, 100], [1 / 101, 51 / 101, 1])
+    assert cdf(np.array([np.nan]), 3) == ([], [])
+
+
+def test_fewer_steps_by_hand():
+    # 0 until 1, 4 until 2, 2 until 4: means over [0, 2] and [2, 4].
+    times, values = resampled(np.array([0.0, 1.0, 2.0]), np.array([[0.0], [4.0], [2.0]]), 4.0, 2)
+    assert (times.tolist(), values.tolist()) == ([0, 2], [[2], [2]])
+    kept = resampled(np.array([0.0, 1.0]), np.array([3.0, 5.0]), 4.0, 2)
+    assert [part.tolist() for part in kept] == [[0, 1], [3, 5]]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1000)), min_size=1, max_size=40),
+    st.integers(1, 10),
+)
+def test_fewer_steps_keep_the_integral(steps, most):
+    lasting, values = (np.array(part) for part in zip(*steps, strict=True))
+    times = np.concatenate([[0.0], np.cumsum(lasting)])
+    new_times, new_values = resampled(times[:-1], values, times[-1], most)
+    assert len(new_times) <= max(most, 0) or len(new_times) == len(values) <= most
+    area = np.dot(new_values, np.diff(np.append(new_times, times[-1])))
+    assert area == pytest.approx(np.dot(values, lasting), rel=1e-9, abs=1e-6)
+
+
+def test_a_page_agrees_with_the_metrics(finished):
+    (group,) = payload(read_results([finished]))["groups"]
+    assert [one["label"] for one in group["runs"]] == ["fcfs", "arena"]
+    for one in group["runs"]:
+        metrics, timeline = one["metrics"], one["timeline"]
+        assert sum(one["overhead_gpu_h"].values()) == pytest.approx(metrics["overhead_gpu_hours"])
+        assert len(one["jct"][0]) == metrics["jobs_finished"] == 6
+        assert np.mean(one["jct"][0]) == pytest.approx(metrics["jct_mean"])
+        assert np.mean(one["fairness"][0]) == pytest.approx(metrics["ftf_mean"])
+        assert max(timeline["throughput"]) == pytest.approx(metrics["throughput_peak"], rel=1e-5)
+        held = np.sum([*timeline["held_gpus"].values(), timeline["profiling_gpus"]], axis=0)
+        capacity = sum(node[1] for node in one["nodes"])
+        assert (capacity, held.max() <= capacity) == (64, True)
+        # What the areas cover is what the bars of the Gantt chart cover.
+        lasting = np.diff([*timeline["time_s"], one["end_s"]])
+        bars = sum((stop - start) * gpus for _, start, stop, gpus, *_ in one["bars"]["rows"])
+        assert np.dot(held, lasting) == pytest.approx(bars, rel=1e-4)
+        # Two leaves, one for each GPU type.
+        assert {(kind, leaf) for kind, _, leaf, _ in one["nodes"]} == {("A40", 0), ("A10", 1)}
+
+
+def test_names_from_a_trace_stay_text(finished):
+    text = (finished / "report.html").read_text(encoding="utf-8")
+    assert "alert(1)" in text
+    assert "<script>alert" not in text
+    assert text.count("</script>") == 2
+    data = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1]
+    jobs = json.loads(data)["groups"][0]["runs"][0]["jobs"]["rows"]
+    assert jobs[0][0] == "</script><script>alert(1)</script>"
+
+
+def test_the_same_results_make_the_same_bytes(finished, tmp_path, capsys):
+    assert main([str(finished), "--out", str(tmp_path / "a.html")]) == 0
+    assert main([str(finished / "compare"), str(finished), "--out", str(tmp_path / "b.html")]) == 0
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert (tmp_path / "a.html").read_bytes() == (finished / "report.html").read_bytes()
+    assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}"
+
+
+def test_no_page_where_none_is_wanted(tmp_path):
+    args = ["policy=fcfs", "compare=null", "progress=false", "report=false", "horizon_s=600"]
+    assert run.main([*args, f"hydra.run.dir={tmp_path / 'out'}"]) == 0
+    assert (tmp_path / "out" / "result.json").is_file()
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def replaced(old, new):
+    return lambda path: path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1))
+
+
+def packed(text):
+    return lambda path: path.write_bytes(gzip.compress(text.encode()))
+
+
+BROKEN = {
+    "no events": ("events.jsonl.gz", lambda path: path.unlink(), "No such file"),
+    "cut events": ("events.jsonl.gz", cut, "cannot be read"),
+    "junk events": ("events.jsonl.gz", lambda path: path.write_bytes(b"\x00junk"), "cannot be read"),
+    "bad gzip block": (
+        "events.jsonl.gz",
+        lambda path: path.write_bytes(path.read_bytes()[:40] + b"\xff" * 60),
+        "cannot be read",
+    ),
+    "no JSON": ("events.jsonl.gz", packed('{"kind":"submit","job_id":"a","time_s":0}\n{'), ":2: is no JSON"),
+    "no object": ("events.jsonl.gz", packed("[]\n"), ":1: is no event"),
+    "no time": ("events.jsonl.gz", packed('{"kind":"start","job_id":"a"}\n'), "KeyError('time_s')"),
+    "a folder": ("jobs.csv", lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
+    "empty jobs": ("jobs.csv", lambda path: path.write_text(""), "job_id: column is missing"),
+    "short row": ("jobs.csv", replaced("job-1,finished,", "job-1,"), ":3: has another number of fields"),
+    "no number": ("timeline.csv", replaced("\n0.0,", "\nsoon,"), ":2: time_s: 'soon' is no finite number"),
+    "infinite": ("timeline.csv", replaced("\n0.0,", "\ninf,"), "'inf' is no finite number"),
+    "empty field": ("timeline.csv", replaced("\n0.0,", "\n,"), ":2: time_s: is empty"),
+    "back in time": ("timeline.csv", replaced("\n0.0,", "\n1e9,"), ":3: time_s: is before the line above"),
+    "wrong encoding": ("timeline.csv", lambda path: path.write_bytes(b"\xff\xfe\x00"), "is no CSV text"),
+    "no result": ("result.json", lambda path: path.unlink(), "holds no result.json"),
+    "no end": ("result.json", replaced('"end_s": ', '"end_s": "x", "was_s": '), "end_s: is no time"),
+}
+
+
+@pytest.mark.parametrize(("name", "tamper", "line"), BROKEN.values(), ids=BROKEN)
+def test_what_is_broken_is_one_line(finished, tmp_path, capsys, name, tamper, line):
+    folder = tmp_path / "out"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("compare", "report.html"))
+    tamper(folder / name)
+    assert main([str(folder), "--out", str(tmp_path / "page.html")]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
+    assert line in shown.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+@pytest.mark.parametrize("argv", [[], ["no-such-folder"], ["--out"]])
+def test_mistakes_are_one_line(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_whose_cluster_file_is_gone_shows_the_nodes_it_used(finished, tmp_path):
+    folder = tmp_path / "out"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("compare"))
+    (folder / "config.yaml").write_text("cluster: {path: /gone.yaml}\n")
+    (group,) = payload(read_results([folder]))["groups"]
+    nodes = group["runs"][0]["nodes"]
+    assert {leaf for _, _, leaf, _ in nodes} == {-1}
+    assert {kind for kind, *_ in nodes} >= {"A40", "A10"}
+
+
+def test_a_policy_has_one_colour_and_policies_differ():
+    assert style_of("arena") == style_of("arena queue=cluster")
+    assert len({style_of(name) for name in ("arena", "fcfs", "ares", "sia", "hesrpt", "gandiva")}) == 6
+    assert style_of("somebody's").colour in COLOURS
+
+
+def test_an_error_names_the_file(tmp_path):
+    with pytest.raises(InputError, match=r"events\.jsonl\.gz"):
+        holdings(tmp_path / "events.jsonl.gz", 1.0)
