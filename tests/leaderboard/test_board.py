@@ -148,7 +148,11 @@ def test_committed_entries_are_whole(name):
         assert {row.cell for row in read_results(board.folder / entry)} == set(board.cells)
 
 
-@pytest.mark.parametrize("name", board_names())
+# A cell of 10,240 GPUs takes some seconds to build and to replay.
+SLOW = {"scale": [pytest.mark.slow]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in board_names()])
 def test_a_committed_entry_drawn_by_its_version_checks(name):
     from clustergym.leaderboard.check import check
 
