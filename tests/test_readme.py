@@ -50,9 +50,11 @@ def test_a_command_of_the_readme_runs(command, tmp_path, monkeypatch, capfd):
     content = measured if "oracle" in command else trace
     (tmp_path / "FILE").write_text(content)
     (tmp_path / "mine.yaml").write_text(cluster)
+    sweep = ["run", "-m", "policy=fcfs,srtf", "compare=null"]
     prepare = {
         "replay": ["run", "policy=fcfs", "compare=null", "hydra.run.dir=DIR"],
-        "collect": ["run", "-m", "policy=fcfs,srtf", "compare=null"],
+        "collect": sweep,
+        "report": sweep,
     }
     arguments = [word.replace("NAME", "arena-a") for word in shlex.split(command)]
     if arguments[0] in prepare:

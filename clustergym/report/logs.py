@@ -18,7 +18,8 @@ from clustergym.errors import InputError
 Floats = npt.NDArray[np.float64]
 LARGEST_FILE_BYTES = 2**30
 LAUNCHES = ("start", "resume", "rescale", "migrate")
-LEAVES = ("preempt", "complete", "drop")
+LEAVES = ("preempt", "fail", "complete", "drop")
+NODE_EVENTS = ("node_fail", "node_repair")
 REMEDY = "run it again, or leave it out"
 
 
@@ -148,7 +149,10 @@ def holdings(path: Path, end_s: float) -> list[Holding]:
 
 
 def _follow(event: dict[str, Any], open_now: dict[tuple[str, str], Holding], closed: list[Holding]) -> None:
-    kind, job, time_s = event["kind"], event["job_id"], float(event["time_s"])
+    kind, time_s = event["kind"], float(event["time_s"])
+    if kind in NODE_EVENTS:
+        return
+    job = event["job_id"]
     if kind in (*LAUNCHES, *LEAVES):
         key = (job, "")
     elif kind in ("profile_start", "profile_end"):

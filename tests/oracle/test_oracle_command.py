@@ -201,7 +201,7 @@ def test_allocations(text: str, locality: str | None, expected: tuple[str, int, 
 
 def test_the_command_is_listed_with_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     assert clustergym(["--help"]) == 0
-    assert "  oracle    explain, calibrate and validate" in capsys.readouterr().out
+    assert "  oracle      explain, calibrate and validate" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
         clustergym(["oracle", "--help"])
     assert caught.value.code == 0

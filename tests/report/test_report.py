@@ -75,6 +75,21 @@ def test_holdings_and_overhead_by_hand(tmp_path):
     )
 
 
+def test_a_failed_node_takes_the_gpus_of_its_jobs(tmp_path):
+    path = log(
+        tmp_path / "events.jsonl.gz",
+        event(0, "start", "a", 2),
+        {"time_s": 40, "kind": "node_fail", "gpu_type": "A40", "gpus": 2, "nodes": [[0, 2]]},
+        event(40, "fail", "a"),
+        {"time_s": 90, "kind": "node_repair", "gpu_type": "A40", "gpus": 2, "nodes": [[0, 2]]},
+        event(90, "resume", "a", 2),
+    )
+    assert [(one.kind, one.start_s, one.end_s) for one in holdings(path, 100)] == [
+        ("start", 0, 40),
+        ("resume", 90, 100),
+    ]
+
+
 def test_a_distribution_by_hand():
     assert cdf(np.array([4.0, np.nan, 1.0, 2.0, 2.0]), 10) == ([1, 2, 2, 4], [0.25, 0.5, 0.75, 1])
     assert cdf(np.arange(101.0), 3) == ([0, 50, 100], [1 / 101, 51 / 101, 1])
