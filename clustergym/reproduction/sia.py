@@ -173,8 +173,8 @@ REASONS = {
     "sia, longer restarts": f"With {LONGER_S:.0f} s more a restart, a round of its scheduler.",
     "sia, fixed batch": "Without its choice of the batch.",
     "gavel max-sum": "Its simulator is not at hand. The cost of a restart is part of it, as the next row "
-    "shows; requests kept as they are (`scenario.counts=any`), not rounded to powers of two, do not change "
-    "it much.",
+    "shows. Requests rounded up to powers of two are not: kept as they are (`scenario.counts=any`), max-sum "
+    "comes to 0.86 h on philly-1, max-min to 1.09 h.",
     "gavel max-sum, longer restarts": "What remains is open.",
     "gavel max-min": "As max-sum.",
     "gavel max-min, longer restarts": "What remains is open.",
