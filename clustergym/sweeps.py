@@ -60,7 +60,8 @@ class SweepCallback(Callback):
 
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
         """Begin to count the marks."""
-        folder = Path(str(config.hydra.sweep.dir))
+        folder = Path(str(config.hydra.sweep.dir)).absolute()
+        _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
         total = sweeper.get("n_trials") or total_runs(
             sweeper.get("params"), list(config.hydra.overrides.task)
@@ -89,6 +90,17 @@ class SweepCallback(Callback):
         SweepCallback.failures = [
             path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{FAILED}"))
         ]
+
+
+def _make_absolute(config: Any, folder: Path) -> None:
+    """Let runs write where the sweep was started; processes that live on may have begun elsewhere."""
+    from omegaconf import open_dict, read_write
+
+    quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+    with read_write(config), read_write(config.hydra), open_dict(config):
+        config.hydra.sweep.dir = str(folder)
+        # Each run is composed anew from these.
+        config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")
 
 
 def _remove_old_marks(folder: Path) -> None:

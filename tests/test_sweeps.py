@@ -69,6 +69,17 @@ def test_a_run_that_fails_does_not_stop_the_others(launcher, tmp_path, monkeypat
     assert before.keys() < set((tmp_path / "out").glob("*/result.json"))
 
 
+def test_processes_that_live_on_write_where_the_sweep_was_started(tmp_path, monkeypatch, capfd):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep]'")
+    for name in ("first", "it's the second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        sweep = ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "policy=fcfs,las"]
+        assert main([*sweep, *SMALL]) == 0
+        assert "2 of 2 runs ended" in capfd.readouterr().err
+        assert len(digests(tmp_path / name / "multirun")) == 2
+
+
 def test_a_sweep_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path):
     arguments = command("-m", "hydra.sweep.dir=out", *SMALL, *CELLS, "policy=fcfs,sjf,las,srtf,tiresias")
     rng, seen, whole = random.Random(5), {}, 10
