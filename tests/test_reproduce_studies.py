@@ -112,7 +112,9 @@ def test_decisions_are_timed_once(tmp_path):
     first = ares._decision_times(options, 64)
     # A round a minute for two hours, and 40 jobs: 20 an hour.
     assert (first["decisions"], first["jobs_per_hour"]) == (120, 20.0)
-    assert 0 < first["decision_s_mean"] <= first["decision_s_p99"] <= first["decision_s_max"] < 60
+    # One slow decision can lift the mean above the 99th percentile.
+    assert 0 < first["decision_s_mean"] <= first["decision_s_max"] < 60
+    assert 0 < first["decision_s_p99"] <= first["decision_s_max"]
     assert ares._decision_times(options, 64) == first
 
 
