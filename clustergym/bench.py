@@ -6,21 +6,17 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input, require
 from clustergym.paths import atomic_path
 
 STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy=f"see `{self.prog} --help`")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m clustergym.bench", description="Run benchmarks.")
+    parser = Parser(prog="python -m clustergym.bench", description="Run benchmarks.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     placement = commands.add_parser("placement", help="spread and step time of LLM pre-training jobs")
     placement.add_argument("--quick", action="store_true", help=f"{QUICK_STATES} states and 5 alphas")

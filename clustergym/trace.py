@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
+from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.workload.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.workload.native import provenance_path, write_files, write_trace
@@ -23,11 +24,6 @@ DELEGATED = {
     "generate": "write a synthetic trace like one of the published ones",
 }
 """Commands of the modules of that name in `clustergym.workload`."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy=f"see `{self.prog} --help`")
 
 
 def _read_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +51,7 @@ def _write_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m clustergym.trace", description="Read, check and write traces.")
+    parser = Parser(prog="python -m clustergym.trace", description="Read, check and write traces.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     imported = commands.add_parser("import", help="write a trace of any format in the native one")
     imported.add_argument("source", type=Path, metavar="SRC")

@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from clustergym.arguments import Parser
 from clustergym.cluster.config import cluster_names, load_cluster
 from clustergym.cluster.describe import figures, table
 from clustergym.errors import InputError, exits_on_bad_input
@@ -18,13 +19,8 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy=f"see `{self.prog} --help`")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m clustergym.cluster", description="Look at clusters.")
+    parser = Parser(prog="python -m clustergym.cluster", description="Look at clusters.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     describe = commands.add_parser("describe", help="print GPU types, sizes, switches and bandwidths")
     draw = commands.add_parser("draw", help="draw the switches: a tree here, or a picture in a file")

@@ -8,18 +8,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy=f"see `{self.prog} --help`")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="clustergym.leaderboard", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="clustergym.leaderboard", description=__doc__, allow_abbrev=False)
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="run a policy in every cell and write it as an entry")

@@ -6,7 +6,6 @@ are rows that say how far there is to go.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from clustergym.errors import InputError, nearest, require
 from clustergym.learn.checkpoints import load
 from clustergym.learn.episodes import Episode
+from clustergym.metrics.bounds import shortest_remaining_first
 from clustergym.policy import InformationClass
 from clustergym.scenario import Scenario
 
@@ -41,21 +41,7 @@ def pooled_mean_s(submit_s: Floats, work_gpu_s: Floats, gpus: int) -> float:
         Submission ascending.
     gpus : int
     """
-    waiting: list[tuple[float, float]] = []
-    total_s, now_s = 0.0, 0.0
-    until = [*submit_s.tolist()[1:], np.inf]
-    for arrival_s, work, next_s in zip(submit_s.tolist(), work_gpu_s.tolist(), until, strict=True):
-        now_s = max(now_s, arrival_s)
-        heapq.heappush(waiting, (work, arrival_s))
-        while waiting and now_s < next_s:
-            left, came_s = heapq.heappop(waiting)
-            end_s = now_s + left / gpus
-            if end_s > next_s:
-                heapq.heappush(waiting, (left - (next_s - now_s) * gpus, came_s))
-                break
-            total_s, now_s = total_s + end_s - came_s, end_s
-        now_s = max(now_s, next_s) if next_s < np.inf else now_s
-    return total_s / len(submit_s)
+    return shortest_remaining_first(submit_s, work_gpu_s / gpus) / len(submit_s)
 
 
 def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:

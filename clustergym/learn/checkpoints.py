@@ -89,23 +89,30 @@ def is_network(name: str) -> bool:
 
 def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:
     """Write weights to `path` and the rest to the YAML beside it; the YAML last, with the digest."""
+    head = {
+        "schema": SCHEMA,
+        "agent": "auction_es",
+        "feature_version": features.VERSION,
+        "features": list(features.NAMES),
+        "normalisation": "in the features: every one is of the order of 1",
+    }
+    tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
+    write(path, tensors, head, information, about)
+
+
+def write(
+    path: Path,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    head: Mapping[str, Any],
+    information: InformationClass,
+    about: Mapping[str, Any],
+) -> None:
+    """Write tensors to `path`, and what they are to the YAML beside it; the YAML last, with the digest."""
     from safetensors.numpy import save as packed
 
-    data = packed({"weights": np.ascontiguousarray(weights, dtype=np.float64)})
-    text = yaml.safe_dump(
-        {
-            "schema": SCHEMA,
-            "agent": "auction_es",
-            "feature_version": features.VERSION,
-            "features": list(features.NAMES),
-            "normalisation": "in the features: every one is of the order of 1",
-            "information_class": information.value,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            **about,
-        },
-        sort_keys=False,
-        width=110,
-    )
+    data = packed(dict(tensors))
+    digest = {"information_class": information.value, "sha256": hashlib.sha256(data).hexdigest()}
+    text = yaml.safe_dump({**head, **digest, **about}, sort_keys=False, width=110)
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
     with atomic_path(path.with_suffix(".yaml")) as temporary:

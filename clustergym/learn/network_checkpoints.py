@@ -17,8 +17,7 @@ from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FE
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError, nearest
 from clustergym.learn.checkpoints import NETWORK_SCHEMA as SCHEMA
-from clustergym.learn.checkpoints import find
-from clustergym.paths import atomic_path
+from clustergym.learn.checkpoints import find, write
 from clustergym.policy import InformationClass
 
 Tensors = Mapping[str, npt.NDArray[Any]]
@@ -87,25 +86,8 @@ def save(
     about: Mapping[str, Any],
 ) -> None:
     """Write tensors to `path` and the rest to the YAML beside it; the YAML last, with the digest."""
-    from safetensors.numpy import save as packed
-
-    data = packed({name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())})
-    text = yaml.safe_dump(
-        {
-            "schema": SCHEMA,
-            "agent": agent,
-            **described,
-            "information_class": information.value,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            **about,
-        },
-        sort_keys=False,
-        width=110,
-    )
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data)
-    with atomic_path(path.with_suffix(".yaml")) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    packable = {name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())}
+    write(path, packable, {"schema": SCHEMA, "agent": agent, **described}, information, about)
 
 
 def load(name: str) -> NetworkCheckpoint:

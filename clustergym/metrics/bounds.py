@@ -59,12 +59,18 @@ def lower_bounds(scenario: Scenario) -> Bounds:
     # The trace is in order of submission: what arrives from a job on is a suffix.
     pending = served_s[::-1].cumsum()[::-1]
     last = max(float((submit + alone_s).max()), float((submit + pending).max()))
-    jct = max(float(alone_s.mean()), _shortest_remaining_first(submit, served_s) / len(submit))
+    jct = max(float(alone_s.mean()), shortest_remaining_first(submit, served_s) / len(submit))
     return Bounds(jct, last - float(submit.min()))
 
 
-def _shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
-    """Return the sum of times in the system on one machine that serves the shortest remaining work."""
+def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
+    """Return the sum of times in the system on one machine that serves the shortest remaining work.
+
+    Parameters
+    ----------
+    submit_s, work_s : ndarray of float, shape (n,)
+        Submission ascending; what the machine alone would need for each.
+    """
     left: list[float] = []
     total, now = -float(submit_s.sum()), 0.0
     for row in range(len(submit_s) + 1):

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError
 from clustergym.policy import InformationClass
 from clustergym.reproduction import arena_elsewhere as elsewhere
-from clustergym.reproduction.study import Cell, make_preset
+from clustergym.reproduction.study import Cell, check_published, make_preset
 from clustergym.scenario import Scenario
 
 TRACES = {"philly": "simulate_trace_philly.csv", "venus": "simulate_trace_venus.csv"}
@@ -40,10 +39,8 @@ class MemoryRule:
 
 def check_data(folder: Path) -> None:
     """Raise an `InputError` unless the published files are there."""
-    for name in (PROFILE, MEMORY, *TRACES.values(), *TESTBED_TRACES):
-        if not (folder / "arena" / name).is_file():
-            remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
-            raise InputError("no such file", file=folder / "arena" / name, remedy=remedy)
+    names = (PROFILE, MEMORY, *TRACES.values(), *TESTBED_TRACES)
+    check_published(folder / "arena" / name for name in names)
 
 
 def scenario_of(data: Path, cell: Cell) -> Scenario:

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from clustergym.errors import InputError
-from clustergym.reproduction.study import Cell
+from clustergym.reproduction.study import Cell, check_published
 from clustergym.scenario import Scenario
 
 WHOLE, START = "whole", "start"
@@ -54,10 +53,7 @@ def trace_names(kind: str, quick: bool) -> list[str]:
 def check_data(folder: Path, names: list[str]) -> None:
     """Raise an `InputError` unless the published files that the traces need are there."""
     wanted = [_workload(folder, name) for name in names if " sia " in name] + [folder / "sia" / "profiles"]
-    for path in wanted:
-        if not path.exists():
-            remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
-            raise InputError("no such file", file=path, remedy=remedy)
+    check_published(wanted)
 
 
 def _workload(folder: Path, name: str) -> Path:

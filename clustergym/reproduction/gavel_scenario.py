@@ -13,6 +13,7 @@ import numpy as np
 
 from clustergym.errors import InputError
 from clustergym.oracle.base import OracleTables
+from clustergym.reproduction.study import check_published
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
 from clustergym.workload.readers.gavel import LAYOUTS
@@ -28,10 +29,7 @@ Rates = Mapping[str, Mapping[tuple[str, int], float]]
 
 def check_data(folder: Path) -> None:
     """Raise an `InputError` unless the published files are there."""
-    for name in (TRACE, RATES):
-        if not (folder / "gavel" / name).is_file():
-            remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
-            raise InputError("no such file", file=folder / "gavel" / name, remedy=remedy)
+    check_published(folder / "gavel" / name for name in (TRACE, RATES))
 
 
 def read_rates(path: Path) -> Rates:

@@ -8,13 +8,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clustergym.errors import InputError
 from clustergym.reproduction.study import (
     Cell,
     Figures,
     Options,
     Report,
     change,
+    check_published,
     choose,
     number,
     run_cells,
@@ -95,8 +95,8 @@ def reproduce(options: Options) -> Report:
         If the published data is not there, or a policy is unknown.
     """
     workloads = QUICK if options.quick else tuple((kind, at) for kind in KINDS for at in (1, 2, 3, 4))
-    for kind, at in workloads:
-        _check(options.data / "sia" / "workloads" / kind / f"workload-{at}.csv")
+    folder = options.data / "sia" / "workloads"
+    check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
     chosen, _ = choose(POLICIES, options.policies)
     lines = [label for label, line in LINES.items() if line.policy in chosen]
     cells = [_cell(f"{kind}-{at}", label) for kind, at in workloads for label in lines]
@@ -108,12 +108,6 @@ def reproduce(options: Options) -> Report:
         parts += [f"## {name}\n\n{_table(name, runs)}", _gaps(name, runs)]
     text = "\n\n".join(part for part in parts if part) + "\n"
     return Report(text, [_plain(cell, found[cell]) for cell in cells])
-
-
-def _check(path: Path) -> None:
-    if not path.is_file():
-        remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
-        raise InputError("no such file", file=path, remedy=remedy)
 
 
 def _cell(trace: str, label: str) -> Cell:

@@ -128,6 +128,14 @@ def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str
     return chosen, [] if asked else [name for name in wanted if name not in installed]
 
 
+def check_published(paths: Iterable[Path]) -> None:
+    """Raise an `InputError` unless published files, and folders (no suffix), are there."""
+    for path in paths:
+        if not (path.is_file() if path.suffix else path.is_dir()):
+            remedy = "name the folder of the published data with --data DIR or CLUSTERGYM_DATA"
+            raise InputError("no such file", file=path, remedy=remedy)
+
+
 def run_cells(cells: Iterable[Cell], scenario_of: ScenarioOf, options: Options) -> dict[Cell, Figures]:
     """Run each distinct cell, or read what an earlier call has left in `options.work`."""
     distinct = list(dict.fromkeys(cells))

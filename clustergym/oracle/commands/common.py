@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clustergym import arguments
 from clustergym.cluster.config import canonical_gpu_type, cluster_names, load_cluster
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError, nearest
@@ -30,15 +31,11 @@ MOST_SAMPLES = 10**9
 _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are `InputError`s."""
+class Parser(arguments.Parser):
+    """A parser whose complaints are `InputError`s, and that takes no abbreviations."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the complaint."""
-        raise InputError(message, remedy=f"see `{self.prog} --help`")
 
 
 class Allocation(NamedTuple):
