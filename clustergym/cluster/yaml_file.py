@@ -56,7 +56,12 @@ def read_mapping(path: Path) -> YamlMapping:
         If there is no such file, or it is a folder, empty, no UTF-8, no YAML, too large, too
         deep, carries a tag, a key twice or a reference to itself, or is no mapping.
     """
-    text = _text(path)
+    return parse_mapping(_content(path), path)
+
+
+def parse_mapping(content: bytes, path: Path) -> YamlMapping:
+    """Return the mapping in the content of a YAML file; raises as `read_mapping`."""
+    text = _text(content, path)
     try:
         _check_events(text, path)
         root = _compose(text)
@@ -77,10 +82,10 @@ def read_mapping(path: Path) -> YamlMapping:
         raise InputError(f"is not YAML that can be read: {error}", file=path) from None
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
+            return stream.read(LARGEST_BYTES + 1)
     except IsADirectoryError:
         raise InputError("is a folder", file=path, remedy="give a YAML file") from None
     except FileNotFoundError:
@@ -88,6 +93,9 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read: {reason}", file=path) from None
+
+
+def _text(content: bytes, path: Path) -> str:
     if len(content) > LARGEST_BYTES:
         raise InputError(f"is larger than {LARGEST_BYTES} bytes", file=path, remedy="give a YAML file")
     try:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
+from clustergym.cluster.yaml_file import parse_mapping
 from clustergym.errors import InputError, nearest
 from clustergym.learn import features
 from clustergym.learn.auction import hidden_units
@@ -153,13 +154,8 @@ def _read(path: Path) -> bytes:
 
 def _about(path: Path) -> dict[str, Any]:
     """Return the checked content of a checkpoint's YAML."""
-    try:
-        about = yaml.safe_load(_read(path).decode("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise _bad(path, "is no YAML", None, "the file is damaged") from error
-    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+    about = parse_mapping(_read(path), path).content
+    if about.get("schema") != SCHEMA:
         raise _bad(path, "is no checkpoint", "schema", f"want {SCHEMA}")
     for key, wanted in (("agent", "auction_es"), ("feature_version", features.VERSION)):
         if about.get(key) != wanted:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
+from clustergym.cluster.yaml_file import parse_mapping
 from clustergym.envs.config import make_env
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.scheduling import SchedulingEnv
@@ -130,12 +130,8 @@ def _read(path: Path) -> bytes:
 
 
 def _about(file: Path) -> dict[str, Any]:
-    data = _read(file)
-    try:
-        about = yaml.load(data.decode("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise _bad(file, None, "is no YAML", "the file is damaged") from error
-    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+    about = parse_mapping(_read(file), file).content
+    if about.get("schema") != SCHEMA:
         raise _bad(file, "schema", "is no checkpoint of a network", f"want {SCHEMA}")
     if about.get("agent") not in AGENTS:
         agent = about.get("agent")

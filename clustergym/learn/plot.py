@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from clustergym.cluster.yaml_file import read_mapping
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.learn.checkpoints import find, is_network
 from clustergym.paths import atomic_path
@@ -72,10 +71,9 @@ def read_curves(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         if not is_network(name):
             raise InputError("is no checkpoint of a network", file=path, remedy="give one of ppo or dqn")
         try:
-            text = path.with_suffix(".yaml").read_text(encoding="utf-8")
-            curves = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["curves"]
+            curves = read_mapping(path.with_suffix(".yaml")).content["curves"]
             points(curves)
-        except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, ValueError, OSError) as error:
+        except (InputError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 "has no curves", file=path.with_suffix(".yaml"), remedy="the file is damaged"
             ) from error

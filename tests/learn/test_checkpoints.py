@@ -95,6 +95,15 @@ def test_a_broken_one_is_one_line(saved, what):
     assert str(saved.with_suffix("")) in str(caught.value)
 
 
+@pytest.mark.parametrize("schema", ["auction", "network"])
+def test_a_yaml_that_is_nested_is_one_line(saved, schema):
+    # libyaml's composer recurses on the C stack: it would take the process down.
+    text = f"schema: clustergym.{schema}/1\na: " + "[" * 100_000
+    saved.with_suffix(".yaml").write_text(text)
+    with pytest.raises(InputError, match=r"one\.yaml:2: is nested deeper"):
+        make_policy({"name": "learned", "checkpoint": str(saved)})
+
+
 @pytest.mark.parametrize(
     "text", [b"", b"\xff\xfe\x00", b"- 1", b"a: [", b"!!python/object/apply:os.system ['true']", b"&a [*a]"]
 )
