@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,18 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     Returns
     -------
     dict
-        `policies`: label and parameters as chosen; `groups`: one per load, with `figures`
-        (window x policy x metric) and `ratios` (metric -> reference -> policy -> ratio, low, high).
+        `policies`: label, parameters as chosen of each training seed, and `columns`, where `figures` has
+        these seeds; `groups`: one per load, with `figures` (window x column x metric) and `ratios`
+        (metric -> reference -> policy -> ratio, low, high, the least and the greatest of single seeds).
     """
-    from clustergym.learn.comparison import METRICS, Entrant, full_parameters, knowledge, run_figures, tuned
+    from clustergym.learn.comparison import (
+        METRICS,
+        Entrant,
+        common_knowledge,
+        full_parameters,
+        run_figures,
+        tuned,
+    )
     from clustergym.learn.distribution import Distribution
     from clustergym.learn.files import TraceFiles
     from clustergym.learn.windows import SPLITS
@@ -40,7 +48,7 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
     for entrant in entrants:
         for choice in entrant.choices():
-            full_parameters(choice)
+            common_knowledge([full_parameters(one) for one in entrant.seeds(choice)])
     loads, groups, files = _loads(config["loads"]), [], None
     if config["traces"] is not None:
         files = TraceFiles.of(config["traces"])
@@ -48,11 +56,14 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     with workers(_count(config, "processes", 0)) as run:
         chosen = [tuned(one, base, seed, _count(config, "tuning_windows", 1), run) for one in entrants]
+        members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
+        flat, columns = [one for seeds in members for one in seeds], _columns(members)
         for load in loads:
             drawn = base if load is None else replace(base, load=(load, load))
             source = files or drawn
-            figures = np.stack(list(run(_Task(run_figures, source, split, seed, chosen), range(windows))))
-            groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": _ratios(figures)})
+            figures = np.stack(list(run(_Task(run_figures, source, split, seed, flat), range(windows))))
+            ratios = _ratios(figures, columns)
+            groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
     labels = [
         _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
     ]
@@ -64,8 +75,13 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         "traces": list(files.files) if files else None,
         "metrics": list(METRICS),
         "policies": [
-            {"label": label, "knows": knowledge(one), "parameters": full_parameters(one)}
-            for label, one in zip(labels, chosen, strict=True)
+            {
+                "label": label,
+                "knows": common_knowledge(seeds),
+                "parameters": [full_parameters(one) for one in seeds],
+                "columns": at,
+            }
+            for label, seeds, at in zip(labels, members, columns, strict=True)
         ],
         "groups": groups,
     }
@@ -109,21 +125,30 @@ def _plain(figures: Any) -> Any:
     return plain.tolist()
 
 
-def _ratios(figures: Any) -> dict[str, list[list[list[float]]]]:
-    """Return metric -> [reference][policy] -> (ratio, low, high)."""
+def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
+    """Return for each row the columns of the figures that its seeds are in."""
+    ends = np.cumsum([len(seeds) for seeds in members]).tolist()
+    return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
+
+
+def _ratios(figures: Any, columns: Sequence[Sequence[int]]) -> dict[str, list[list[list[float]]]]:
+    """Return metric -> [reference][policy] -> `Ratio`; of a policy to itself 1, whatever its seeds."""
     from clustergym.learn.comparison import METRICS, RATIOS, ratio
 
     found = {}
     for metric in RATIOS:
         table = figures[:, :, METRICS.index(metric)]
-        policies = range(table.shape[1])
-        found[metric] = [[list(ratio(table[:, p], table[:, r])) for p in policies] for r in policies]
+        found[metric] = [
+            [[1.0] * 5 if p is r else list(ratio(table[:, p], table[:, r])) for p in columns] for r in columns
+        ]
     return found
 
 
 def markdown(outcome: Mapping[str, Any], command: str) -> str:
     """Return the comparison as Markdown: a table per load, ratios of the first policy to each other one."""
     lines = [f"`{command}`", ""]
+    if any(len(policy["columns"]) > 1 for policy in outcome["policies"]):
+        lines += ["In parentheses: the least and the greatest of single training seeds.", ""]
     for group in outcome["groups"]:
         low, high = group["load"]
         load = f"{low:g}" if low == high else f"{low:g} to {high:g}"
@@ -140,22 +165,32 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
         "| restarts a job | unfair | GPUs at work |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    means = np.exp(np.log(np.maximum(figures[:, :, 0], 1e-9)).mean(axis=0)) / 3600.0
-    plain = figures.mean(axis=0)
+    pooled = [len(policy["columns"]) > 1 for policy in outcome["policies"]]
     for at, policy in enumerate(outcome["policies"]):
-        cells = [_ratio(group["ratios"][metric][at][0]) for metric in group["ratios"]]
+        own = figures[:, policy["columns"]]
+        spread = at > 0 and (pooled[0] or pooled[at])
+        cells = [_ratio(group["ratios"][metric][at][0], spread) for metric in group["ratios"]]
+        plain = own.mean(axis=(0, 1))
         rest = [
-            "" if np.isnan(plain[at, column]) else f"{plain[at, column]:.{digits}f}"
+            "" if np.isnan(plain[column]) else f"{plain[column]:.{digits}f}"
             for column, digits in ((4, 2), (3, 3), (5, 3))
         ]
         named = [f"| {policy['label']}", policy["knows"].replace("_", " ")]
-        rows.append(" | ".join([*named, f"{means[at]:.3f}", *cells, *rest]) + " |")
+        rows.append(" | ".join([*named, _hours(own[:, :, 0]), *cells, *rest]) + " |")
     return [*rows, ""]
 
 
-def _ratio(three: list[float]) -> str:
-    value, low, high = three
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+def _hours(mean_s: Any) -> str:
+    """Return the geometric mean over windows and seeds, and the least and greatest of several seeds."""
+    seeds_h = np.exp(np.log(np.maximum(mean_s, 1e-9)).mean(axis=0)) / 3600.0
+    pooled = f"{np.exp(np.log(seeds_h).mean()):.3f}"
+    return pooled if len(seeds_h) == 1 else f"{pooled} ({seeds_h.min():.3f} to {seeds_h.max():.3f})"
+
+
+def _ratio(five: list[float], spread: bool) -> str:
+    value, low, high, least, greatest = five
+    seeds = f" ({least:.3f} to {greatest:.3f})" if spread else ""
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]{seeds}"
 
 
 def _quoted(word: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -36,11 +36,13 @@ class Source(Protocol):
 
 
 class Ratio(NamedTuple):
-    """A geometric-mean ratio with its 95 % bootstrap interval over windows."""
+    """A geometric-mean ratio with its 95 % bootstrap interval, and the least and greatest of single seeds."""
 
     value: float
     low: float
     high: float
+    least: float
+    greatest: float
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,25 @@ class Entrant:
         Of `make_policy`.
     knobs : dict
         Parameter -> values to choose from on training windows.
+    checkpoints : list of str
+        Training seeds of one agent, pooled in one row; empty: `parameters` has all.
     """
 
     label: str
     parameters: dict[str, Any]
     knobs: dict[str, list[Any]]
+    checkpoints: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, given: Any) -> Entrant:
         """Read an entrant: a policy's name, a checkpoint, or a mapping whose lists are knobs to tune.
 
+        A list of checkpoints is no knob: they are training seeds of one agent.
+
         Raises
         ------
         InputError
-            If it is neither.
+            If it is neither, or a list is empty or names a checkpoint twice.
         """
         if isinstance(given, str):
             given = (
@@ -77,20 +84,35 @@ class Entrant:
             )
         if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
             raise InputError(f"{given!r} is no policy", field="policies", remedy="give a name, or {name: …}")
-        knobs = {key: list(value) for key, value in given.items() if isinstance(value, list | tuple)}
-        for key, values in knobs.items():
+        lists = {str(key): list(value) for key, value in given.items() if isinstance(value, list | tuple)}
+        for key, values in lists.items():
             if not values:
                 raise InputError(
                     "has no value", field=f"policies.{key}", remedy="list the values to choose from"
                 )
-        fixed = {str(key): value for key, value in given.items() if key not in knobs}
+        fixed = {str(key): value for key, value in given.items() if str(key) not in lists}
+        checkpoints = _distinct(lists.pop("checkpoint", []))
         own = [f"{key}={value}" for key, value in fixed.items() if key != "name"]
-        return cls(" ".join([str(fixed["name"]), *own]), fixed, knobs)
+        pooled = [f"checkpoint=[{', '.join(checkpoints)}]"] if checkpoints else []
+        return cls(" ".join([str(fixed["name"]), *own, *pooled]), fixed, lists, checkpoints)
 
     def choices(self) -> list[dict[str, Any]]:
-        """Return every combination of the knobs, as parameters of `make_policy`."""
+        """Return every combination of the knobs, as parameters of `make_policy` but for the checkpoints."""
         values = itertools.product(*self.knobs.values())
         return [{**self.parameters, **dict(zip(self.knobs, one, strict=True))} for one in values]
+
+    def seeds(self, choice: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the parameters of each training seed, for one of `choices`."""
+        return [{**choice, "checkpoint": one} for one in self.checkpoints] or [dict(choice)]
+
+
+def _distinct(checkpoints: list[Any]) -> list[str]:
+    """Return checkpoints as texts; one twice would count as two seeds that agree perfectly."""
+    for at, one in enumerate(checkpoints):
+        if not isinstance(one, str) or one in checkpoints[:at]:
+            message = f"{one!r} is there twice" if isinstance(one, str) else f"{one!r} is no checkpoint"
+            raise InputError(message, field="policies.checkpoint", remedy="name each training seed's once")
+    return list(checkpoints)
 
 
 def run_figures(
@@ -140,28 +162,63 @@ def tuned(
     windows: int,
     run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
-    """Return the parameters of least mean log(mean JCT) on training windows."""
+    """Return the choice of knobs of least mean log(mean JCT), over training windows and training seeds."""
     choices = entrant.choices()
     if len(choices) == 1:
         return choices[0]
-    task = partial(run_figures, distribution, "train", seed + TUNING_SEED_OFFSET, choices)
-    means = np.stack(list(run(task, range(windows))))[:, :, 0]
-    return choices[int(np.argmin(np.log(means).mean(axis=0)))]
+    members = [one for choice in choices for one in entrant.seeds(choice)]
+    task = partial(run_figures, distribution, "train", seed + TUNING_SEED_OFFSET, members)
+    means = np.stack(list(run(task, range(windows))))[:, :, 0].reshape(windows, len(choices), -1)
+    return choices[int(np.argmin(np.log(means).mean(axis=(0, 2))))]
 
 
 def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
-    """Return the geometric mean of mine / reference over windows, with its percentile bootstrap.
+    """Return the geometric mean of mine / reference over windows and training seeds.
+
+    The percentile bootstrap draws windows anew, the same for both, and each side's seeds: the two factors are
+    crossed, as every seed meets every window (Owen, The pigeonhole bootstrap, 2007).
 
     Parameters
     ----------
-    mine, reference : ndarray of float, shape (windows,)
+    mine, reference : ndarray of float, shape (windows,) or (windows, seeds)
         Above 0, of the same windows.
     """
-    logs = np.log(mine / reference)
+    sides = [np.log(one).reshape(len(one), -1) for one in (mine, reference)]
     rng = np.random.default_rng([seed, 617])
-    means = logs[rng.integers(len(logs), size=(RESAMPLES, len(logs)))].mean(axis=1)
-    low, high = np.exp(np.percentile(means, [2.5, 97.5]))
-    return Ratio(float(np.exp(logs.mean())), float(low), float(high))
+    windows = _draws(rng, len(sides[0]))
+    means = [np.einsum("rw,ws,rs->r", windows, one, _draws(rng, one.shape[1])) for one in sides]
+    low, high = np.exp(np.percentile(means[0] - means[1], [2.5, 97.5]))
+    single = [one.mean(axis=0) for one in sides]
+    pairs = np.exp(single[0][:, None] - single[1])
+    value = float(np.exp(single[0].mean() - single[1].mean()))
+    return Ratio(value, float(low), float(high), float(pairs.min()), float(pairs.max()))
+
+
+def _draws(rng: np.random.Generator, count: int) -> Floats:
+    """Return the share of each of `count` in each resample, shape (RESAMPLES, count)."""
+    if count == 1:
+        return np.ones((RESAMPLES, 1))
+    drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
+    return np.bincount(drawn.ravel(), minlength=RESAMPLES * count).reshape(RESAMPLES, count) / count
+
+
+def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
+    """Return what all seeds of a row know.
+
+    Raises
+    ------
+    InputError
+        If they know different things, which makes them different agents.
+    """
+    known = [knowledge(one) for one in seeds]
+    for one, parameters in zip(known, seeds, strict=True):
+        if one != known[0]:
+            raise InputError(
+                f"knows {one}, and {seeds[0]['checkpoint']} {known[0]}",
+                field=f"policies.checkpoint {parameters['checkpoint']}",
+                remedy="compare them as entries of their own",
+            )
+    return known[0]
 
 
 def knowledge(parameters: Mapping[str, Any]) -> str:
