@@ -55,6 +55,10 @@ def _record(agent: Any) -> dict[str, Any]:
 
     if hasattr(agent, "record"):
         return dict(agent.record())
+    if agent.scenarios.traces is not None:
+        from clustergym.learn.trace_windows import record
+
+        return record(agent.scenarios.traces)
     return _traces(str(agent.scenarios.origin), philly_file())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,14 @@ import numpy.typing as npt
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.errors import InputError, require
 from clustergym.learn.curves import iteration_times
+from clustergym.learn.files import TraceFiles
+from clustergym.learn.job_tables import job_tables
+from clustergym.learn.trace_windows import trace_window
 from clustergym.learn.windows import SPLITS, Window, draw_window
-from clustergym.oracle.base import OracleTables, six_digits
-from clustergym.scenario import LOCALITIES, Scenario, allowed_counts
+from clustergym.scenario import Scenario, allowed_counts
 from clustergym.sim.costs import Costs
 from clustergym.workload.fields import rounded_up
-from clustergym.workload.trace import ModelClass, Trace
+from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -34,7 +36,7 @@ class Distribution:
     Attributes
     ----------
     origin : str
-        Of the windows: real, synthetic or mixed.
+        Of the windows: real, synthetic, mixed, or files, those of `traces`.
     jobs : pair of int
     gpus : int
         GPUs of the cluster, shared out evenly over its types.
@@ -45,6 +47,9 @@ class Distribution:
     restart_factor : pair of float
     size_error : pair of float
         Standard deviation of the log of known over real iteration times.
+    traces : mapping or None
+        Of `origin=files`: trace files on a scenario of their own, as `clustergym.learn.files.TraceFiles.of`
+        takes them; `gpus` and `types` are then of no use.
     """
 
     origin: str = "mixed"
@@ -54,6 +59,7 @@ class Distribution:
     load: tuple[float, ...] = (0.6, 1.4)
     restart_factor: tuple[float, ...] = (0.25, 4.0)
     size_error: tuple[float, ...] = (0.0, 1.0)
+    traces: Mapping[str, str | tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("jobs", "load", "restart_factor", "size_error"):
@@ -64,6 +70,11 @@ class Distribution:
         require(len(self.types) > 0, "scenarios.types", list(self.types), "give at least one number")
         for count in self.types:
             require(1 <= count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
+        if (self.origin == "files") != (self.traces is not None):
+            remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
+            raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
+        if self.traces is not None:
+            TraceFiles.of(self.traces, least=1)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return `draw_scenario` of this distribution."""
@@ -81,6 +92,8 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
     rng = np.random.default_rng([seed, STREAM, SPLITS.index(split), index])
+    if distribution.traces is not None:
+        return trace_window(rng, distribution, split)
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
     window = draw_window(rng, split, distribution.origin, jobs)
     load = float(rng.uniform(distribution.load[0], distribution.load[1]))
@@ -126,7 +139,7 @@ def _scenario(
     trace = _trace(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus)
     classes = tuple(trace.model_class(row) for row in range(n))
     order = sorted(range(n), key=lambda row: classes[row])
-    tables = _tables([classes[row] for row in order], cluster, counts, times[order], known[order])
+    tables = job_tables([classes[row] for row in order], cluster, counts, times[order], known[order])
     costs = Costs(search="proxy", profile_s={})
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
@@ -135,18 +148,6 @@ def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float
     """Return the GPUs, each counted by the mean speed of jobs on it relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
-
-
-def _tables(
-    classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
-) -> OracleTables:
-    """Return tables that hold at every locality."""
-
-    def spread(table: Floats) -> Floats:
-        return np.repeat(six_digits(table)[..., None], LOCALITIES, axis=3)
-
-    estimates = spread(known)
-    return OracleTables(tuple(classes), cluster.gpu_types, counts, spread(times), estimates, estimates)
 
 
 def _trace(name: str, submit_s: Floats, iterations: Ints, gpus: Ints) -> Trace:

@@ -32,8 +32,10 @@ class TraceFiles:
     files: tuple[str, ...]
 
     @classmethod
-    def of(cls, given: Any) -> TraceFiles:
+    def of(cls, given: Any, least: int = 2) -> TraceFiles:
         """Read `{scenario: …, overrides: […], files: [pattern, …]}`; `{data}` is the public data's folder.
+
+        There must be `least` files at least: intervals need two.
 
         Raises
         ------
@@ -54,14 +56,15 @@ class TraceFiles:
                     "no such file", file=pattern, field="traces.files", remedy="name trace files"
                 )
             files += found
-        if len(files) < 2:
-            raise InputError("needs two files at least", field="traces.files", remedy="name more")
+        if len(files) < least:
+            need = "two files" if least == 2 else "a file"
+            raise InputError(f"needs {need} at least", field="traces.files", remedy="name more")
         return cls(str(given.get("scenario", "testbed")), texts["overrides"], tuple(files))
 
     @staticmethod
     def _texts(given: Any, field: str) -> tuple[str, ...]:
         given = [] if given is None else given
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
             raise InputError(f"{given!r} is no list of texts", field=field, remedy="give a list")
         return tuple(one.replace("{data}", str(data_folder().absolute())) for one in given)
 

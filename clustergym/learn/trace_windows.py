@@ -1,0 +1,114 @@
+"""Windows of consecutive jobs of one's own trace files, on their own cluster and iteration times."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import require
+from clustergym.learn.files import TraceFiles
+from clustergym.learn.job_tables import job_tables
+from clustergym.scenario import Scenario
+
+if TYPE_CHECKING:
+    from clustergym.learn.distribution import Distribution
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SHARES = {"train": (0.0, 0.6), "dev": (0.6, 0.8), "test": (0.8, 1.0)}
+"""Part of each file's jobs, in order of submission, that a split's windows are cut from."""
+
+
+def trace_window(rng: np.random.Generator, ranges: Distribution, split: str) -> Scenario:
+    """Draw consecutive jobs of one file, their arrivals stretched to a load.
+
+    Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
+    the mean speed of the cluster's GPUs, over capacity x span.
+
+    Raises
+    ------
+    InputError
+        If a file has no window of so many jobs in the split.
+    """
+    files = _files(json.dumps(ranges.traces))
+    index = int(rng.integers(len(files.files)))
+    whole = _whole(files, index)
+    first, last = (round(share * len(whole.trace)) for share in SHARES[split])
+    jobs = int(rng.integers(ranges.jobs[0], ranges.jobs[1] + 1))
+    remedy = f"the {split} split of {files.files[index]} has windows of up to {last - first}"
+    require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
+    begin = first + int(rng.integers(last - first - jobs + 1))
+    rows = np.arange(begin, begin + jobs)
+    load = float(rng.uniform(ranges.load[0], ranges.load[1]))
+    restart = float(np.exp(rng.uniform(*np.log(ranges.restart_factor))))
+    error = float(rng.uniform(ranges.size_error[0], ranges.size_error[1]))
+    name = f"{split}-{Path(files.files[index]).stem}-{begin}-{jobs}"
+    return _window(rng, whole, rows, load, restart, error, name)
+
+
+def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
+    """Return which files windows came from, with digests, and each split's share of their jobs."""
+    found = TraceFiles.of(traces, least=1).files
+    digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
+    return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
+
+
+@cache
+def _files(traces: str) -> TraceFiles:
+    return TraceFiles.of(json.loads(traces), least=1)
+
+
+@cache
+def _whole(files: TraceFiles, index: int) -> Scenario:
+    """Return a file's scenario, read once in a process."""
+    return files.draw("train", 0, index)
+
+
+def _window(
+    rng: np.random.Generator,
+    whole: Scenario,
+    rows: Ints,
+    load: float,
+    restart: float,
+    error: float,
+    name: str,
+) -> Scenario:
+    n, model_class = len(rows), whole.class_of[rows]
+    trace = replace(
+        whole.trace.take(rows, name),
+        submit_s=_stretched(whole, rows, load),
+        model_family=tuple(f"m{row:05d}" for row in range(n)),
+    )
+    own = tuple(trace.model_class(row) for row in range(n))
+    order = sorted(range(n), key=lambda row: own[row])
+    times = _compact_s(whole)[model_class]
+    known = times * np.exp(error * rng.normal(size=n))[:, None, None]
+    kinds, counts = [own[row] for row in order], whole.tables.counts
+    tables = job_tables(kinds, whole.cluster, counts, times[order], known[order])
+    checkpoint_s = whole.checkpoint_s[model_class][order] * restart
+    return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s)
+
+
+def _stretched(whole: Scenario, rows: Ints, load: float) -> Floats:
+    """Return the rows' submissions from 0, stretched to a load."""
+    work_s = whole.trace.iterations[rows] * whole.fair_iteration_time_s[rows] * whole.request_gpus[rows]
+    span_s = float(np.nansum(work_s)) / (load * float(whole.cluster.capacity.sum()))
+    submit_s = whole.trace.submit_s[rows] - whole.trace.submit_s[rows[0]]
+    stretched: Floats = np.round(submit_s * span_s / max(float(submit_s[-1]), 1e-9), 3)
+    return stretched
+
+
+def _compact_s(whole: Scenario) -> Floats:
+    """Return seconds per iteration of compact placements, shape (C, T, K)."""
+    index = np.broadcast_to(whole.compact[None, :, :, None], (*whole.execution.shape[:3], 1))
+    compact = np.take_along_axis(whole.execution, index, axis=3)[..., 0]
+    return np.where(whole.feasible, compact, np.inf)
