@@ -22,15 +22,15 @@ LEAST_LEFT = 1e-9
 _fill, _derive_job, _derive_point = features.fill, features.derive_job, features.derive_point
 
 
-def hidden_units(weights: Floats) -> int:
-    """Return how many hidden units weights are for.
+def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
+    """Return how many hidden units weights are for, over so many features.
 
     Raises
     ------
     ValueError
         If they have the shape of none.
     """
-    units, rest = divmod(weights.size - features.COUNT, INPUTS + 2)
+    units, rest = divmod(weights.size - count, count + INPUTS - features.COUNT + 2)
     if weights.ndim != 1 or units < 0 or rest:
         raise ValueError(f"weights of shape {weights.shape}")
     return units

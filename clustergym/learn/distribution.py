@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ class Distribution:
     restart_factor : pair of float
     size_error : pair of float
         Standard deviation of the log of known over real iteration times.
+    deadline_slack : pair of float, or nothing
+        Time from submission to deadline over the run time at the request on the first type; nothing: no
+        deadlines.
     """
 
     origin: str = "mixed"
@@ -54,10 +57,13 @@ class Distribution:
     load: tuple[float, ...] = (0.6, 1.4)
     restart_factor: tuple[float, ...] = (0.25, 4.0)
     size_error: tuple[float, ...] = (0.0, 1.0)
+    deadline_slack: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("jobs", "load", "restart_factor", "size_error"):
+        for name in ("jobs", "load", "restart_factor", "size_error", "deadline_slack"):
             pair = getattr(self, name)
+            if name == "deadline_slack" and len(pair) == 0:
+                continue
             ok = len(pair) == 2 and 0 <= pair[0] <= pair[1] and (name == "size_error" or pair[0] > 0)
             require(ok, f"scenarios.{name}", list(pair), "give [low, high], in order and above 0")
         require(min(self.jobs) >= 2, "scenarios.jobs", list(self.jobs), "give at least 2 jobs")
@@ -87,7 +93,16 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
     error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
     types = int(rng.choice(np.array(distribution.types)))
-    return _scenario(rng, window, _cluster(distribution.gpus, types), load, restart, error)
+    drawn = _scenario(rng, window, _cluster(distribution.gpus, types), load, restart, error)
+    return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
+
+
+def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[float, ...]) -> Scenario:
+    """Give every job a deadline, after all else is drawn."""
+    trace = scenario.trace
+    run_s = scenario.reference_iteration_time_s * trace.iterations
+    ahead_s = np.maximum(np.round(rng.uniform(slack[0], slack[1], size=len(trace)) * run_s, 3), 0.001)
+    return replace(scenario, trace=replace(trace, deadline_s=trace.submit_s + ahead_s))
 
 
 def _cluster(gpus: int, types: int) -> ClusterSpec:
