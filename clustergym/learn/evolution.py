@@ -20,7 +20,7 @@ from clustergym.learn.auction import INPUTS
 from clustergym.learn.checkpoints import load
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.episodes import Episode
-from clustergym.learn.objective import Objective
+from clustergym.learn.objective import TERMS, Objective
 from clustergym.learn.workers import workers
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
@@ -76,7 +76,7 @@ class AuctionEvolution(Agent):
     sigma: float = 0.3
     information: str = "data_parallel"
     split: str = "train"
-    objective: dict[str, float] = field(default_factory=lambda: {"jct_mean": 1.0})
+    objective: dict[str, float] = field(default_factory=lambda: {n: float(n == "jct_mean") for n in TERMS})
     tail: float = 0.0
     initial: str | None = None
     hidden: int = 0

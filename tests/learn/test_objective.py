@@ -134,7 +134,7 @@ def test_deadlines_decide_the_auction():
 @pytest.mark.parametrize(
     ("slack_s", "cost_s", "expected"),
     [
-        # 100 iterations left; at best 1 s each (100 s in all), after this doubling 2 s (200 s), before it 4 s.
+        # 100 iterations left; at best 1 s each (100 s in all), after this doubling 2 s, before it 4 s.
         (np.nan, 0.0, [0.0, 0.0, 0.0, 0.0, 0.0]),
         (90.0, 0.0, [1.0, 1.0, 0.0, 0.0, 0.0]),
         (160.0, 0.0, [0.0, 0.0, 0.625, 0.625, 0.0]),
