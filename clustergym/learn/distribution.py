@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.errors import InputError, require
+from clustergym.errors import InputError, nearest, require
 from clustergym.learn.curves import iteration_times
 from clustergym.learn.windows import SPLITS, Window, draw_window
 from clustergym.oracle.base import OracleTables, six_digits
 from clustergym.scenario import LOCALITIES, Scenario, allowed_counts
-from clustergym.sim.costs import Costs
+from clustergym.sim.costs import SEARCHES, Costs
 from clustergym.workload.fields import rounded_up
 from clustergym.workload.trace import ModelClass, Trace
 
@@ -45,6 +45,10 @@ class Distribution:
     restart_factor : pair of float
     size_error : pair of float
         Standard deviation of the log of known over real iteration times.
+    search : str
+        For a parallel plan on an allotment that a job has not had before (`clustergym.sim.costs.Costs`).
+    max_duration_s : float or None
+        Longer jobs are cut to it; before the load is set.
     deadline_slack : pair of float, or nothing
         Time from submission to deadline over the run time at the request on the first type; nothing: no
         deadlines.
@@ -57,6 +61,8 @@ class Distribution:
     load: tuple[float, ...] = (0.6, 1.4)
     restart_factor: tuple[float, ...] = (0.25, 4.0)
     size_error: tuple[float, ...] = (0.0, 1.0)
+    search: str = "proxy"
+    max_duration_s: float | None = None
     deadline_slack: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -68,6 +74,9 @@ class Distribution:
             require(ok, f"scenarios.{name}", list(pair), "give [low, high], in order and above 0")
         require(min(self.jobs) >= 2, "scenarios.jobs", list(self.jobs), "give at least 2 jobs")
         require(len(self.types) > 0, "scenarios.types", list(self.types), "give at least one number")
+        require(self.search in SEARCHES, "scenarios.search", self.search, nearest(self.search, SEARCHES))
+        longest = self.max_duration_s
+        require(longest is None or longest > 0, "scenarios.max_duration_s", longest, "give seconds above 0")
         for count in self.types:
             require(1 <= count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
 
@@ -89,11 +98,14 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     rng = np.random.default_rng([seed, STREAM, SPLITS.index(split), index])
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
     window = draw_window(rng, split, distribution.origin, jobs)
+    if distribution.max_duration_s is not None:
+        window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
     load = float(rng.uniform(distribution.load[0], distribution.load[1]))
     restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
     error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
     types = int(rng.choice(np.array(distribution.types)))
-    drawn = _scenario(rng, window, _cluster(distribution.gpus, types), load, restart, error)
+    cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile_s={})
+    drawn = _scenario(rng, window, cluster, costs, load, restart, error)
     return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
 
 
@@ -125,7 +137,13 @@ def _shares(gpus: int, types: int) -> Sequence[int]:
 
 
 def _scenario(
-    rng: np.random.Generator, window: Window, cluster: ClusterSpec, load: float, restart: float, error: float
+    rng: np.random.Generator,
+    window: Window,
+    cluster: ClusterSpec,
+    costs: Costs,
+    load: float,
+    restart: float,
+    error: float,
 ) -> Scenario:
     n, counts = len(window.gpus), np.array(allowed_counts(cluster, "power_of_two"), dtype=np.int64)
     fitting = counts[counts <= cluster.capacity.min()]
@@ -142,7 +160,6 @@ def _scenario(
     classes = tuple(trace.model_class(row) for row in range(n))
     order = sorted(range(n), key=lambda row: classes[row])
     tables = _tables([classes[row] for row in order], cluster, counts, times[order], known[order])
-    costs = Costs(search="proxy", profile_s={})
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
 

@@ -51,18 +51,19 @@ NAMES = (
     "soon",  # 1 / (1 + seconds that remain / 600)
     "late",  # 1 where no allotment could meet the deadline any more; 0 without a deadline, as the next four
     "late_double",
-    "urgency",  # the least time that remains / slack to the deadline, where that can be met
+    "urgency",  # the least time to the end / slack to the deadline, where that can be met
     "urgency_double",
     "rescue",  # the deadline is met after the move and was not before it
 )
 COUNT = len(NAMES)
 
 
-REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S = range(7)
-SIZE, LOG_AGE, STRETCH, LOG_ATTAINED, LAG, LATE, URGENCY = range(7, 14)
+REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S, SOONEST_S = range(8)
+SIZE, LOG_AGE, STRETCH, LOG_ATTAINED, LAG, LATE, URGENCY = range(8, 15)
 """Columns of the facts of a job: iterations left; least GPU-seconds and seconds to its end; rank by the
-former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none; then
-the features `size`, `age`, `stretch`, `attained`, `lag`, `late`, `urgency`, which are those of all moves."""
+former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none;
+least seconds to its end with the restart; then the features `size`, `age`, `stretch`, `attained`, `lag`,
+`late` and `urgency`, which are those of all its moves."""
 JOB_FACTS = URGENCY + 1
 JOBS, GPUS, MEAN_LOG, BACKLOG_H, QUEUE, BACKLOG = range(6)
 """Entries of the facts of a decision point: jobs in the system; available GPUs; mean log of the jobs' least
@@ -87,9 +88,9 @@ def derive_job(job: Floats, point: Floats) -> None:
     job[STRETCH] = math.log1p(age_s / best_s) / 3.0
     job[LOG_ATTAINED] = math.log1p(job[ATTAINED_GPU_S] / 60.0) / 5.0
     job[LAG] = math.log1p(age_s / even_s)
-    late = best_s > job[SLACK_S]
+    late = job[SOONEST_S] > job[SLACK_S]
     job[LATE] = 1.0 if late else 0.0
-    job[URGENCY] = 0.0 if late or math.isnan(job[SLACK_S]) else best_s / job[SLACK_S]
+    job[URGENCY] = 0.0 if late or math.isnan(job[SLACK_S]) else job[SOONEST_S] / job[SLACK_S]
 
 
 @compiled

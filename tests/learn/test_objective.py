@@ -43,7 +43,8 @@ def of(metrics: dict) -> dict[str, float]:
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**20))
 def test_terms_are_the_metrics_of_the_engine(tmp_path_factory, seed):
-    scenario = draw_scenario(SMALL, "train", seed, 0)
+    drawn = replace(SMALL, search=("proxy", "pruned")[seed % 2])
+    scenario = draw_scenario(drawn, "train", seed, 0)
     weights = np.random.default_rng(seed).normal(size=features.COUNT)
     path = tmp_path_factory.mktemp("c") / "some.safetensors"
     save(path, weights, KNOWN, {})
@@ -108,6 +109,21 @@ def test_deadlines_are_drawn_after_all_else():
     assert draw_scenario(SMALL, "train", 4, 1).sha256 == drawn.sha256
 
 
+def test_searches_cost_and_long_jobs_are_cut():
+    drawn = replace(SMALL, max_duration_s=100.0, search="pruned", load=(1.0, 1.0), types=(1,))
+    scenario = draw_scenario(drawn, "train", 4, 1)
+    run_s = scenario.reference_iteration_time_s * scenario.trace.iterations
+    assert run_s.max() == pytest.approx(100.0)
+    # Pruned search: 10 s a GPU up to 40 s.
+    assert scenario.costs.search_s(scenario.tables.counts).tolist() == [10.0, 20.0, 40.0, 40.0, 40.0]
+    gpu_s = float((run_s * scenario.trace.gpus).sum())
+    assert gpu_s / (16 * scenario.trace.span_s) == pytest.approx(1.0, rel=1e-2)
+    with pytest.raises(InputError, match="did you mean pruned"):
+        replace(SMALL, search="prunde")
+    with pytest.raises(InputError, match="max_duration_s"):
+        replace(SMALL, max_duration_s=0.0)
+
+
 def test_slack_is_a_pair_in_order():
     for bad in ((1.0,), (1.5, 0.5), (0.0, 1.0)):
         with pytest.raises(InputError, match="deadline_slack"):
@@ -146,7 +162,7 @@ def test_deadlines_decide_the_auction():
 def test_features_of_a_deadline_by_hand(slack_s, cost_s, expected):
     job, point = np.zeros(features.JOB_FACTS), np.zeros(features.POINT_FACTS)
     job[features.REMAINING], job[features.LEAST_GPU_S], job[features.LEAST_S] = 100.0, 400.0, 100.0
-    job[features.SLACK_S] = slack_s
+    job[features.SLACK_S], job[features.SOONEST_S] = slack_s, 100.0
     point[features.JOBS], point[features.GPUS] = 2, 8
     features.derive_point(point)
     features.derive_job(job, point)
