@@ -22,15 +22,15 @@ LEAST_LEFT = 1e-9
 _fill, _derive_job, _derive_point = features.fill, features.derive_job, features.derive_point
 
 
-def hidden_units(weights: Floats) -> int:
-    """Return how many hidden units weights are for.
+def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
+    """Return how many hidden units weights are for, over so many features.
 
     Raises
     ------
     ValueError
         If they have the shape of none.
     """
-    units, rest = divmod(weights.size - features.COUNT, INPUTS + 2)
+    units, rest = divmod(weights.size - count, count + INPUTS - features.COUNT + 2)
     if weights.ndim != 1 or units < 0 or rest:
         raise ValueError(f"weights of shape {weights.shape}")
     return units
@@ -55,10 +55,12 @@ def first_level(time_s: Floats) -> int:
 
 
 @compiled
-def sizes_of(remaining: Floats, time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
-    """Return the least GPU-seconds and the least seconds to the end of each job; inf: runs nowhere."""
+def sizes_of(
+    remaining: Floats, time_s: Floats, cost_s: Floats, counts: Ints
+) -> tuple[Floats, Floats, Floats]:
+    """Return each job's least GPU-seconds to its end, seconds, and seconds with the restart; inf: never."""
     jobs, types, levels = time_s.shape
-    gpu_s, best_s = np.full(jobs, np.inf), np.full(jobs, np.inf)
+    gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
         left = max(remaining[j], LEAST_LEFT)
         for t in range(types):
@@ -66,7 +68,8 @@ def sizes_of(remaining: Floats, time_s: Floats, counts: Ints) -> tuple[Floats, F
                 seconds = left * time_s[j, t, k]
                 gpu_s[j] = min(gpu_s[j], seconds * counts[k])
                 best_s[j] = min(best_s[j], seconds)
-    return gpu_s, best_s
+                soonest_s[j] = min(soonest_s[j], cost_s[j, t, k] + seconds)
+    return gpu_s, best_s, soonest_s
 
 
 @compiled
@@ -111,17 +114,19 @@ def facts_of(
     counts: Ints,
     remaining: Floats,
     time_s: Floats,
+    cost_s: Floats,
     age_s: Floats,
     attained_gpu_s: Floats,
     slack_s: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the facts of the jobs, and of the decision point, one row for each job."""
-    jobs, (gpu_s, best_s) = len(remaining), sizes_of(remaining, time_s, counts)
+    jobs, (gpu_s, best_s, soonest_s) = len(remaining), sizes_of(remaining, time_s, cost_s, counts)
     rank, total, logs, known = ranks_of(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
     for j in range(jobs):
         facts[j, features.REMAINING] = max(remaining[j], LEAST_LEFT)
         facts[j, features.LEAST_GPU_S], facts[j, features.LEAST_S] = gpu_s[j], best_s[j]
+        facts[j, features.SOONEST_S] = soonest_s[j]
         facts[j, features.RANK], facts[j, features.AGE_S] = rank[j], age_s[j]
         facts[j, features.ATTAINED_GPU_S], facts[j, features.SLACK_S] = attained_gpu_s[j], slack_s[j]
         if gpu_s[j] < np.inf:
@@ -289,7 +294,8 @@ def decide(
         Type and level of each job; -1: none.
     """
     jobs, types, _ = time_s.shape
-    facts, point = facts_of(available.sum(), counts, remaining, time_s, age_s, attained_gpu_s, slack_s)
+    seen = (remaining, time_s, cost_s, age_s, attained_gpu_s, slack_s)
+    facts, point = facts_of(available.sum(), counts, *seen)
     type_speed, advantage = advantages(time_s, counts)
     free, score = available.copy(), np.empty((jobs, types))
     kind, level = np.full(jobs, NONE, dtype=np.int64), np.full(jobs, NONE, dtype=np.int64)

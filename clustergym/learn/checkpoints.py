@@ -14,7 +14,7 @@ import yaml
 
 from clustergym.cluster.yaml_file import parse_mapping
 from clustergym.errors import InputError, nearest
-from clustergym.learn import features
+from clustergym.learn import auction, features
 from clustergym.learn.auction import hidden_units
 from clustergym.paths import PACKAGE, atomic_path
 from clustergym.policy import InformationClass
@@ -134,7 +134,8 @@ def load(name: str) -> Checkpoint:
     digest = hashlib.sha256(data).hexdigest()
     if about["sha256"] != digest:
         raise _bad(path, "is not the file its YAML describes", "sha256", "take both from one source")
-    return Checkpoint(_weights(path, data), _information(path, about), digest, about)
+    weights = _weights(path, data, about["features"])
+    return Checkpoint(weights, _information(path, about), digest, about)
 
 
 def _bad(path: Path, message: str, key: str | None, remedy: str) -> InputError:
@@ -160,11 +161,16 @@ def _about(path: Path) -> dict[str, Any]:
     for key, wanted in (("agent", "auction_es"), ("feature_version", features.VERSION)):
         if about.get(key) != wanted:
             raise _bad(path, f"is {about.get(key)!r}, this version has {wanted!r}", key, "train it anew")
-    if about.get("features") != list(features.NAMES):
+    if not _are_features(about.get("features")):
         raise _bad(path, "are not this version's", "features", "train it anew")
     if not isinstance(about.get("sha256"), str):
         raise _bad(path, "is missing", "sha256", "the file is damaged")
     return about
+
+
+def _are_features(given: Any) -> bool:
+    """Whether these are features of this version, in its order; later ones may be missing."""
+    return isinstance(given, list) and given == [name for name in features.NAMES if name in given]
 
 
 def _information(path: Path, about: Mapping[str, Any]) -> InformationClass:
@@ -176,7 +182,8 @@ def _information(path: Path, about: Mapping[str, Any]) -> InformationClass:
     return InformationClass(value)
 
 
-def _weights(path: Path, data: bytes) -> Floats:
+def _weights(path: Path, data: bytes, names: list[str]) -> Floats:
+    """Return the checked weights of a file, as this version takes them."""
     try:
         from safetensors import SafetensorError
         from safetensors.numpy import load as unpacked
@@ -191,9 +198,28 @@ def _weights(path: Path, data: bytes) -> Floats:
         found = "nothing" if weights is None else f"{weights.dtype}"
         raise _bad(path, f"{found} instead of float64", "weights", "train it anew")
     try:
-        hidden_units(weights)
+        widened = _widened(weights, names)
     except ValueError as error:
-        raise _bad(path, str(error), "weights", f"want {features.COUNT} and those of hidden units") from error
-    if not np.isfinite(weights).all():
+        raise _bad(path, str(error), "weights", f"want {len(names)} and those of hidden units") from error
+    if not np.isfinite(widened).all():
         raise _bad(path, "has a value that is no finite number", "weights", "train it anew")
-    return np.array(weights)
+    return widened
+
+
+def _widened(weights: Floats, names: list[str]) -> Floats:
+    """Return the weights of some features as those of all; the others weigh 0.
+
+    Raises
+    ------
+    ValueError
+        If they have not the shape of any hidden units over so many features.
+    """
+    count, columns = len(names), [features.NAMES.index(name) for name in names]
+    units = hidden_units(weights, count)
+    linear, inside = np.zeros(features.COUNT), np.zeros((units, auction.INPUTS + 2))
+    # A unit: its weight and bias, those of the features, and those of two facts of the decision point.
+    given = weights[count:].reshape(units, count + 4)
+    linear[columns] = weights[:count]
+    inside[:, :2], inside[:, -2:] = given[:, :2], given[:, -2:]
+    inside[:, [2 + at for at in columns]] = given[:, 2:-2]
+    return np.concatenate([linear, inside.ravel()])

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.errors import InputError, require
+from clustergym.errors import InputError, nearest, require
 from clustergym.learn.curves import iteration_times
 from clustergym.learn.files import TraceFiles
 from clustergym.learn.job_tables import job_tables
 from clustergym.learn.trace_windows import trace_window
 from clustergym.learn.windows import SPLITS, Window, draw_window
 from clustergym.scenario import Scenario, allowed_counts
-from clustergym.sim.costs import Costs
+from clustergym.sim.costs import SEARCHES, Costs
 from clustergym.workload.fields import rounded_up
 from clustergym.workload.trace import Trace
 
@@ -50,6 +50,13 @@ class Distribution:
     traces : mapping or None
         Of `origin=files`: trace files on a scenario of their own, as `clustergym.learn.files.TraceFiles.of`
         takes them; `gpus` and `types` are then of no use.
+    search : str
+        For a parallel plan on an allotment that a job has not had before (`clustergym.sim.costs.Costs`).
+    max_duration_s : float or None
+        Longer jobs are cut to it; before the load is set.
+    deadline_slack : pair of float, or nothing
+        Time from submission to deadline over the run time at the request on the first type; nothing: no
+        deadlines.
     """
 
     origin: str = "mixed"
@@ -60,14 +67,22 @@ class Distribution:
     restart_factor: tuple[float, ...] = (0.25, 4.0)
     size_error: tuple[float, ...] = (0.0, 1.0)
     traces: Mapping[str, str | tuple[str, ...]] | None = None
+    search: str = "proxy"
+    max_duration_s: float | None = None
+    deadline_slack: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("jobs", "load", "restart_factor", "size_error"):
+        for name in ("jobs", "load", "restart_factor", "size_error", "deadline_slack"):
             pair = getattr(self, name)
+            if name == "deadline_slack" and len(pair) == 0:
+                continue
             ok = len(pair) == 2 and 0 <= pair[0] <= pair[1] and (name == "size_error" or pair[0] > 0)
             require(ok, f"scenarios.{name}", list(pair), "give [low, high], in order and above 0")
         require(min(self.jobs) >= 2, "scenarios.jobs", list(self.jobs), "give at least 2 jobs")
         require(len(self.types) > 0, "scenarios.types", list(self.types), "give at least one number")
+        require(self.search in SEARCHES, "scenarios.search", self.search, nearest(self.search, SEARCHES))
+        longest = self.max_duration_s
+        require(longest is None or longest > 0, "scenarios.max_duration_s", longest, "give seconds above 0")
         for count in self.types:
             require(1 <= count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
         if (self.origin == "files") != (self.traces is not None):
@@ -96,11 +111,23 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
         return trace_window(rng, distribution, split)
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
     window = draw_window(rng, split, distribution.origin, jobs)
+    if distribution.max_duration_s is not None:
+        window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
     load = float(rng.uniform(distribution.load[0], distribution.load[1]))
     restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
     error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
     types = int(rng.choice(np.array(distribution.types)))
-    return _scenario(rng, window, _cluster(distribution.gpus, types), load, restart, error)
+    cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile_s={})
+    drawn = _scenario(rng, window, cluster, costs, load, restart, error)
+    return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
+
+
+def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[float, ...]) -> Scenario:
+    """Give every job a deadline, after all else is drawn."""
+    trace = scenario.trace
+    run_s = scenario.reference_iteration_time_s * trace.iterations
+    ahead_s = np.maximum(np.round(rng.uniform(slack[0], slack[1], size=len(trace)) * run_s, 3), 0.001)
+    return replace(scenario, trace=replace(trace, deadline_s=trace.submit_s + ahead_s))
 
 
 def _cluster(gpus: int, types: int) -> ClusterSpec:
@@ -123,7 +150,13 @@ def _shares(gpus: int, types: int) -> Sequence[int]:
 
 
 def _scenario(
-    rng: np.random.Generator, window: Window, cluster: ClusterSpec, load: float, restart: float, error: float
+    rng: np.random.Generator,
+    window: Window,
+    cluster: ClusterSpec,
+    costs: Costs,
+    load: float,
+    restart: float,
+    error: float,
 ) -> Scenario:
     n, counts = len(window.gpus), np.array(allowed_counts(cluster, "power_of_two"), dtype=np.int64)
     fitting = counts[counts <= cluster.capacity.min()]
@@ -140,7 +173,6 @@ def _scenario(
     classes = tuple(trace.model_class(row) for row in range(n))
     order = sorted(range(n), key=lambda row: classes[row])
     tables = job_tables([classes[row] for row in order], cluster, counts, times[order], known[order])
-    costs = Costs(search="proxy", profile_s={})
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
 

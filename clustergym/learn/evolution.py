@@ -20,6 +20,7 @@ from clustergym.learn.auction import INPUTS
 from clustergym.learn.checkpoints import load
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.episodes import Episode
+from clustergym.learn.objective import TERMS, Objective
 from clustergym.learn.workers import workers
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
@@ -36,7 +37,7 @@ VALIDATION_SEED_OFFSET = 1_000_003
 class AuctionEvolution(Agent):
     """Evolves the auction's weights on freshly drawn scenarios.
 
-    The objective is the mean over windows of log(mean JCT) + `tail` log(p99 JCT). All candidates of a
+    The objective is the mean over windows of `objective` (`clustergym.learn.objective`). All candidates of a
     generation meet the same windows, which no other generation sees; every `validate_every` generations the
     distribution's mean is measured on the dev split, and the best such mean is the result. With hidden
     units the covariance is kept diagonal (sep-CMA-ES, Ros and Hansen, 2008), which learns faster in many
@@ -56,8 +57,10 @@ class AuctionEvolution(Agent):
         Information class the agent is trained for.
     split : str
         Split of the training windows.
+    objective : mapping of str to float
+        Weights of terms.
     tail : float
-        Weight of the 99th percentile, from 0.
+        Added to the weight of the term jct_p99, from 0.
     initial : str or None
         Checkpoint to start from, which must have no hidden units; None: `START`.
     hidden : int
@@ -73,6 +76,7 @@ class AuctionEvolution(Agent):
     sigma: float = 0.3
     information: str = "data_parallel"
     split: str = "train"
+    objective: dict[str, float] = field(default_factory=lambda: {n: float(n == "jct_mean") for n in TERMS})
     tail: float = 0.0
     initial: str | None = None
     hidden: int = 0
@@ -91,6 +95,7 @@ class AuctionEvolution(Agent):
         ):
             require(getattr(self, key) >= low, f"agent.{key}", getattr(self, key), f"give at least {low}")
         require(self.sigma > 0, "agent.sigma", self.sigma, "give a number above 0")
+        self._goal()
         known = [one.value for one in InformationClass if one != InformationClass.NONE]
         if self.information not in known:
             raise InputError(
@@ -131,6 +136,11 @@ class AuctionEvolution(Agent):
         }
         return Trained(np.array(best[2:]), InformationClass(self.information), curves)
 
+    def _goal(self) -> Objective:
+        goal = Objective(self.objective)
+        tail = float(goal.weights.get("jct_p99", 0.0)) + self.tail
+        return Objective({**goal.weights, "jct_p99": tail})
+
     def _start(self, seed: int) -> Floats:
         """Return the weights the search begins with; those of hidden units are drawn, in the score 0."""
         linear = start() if self.initial is None else load(self.initial).weights
@@ -148,7 +158,7 @@ class AuctionEvolution(Agent):
         """Return the objective of each candidate on windows `first` to `first + episodes`."""
         weights = np.stack([np.asarray(one, dtype=np.float64) for one in candidates])
         known = InformationClass(self.information)
-        task = partial(objectives, self.scenarios, split, seed, known, self.tail, weights)
+        task = partial(objectives, self.scenarios, split, seed, known, self._goal(), weights)
         table = np.stack(list(run(task, range(first, first + episodes))))
         if not np.isfinite(table).all():
             raise InputError(
@@ -167,17 +177,14 @@ def objectives(
     split: str,
     seed: int,
     information: InformationClass,
-    tail: float,
+    goal: Objective,
     weights: Floats,
     index: int,
 ) -> Floats:
-    """Return log(mean JCT) + tail log(p99 JCT) of each row of weights on one scenario, shape (rows,)."""
-    episode = Episode.of(draw_scenario(distribution, split, seed, index), information)
-    values = []
-    for row in weights:
-        jct_s = episode.run(row).jct_s
-        values.append(np.log(jct_s.mean()) + (tail * np.log(np.percentile(jct_s, 99)) if tail else 0.0))
-    return np.array(values)
+    """Return the objective of each row of weights on one scenario, shape (rows,)."""
+    scenario = draw_scenario(distribution, split, seed, index)
+    episode, judged = Episode.of(scenario, information), goal.judge(scenario)
+    return np.array([judged(episode.run(row).jct_s) for row in weights])
 
 
 def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:

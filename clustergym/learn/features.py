@@ -16,7 +16,7 @@ from clustergym.learn.compiled import compiled
 Floats = npt.NDArray[np.float64]
 
 VERSION = 1
-"""Raised whenever a feature changes its meaning or place."""
+"""Raised whenever a feature changes its meaning or place; new ones come last, weighing 0 in what is older."""
 
 NAMES = (
     "start",  # 1 for a start, 0 for a doubling
@@ -49,16 +49,22 @@ NAMES = (
     "lag",  # log of (1 + age / the time an even share would take)
     "slack",  # slack to the deadline over the time that remains, -1 to 1; 0 without a deadline
     "soon",  # 1 / (1 + seconds that remain / 600)
+    "late",  # 1 where no allotment could meet the deadline any more; 0 without a deadline, as the next four
+    "late_double",
+    "urgency",  # the least time to the end / slack to the deadline, where that can be met
+    "urgency_double",
+    "rescue",  # the deadline is met after the move and was not before it
 )
 COUNT = len(NAMES)
 
 
-REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S = range(7)
-SIZE, LOG_AGE, STRETCH, LOG_ATTAINED, LAG = range(7, 12)
+REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S, SOONEST_S = range(8)
+SIZE, LOG_AGE, STRETCH, LOG_ATTAINED, LAG, LATE, URGENCY = range(8, 15)
 """Columns of the facts of a job: iterations left; least GPU-seconds and seconds to its end; rank by the
-former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none; then
-the features `size`, `age`, `stretch`, `attained` and `lag`, which are those of all its moves."""
-JOB_FACTS = LAG + 1
+former, -1 to 1; seconds since submission; GPU-seconds held; seconds from now to its deadline, NaN: none;
+least seconds to its end with the restart; then the features `size`, `age`, `stretch`, `attained`, `lag`,
+`late` and `urgency`, which are those of all its moves."""
+JOB_FACTS = URGENCY + 1
 JOBS, GPUS, MEAN_LOG, BACKLOG_H, QUEUE, BACKLOG = range(6)
 """Entries of the facts of a decision point: jobs in the system; available GPUs; mean log of the jobs' least
 GPU-seconds; hours of work for each GPU; log of the jobs and of those hours, scaled."""
@@ -82,6 +88,9 @@ def derive_job(job: Floats, point: Floats) -> None:
     job[STRETCH] = math.log1p(age_s / best_s) / 3.0
     job[LOG_ATTAINED] = math.log1p(job[ATTAINED_GPU_S] / 60.0) / 5.0
     job[LAG] = math.log1p(age_s / even_s)
+    late = job[SOONEST_S] > job[SLACK_S]
+    job[LATE] = 1.0 if late else 0.0
+    job[URGENCY] = 0.0 if late or math.isnan(job[SLACK_S]) else job[SOONEST_S] / job[SLACK_S]
 
 
 @compiled
@@ -156,3 +165,8 @@ def fill(
     slack_s = job[SLACK_S]
     out[28] = 0.0 if math.isnan(slack_s) else math.tanh((slack_s - run_s) / (run_s + 60.0))
     out[29] = 1.0 / (1.0 + run_s / 600.0)
+    out[30] = job[LATE]
+    out[31] = job[LATE] * second
+    out[32] = job[URGENCY]
+    out[33] = job[URGENCY] * second
+    out[34] = 1.0 if cost_s + run_s <= slack_s < remaining * before_s else 0.0

@@ -11,6 +11,7 @@ import yaml
 
 from clustergym.errors import InputError
 from clustergym.learn import features
+from clustergym.learn.auction import hidden_units, score_of
 from clustergym.learn.checkpoints import TRAINED, is_network, load, save
 from clustergym.policy import InformationClass
 from clustergym.registry import make_policy
@@ -48,6 +49,25 @@ def test_the_committed_ones_load():
         assert load(name).about["trained_on_test"] is False
 
 
+@pytest.mark.parametrize("units", [0, 2])
+def test_one_of_fewer_features_is_the_same_auction(tmp_path, monkeypatch, units):
+    # Written when there were 30 features: those of now that it lacks weigh 0, in the score and in each unit.
+    values = np.random.default_rng(1).normal(size=features.COUNT)
+    point = np.random.default_rng(2).normal(size=features.POINT_FACTS)
+    names, weights = features.NAMES[:30], np.random.default_rng(3).normal(size=30 + units * 34)
+    path = tmp_path / "old.safetensors"
+    with monkeypatch.context() as patched:
+        patched.setattr(features, "NAMES", names)
+        save(path, weights, InformationClass.PROFILED, {})
+    found = load(str(path)).weights
+    assert hidden_units(found) == units
+    expected = weights[:30] @ values[:30]
+    for unit in weights[30:].reshape(units, 34):
+        inside = unit[1] + unit[2:32] @ values[:30] + unit[32:] @ point[[features.QUEUE, features.BACKLOG]]
+        expected += unit[0] * inside / (1 + abs(inside))
+    assert score_of(found, values, point) == pytest.approx(expected)
+
+
 def describe(path, data: bytes, **changes) -> None:
     """Write a weights file and a YAML that fits it, but for the changes."""
     path.write_bytes(data)
@@ -78,6 +98,8 @@ BROKEN = {
     "no number": (packed(np.full(features.COUNT, np.nan)), {}),
     "other version": (packed(WEIGHTS), {"feature_version": features.VERSION + 1}),
     "other features": (packed(WEIGHTS), {"features": ["start"]}),
+    "features in another order": (packed(WEIGHTS), {"features": list(features.NAMES[::-1])}),
+    "unhashable features": (packed(WEIGHTS), {"features": [["start"]]}),
     "other schema": (packed(WEIGHTS), {"schema": "x"}),
     "other digest": (packed(WEIGHTS), {"sha256": "0"}),
     "no class": (packed(WEIGHTS), {"information_class": "omniscient"}),

@@ -160,7 +160,8 @@ def test_every_feature_is_finite_and_moderate(seed):
     slack_s = rng.choice([np.nan, 50.0, -1e9])
     age_s, attained_gpu_s = 10 ** rng.uniform(-6, 8, size=2)
     job, point = np.full(features.JOB_FACTS, np.nan), np.full(features.POINT_FACTS, np.nan)
-    job[:7] = remaining, least_gpu_s, least_gpu_s / 64, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s
+    sizes = remaining, least_gpu_s, least_gpu_s / 64
+    job[:8] = *sizes, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s, sizes[2] + rng.uniform(0, 300)
     point[:4] = rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)
     features.derive_point(point)
     features.derive_job(job, point)

@@ -19,6 +19,7 @@ from clustergym.learn.checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.episodes import Episode
+from clustergym.learn.objective import Objective
 from clustergym.learn.windows import BOUNDS, draw_window, philly_file
 from clustergym.policy import InformationClass
 
@@ -118,7 +119,10 @@ def test_the_tail_counts_in_the_objective():
     known = InformationClass.DATA_PARALLEL
     jct_s = Episode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
     plain, tailed = (
-        evolution.objectives(drawn, "train", 3, known, tail, weights[None], 0)[0] for tail in (0.0, 0.5)
+        evolution.objectives(
+            drawn, "train", 3, known, Objective({"jct_mean": 1.0, "jct_p99": tail}), weights[None], 0
+        )[0]
+        for tail in (0.0, 0.5)
     )
     assert plain == pytest.approx(np.log(jct_s.mean()))
     assert tailed - plain == pytest.approx(0.5 * np.log(np.percentile(jct_s, 99)))
