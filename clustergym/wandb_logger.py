@@ -89,13 +89,15 @@ def start(
     run_id: str | None = None,
 ) -> Any:
     """Begin a run, or go on with the one of an id; return wandb's object of it."""
-    wandb = _wandb()
+    wandb, where = _wandb(), Path(choice.dir or folder)
+    # Into a folder that is not there wandb does not write: it takes one that is lost.
+    where.mkdir(parents=True, exist_ok=True)
     return wandb.init(
         project=choice.project,
         group=choice.group or group,
         name=name,
         mode=choice.mode,
-        dir=str(Path(choice.dir or folder)),
+        dir=str(where),
         config=dict(config),
         id=run_id,
         resume=None if run_id is None else "allow",
@@ -162,7 +164,16 @@ def _files() -> tuple[str, ...]:
 def _table(wandb: Any, path: Path) -> Any:
     with path.open(encoding="utf-8", newline="") as file:
         head, *rows = csv.reader(file)
-    return wandb.Table(columns=head, data=rows[:MOST_ROWS])
+    columns = [_numbers(values) for values in zip(*rows[:MOST_ROWS], strict=True)]
+    return wandb.Table(columns=head, data=[list(row) for row in zip(*columns, strict=True)])
+
+
+def _numbers(texts: Sequence[str]) -> Sequence[float | str | None]:
+    """Return a column as numbers where all of it is; None: empty."""
+    try:
+        return [float(text) if text else None for text in texts]
+    except ValueError:
+        return texts
 
 
 def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:

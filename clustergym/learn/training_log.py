@@ -118,8 +118,6 @@ class Mirror:
                 self._rows += 1
 
     def _begin(self) -> None:
-        # The folder has to be there before wandb writes into it.
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / RUN_FILE
         training = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
         known = _run_id(path, training)

@@ -33,7 +33,7 @@ PPO = [
 def test_a_killed_training_goes_on_in_the_same_run(tmp_path):
     pytest.importorskip("wandb", reason="pip install 'clustergym[wandb]'")
     folder = tmp_path / "t"
-    line = [sys.executable, "-m", "clustergym.train", *ES, "agent.episodes=60", "logger=wandb", "seed=3"]
+    line = [sys.executable, "-m", "clustergym.train", *ES, "agent.episodes=30", "logger=wandb", "seed=3"]
     line.append(f"output={folder}")
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, cwd=tmp_path) as first:
