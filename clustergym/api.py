@@ -10,7 +10,6 @@ from clustergym.metrics.jobs import JobRecords
 from clustergym.metrics.metrics import Metrics
 from clustergym.metrics.timeline import Timeline
 from clustergym.output import measurement_of
-from clustergym.paths import conf_dir
 from clustergym.policy import Placer, Policy
 from clustergym.registry import make_placer, make_policy
 from clustergym.scenario import Scenario
@@ -43,20 +42,16 @@ class Result:
 
 
 def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the configuration that `python -m clustergym.run` would run with these overrides."""
-    import hydra
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
+    """Return the configuration that `python -m clustergym.run` would run with these overrides.
 
-    previous = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            composed = hydra.compose("config", overrides=list(overrides))
-            plain: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-    finally:
-        GlobalHydra.instance().hydra = previous
-    return dict(plain)
+    Raises
+    ------
+    InputError
+        For whatever Hydra does not accept, with the nearest valid names.
+    """
+    from clustergym.hydra_edge import composed
+
+    return composed("config", overrides)
 
 
 def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: int = 0) -> Scenario:

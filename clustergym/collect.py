@@ -8,8 +8,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
+from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.metrics import MetricValue
@@ -281,13 +282,8 @@ def write_csv(results: Sequence[Result], metrics: Sequence[str], file: TextIO) -
         )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy="see --help")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m clustergym.collect", description="Tabulate the results in folders.")
+    parser = Parser(prog="python -m clustergym.collect", description="Tabulate the results in folders.")
     parser.add_argument(
         "places", metavar="DIR", nargs="+", type=Path, help="folder of runs, or a result.json"
     )

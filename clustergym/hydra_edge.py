@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +98,13 @@ def helped(name: str, summary: str | None, argv: list[str]) -> bool:
     return True
 
 
-def composed(name: str, overrides: list[str]) -> dict[str, Any]:
+def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return `conf/NAME.yaml` composed with overrides, as plain values; nothing is written or run.
 
     Raises
     ------
     InputError
-        For whatever Hydra does not accept.
+        For whatever Hydra does not accept, with the nearest valid names.
     """
     import hydra
     from hydra.errors import HydraException
@@ -113,14 +114,30 @@ def composed(name: str, overrides: list[str]) -> dict[str, Any]:
     for word in overrides:
         if word.startswith("-"):
             raise InputError(f"unknown option {word!r}", remedy="give key=value")
+    _offer_plugins()
     try:
-        with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        with _hydra():
             plain: Any = OmegaConf.to_container(
-                hydra.compose(name, overrides=overrides), resolve=True, throw_on_missing=True
+                hydra.compose(name, overrides=list(overrides)), resolve=True, throw_on_missing=True
             )
     except (OmegaConfBaseException, HydraException) as error:
-        raise _one_line(error, overrides) from error
+        raise _one_line(error, list(overrides)) from error
     return dict(plain)
+
+
+@contextlib.contextmanager
+def _hydra() -> Iterator[None]:
+    """Have Hydra read `conf/`, also where a run of Hydra is under way, which goes on after it."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    around = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = around
 
 
 def _report(failures: Sequence[str]) -> int:
@@ -276,9 +293,7 @@ def _keys() -> list[str]:
             for name in walk(value, f"{prefix}.{key}" if prefix else str(key))
         ]
 
-    from hydra import initialize_config_dir
-
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+    with _hydra():
         return walk(OmegaConf.to_container(compose("config")), "")
 
 

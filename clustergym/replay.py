@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
+from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input
 
 
@@ -92,7 +92,7 @@ def _read_result(path: Path) -> dict[str, Any]:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Replay each folder; 0: all equal, 1: one differs, 2: bad input."""
-    parser = argparse.ArgumentParser(prog="clustergym.replay", description=__doc__)
+    parser = Parser(prog="clustergym.replay", description=__doc__)
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)

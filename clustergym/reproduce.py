@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
+from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.paths import atomic_path
 from clustergym.reproduction import PAPERS
@@ -19,14 +19,9 @@ from clustergym.reproduction.study import Options
 DATA = Path("../shared/data")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy="see --help")
-
-
 def _parser() -> argparse.ArgumentParser:
     papers = "\n".join(f"  {name:<10}{importlib.import_module(PAPERS[name]).SUMMARY}" for name in PAPERS)
-    parser = _Parser(
+    parser = Parser(
         prog="python -m clustergym.reproduce",
         description=f"Run a paper's comparison and hold its figures beside ours.\n\npapers:\n{papers}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -5,48 +5,112 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.paths import PACKAGE
 
+if TYPE_CHECKING:
+    from clustergym.learn.training_log import Mirror
+    from clustergym.wandb_logger import LoggerChoice
+
+SUFFIX = ".safetensors"
+
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
-    """Train what a configuration says; return the checkpoint's path."""
+    """Train what a configuration says; return the checkpoint's path.
+
+    Raises
+    ------
+    InputError
+        For whatever is not valid, before anything is trained; and if the folder cannot be written, or a
+        process is ended from outside, where the same command goes on with what was saved.
+    """
+    from clustergym.learn.training_log import TrainingLog
+    from clustergym.wandb_logger import logger_of
+
+    logger = logger_of(config)
+    agent, leaks = _agent(config)
+    seed, processes, folder = _whole(config, "seed"), _whole(config, "processes"), _folder(config)
+    mirror = _mirror(logger, config, folder) if logger.name == "wandb" else None
+    began = time.monotonic()
+    with (
+        _reported(folder),
+        TrainingLog(folder, bool(config["progress"]), bool(config["tensorboard"]), mirror) as log,
+    ):
+        trained = agent.train(seed, processes, folder / "state.json", log)
+        about = {
+            "command": " ".join(["python -m clustergym.train", *overrides]),
+            "seed": seed,
+            "training": dict(config["agent"]),
+            "traces": _record(agent),
+            "trained_on_test": leaks,
+            "curves": dict(trained.curves),
+            "git_revision": _git_revision(),
+            "wall_s": round(time.monotonic() - began, 1),
+        }
+        path = folder / f"{folder.name}{SUFFIX}"
+        agent.save(path, trained, about)
+        log.finish(path, about)
+    return path
+
+
+def _agent(config: Mapping[str, Any]) -> tuple[Any, bool]:
+    """Return the agent, and whether it was allowed to see test traces."""
     from clustergym.learn.agents import make_agent
-    from clustergym.learn.checkpoints import SUFFIX
     from clustergym.learn.windows import SPLITS
 
     env = {} if config.get("env") is None else {"env": config["env"]}
     agent = make_agent({**config["agent"], **env})
-    seed, folder = _whole(config, "seed"), Path(str(config["output"]))
-    processes = _whole(config, "processes")
     if agent.split not in SPLITS:
-        raise InputError(
-            f"unknown split {agent.split!r}", field="agent.split", remedy=f"one of {', '.join(SPLITS)}"
-        )
+        remedy = f"one of {', '.join(SPLITS)}"
+        raise InputError(f"unknown split {agent.split!r}", field="agent.split", remedy=remedy)
     leak = agent.leak()
     if leak is not None and not config["allow_test"]:
         remedy = "give agent.split=train and drawn traces, or allow_test=true, which marks the checkpoint"
         raise InputError(leak[1], field=leak[0], remedy=remedy)
-    began = time.monotonic()
-    with _progress(bool(config["progress"]), folder if config["tensorboard"] else None) as progress:
-        trained = agent.train(seed, processes, folder / "state.json", progress)
-    about = {
-        "command": " ".join(["python -m clustergym.train", *overrides]),
-        "seed": seed,
-        "training": dict(config["agent"]),
-        "traces": _record(agent),
-        "trained_on_test": leak is not None and agent.split != "dev",
-        "curves": dict(trained.curves),
-        "git_revision": _git_revision(),
-        "wall_s": round(time.monotonic() - began, 1),
-    }
-    path = folder / f"{folder.name}{SUFFIX}"
-    agent.save(path, trained, about)
-    return path
+    return agent, leak is not None and agent.split != "dev"
+
+
+def _folder(config: Mapping[str, Any]) -> Path:
+    """Return the folder of the training, which need not be there."""
+    folder = Path(str(config["output"]))
+    if not folder.name or folder.is_file():
+        raise InputError(f"{folder} names no folder", field="output", remedy="give output=outputs/NAME")
+    return folder
+
+
+def _mirror(logger: LoggerChoice, config: Mapping[str, Any], folder: Path) -> Mirror:
+    """Return the training's run of Weights & Biases; the runs of an agent in an environment are a group."""
+    from clustergym.learn.training_log import Mirror
+
+    where = (config.get("env") or {}).get("id")
+    group = "-".join([config["agent"]["name"], *([str(where).rpartition("/")[2]] if where else [])])
+    described = {key: config.get(key) for key in ("agent", "env", "seed")}
+    return Mirror(logger, folder, f"{folder.name}-{config['seed']}", group, described)
+
+
+@contextmanager
+def _reported(folder: Path) -> Iterator[None]:
+    """Turn a failing disk, and processes that end, into one line."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    again = "the same command goes on with what was saved"
+    try:
+        yield
+    except (BrokenProcessPool, EOFError, ConnectionError) as error:
+        raise InputError(
+            "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror or error}",
+            file=error.filename or folder,
+            remedy=f"make room, or give another output=; {again}",
+        ) from error
 
 
 def _record(agent: Any) -> dict[str, Any]:
@@ -92,36 +156,6 @@ def _git_revision() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()
-
-
-class _progress:  # noqa: N801 - a context manager, used as a function
-    """Prints a line per step, and writes TensorBoard events where asked."""
-
-    def __init__(self, shown: bool, events: Path | None) -> None:
-        self.shown, self.events = shown, events
-        self.writer: Any = None
-
-    def __enter__(self) -> _progress:
-        if self.events is not None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                remedy = "pip install torch tensorboard, or tensorboard=false"
-                raise InputError("needs torch and tensorboard", field="tensorboard", remedy=remedy) from error
-            self.writer = SummaryWriter(str(self.events))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.writer is not None:
-            self.writer.close()
-
-    def __call__(self, step: int, steps: int, figures: Mapping[str, float]) -> None:
-        if self.shown:
-            text = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
-            print(f"{step}/{steps}  {text}", file=sys.stderr, flush=True)
-        if self.writer is not None:
-            for name, value in figures.items():
-                self.writer.add_scalar(name, value, step)
 
 
 @exits_on_bad_input

@@ -1,9 +1,10 @@
-"""Mirrors a finished result to Weights & Biases; result.json stays the truth."""
+"""Mirrors finished results to Weights & Biases; result.json stays the truth."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ NAMES = ("none", "wandb")
 MODES = ("offline", "online", "disabled")
 MOST_ROWS = 10_000
 """Rows of jobs.csv shown as a table; the artifact has all."""
+MOST_POINTS = 400
+"""Points of a line in a plot."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,42 @@ def _wandb() -> Any:
     return wandb
 
 
+@contextmanager
+def one_line(remedy: str) -> Iterator[None]:
+    """Turn what wandb refuses into an `InputError` with a remedy."""
+    wandb = _wandb()
+    try:
+        yield
+    except (wandb.errors.Error, OSError) as error:
+        raise InputError(f"wandb: {error}", field="logger", remedy=remedy) from error
+
+
+def start(
+    choice: LoggerChoice,
+    config: Mapping[str, Any],
+    folder: Path,
+    name: str,
+    group: str | None,
+    run_id: str | None = None,
+) -> Any:
+    """Begin a run, or go on with the one of an id; return wandb's object of it."""
+    wandb, where = _wandb(), Path(choice.dir or folder)
+    # Into a folder that is not there wandb does not write: it takes one that is lost.
+    where.mkdir(parents=True, exist_ok=True)
+    return wandb.init(
+        project=choice.project,
+        group=choice.group or group,
+        name=name,
+        mode=choice.mode,
+        dir=str(where),
+        config=dict(config),
+        id=run_id,
+        resume=None if run_id is None else "allow",
+        reinit="create_new",
+        settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
+    )
+
+
 def log_result(
     choice: LoggerChoice,
     config: Mapping[str, Any],
@@ -74,7 +113,7 @@ def log_result(
     folder: Path,
     page: Path | None,
 ) -> None:
-    """Log one result: configuration, metrics, the table of jobs, and its files as an artifact.
+    """Log one result: configuration, metrics, plots, the table of jobs, and its files as an artifact.
 
     Raises
     ------
@@ -83,32 +122,27 @@ def log_result(
     """
     wandb = _wandb()
     name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"
-    where = Path(choice.dir or folder)
-    try:
-        run = wandb.init(
-            project=choice.project,
-            group=choice.group or _sweep(),
-            name=name,
-            mode=choice.mode,
-            dir=str(where),
-            config=dict(config),
-            reinit="create_new",
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
-        )
+    with one_line("try logger.mode=offline; the result is written"):
+        run = start(choice, config, folder, name, _sweep())
         try:
             run.summary.update({key: value for key, value in result["metrics"].items() if value is not None})
             run.summary.update({"digest": result["digest"], "run_key": result["run_key"]})
-            run.log({"jobs": _table(wandb, folder / "jobs.csv")})
-            artifact = wandb.Artifact(f"result-{result['run_key'][:16]}", type="result")
-            for path in (*(folder / one for one in _files()), *([page] if page else [])):
-                artifact.add_file(str(path))
-            run.log_artifact(artifact)
+            shown = {"jobs": _table(wandb, folder / "jobs.csv"), **_plots(wandb, folder, result["end_s"])}
+            if page is not None:
+                shown["report"] = wandb.Html(page.read_text(encoding="utf-8"), inject=False)
+            run.log(shown)
+            files = [*(folder / one for one in _files()), *([page] if page else [])]
+            log_files(run, f"result-{result['run_key'][:16]}", "result", files)
         finally:
             run.finish()
-    except (wandb.errors.Error, OSError) as error:
-        raise InputError(
-            f"wandb: {error}", field="logger", remedy="try logger.mode=offline; the result is written"
-        ) from error
+
+
+def log_files(run: Any, name: str, kind: str, paths: Sequence[Path]) -> None:
+    """Log files as one artifact."""
+    artifact = _wandb().Artifact(name, type=kind)
+    for path in paths:
+        artifact.add_file(str(path))
+    run.log_artifact(artifact)
 
 
 def _sweep() -> str | None:
@@ -130,4 +164,41 @@ def _files() -> tuple[str, ...]:
 def _table(wandb: Any, path: Path) -> Any:
     with path.open(encoding="utf-8", newline="") as file:
         head, *rows = csv.reader(file)
-    return wandb.Table(columns=head, data=rows[:MOST_ROWS])
+    columns = [_numbers(values) for values in zip(*rows[:MOST_ROWS], strict=True)]
+    return wandb.Table(columns=head, data=[list(row) for row in zip(*columns, strict=True)])
+
+
+def _numbers(texts: Sequence[str]) -> Sequence[float | str | None]:
+    """Return a column as numbers where all of it is; None: empty."""
+    try:
+        return [float(text) if text else None for text in texts]
+    except ValueError:
+        return texts
+
+
+def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
+    """Return the distribution of JCT, and jobs, throughput and GPUs in use over time, as charts."""
+    import numpy as np
+
+    from clustergym.report.logs import cdf, column, read_table, resampled
+
+    jobs = folder / "jobs.csv"
+    jct_s, share = cdf(column(jobs, read_table(jobs, ("jct_s",)), "jct_s"), MOST_POINTS)
+    points = [[value / 3600, part] for value, part in zip(jct_s, share, strict=True)]
+    table = wandb.Table(columns=["JCT (h)", "share of jobs"], data=points)
+    plots = {"jct_cdf": wandb.plot.line(table, "JCT (h)", "share of jobs", title="Job completion time")}
+    path = folder / "timeline.csv"
+    rows = read_table(path, ("time_s", "queued_jobs", "running_jobs", "throughput"))
+    types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    for key, names, title in (
+        ("jobs_over_time", ["queued_jobs", "running_jobs"], "Jobs"),
+        ("throughput_over_time", ["throughput"], "Throughput (samples/s)"),
+        ("gpus_over_time", types, "GPUs in use"),
+    ):
+        if not rows or not names:
+            continue
+        values = np.stack([column(path, rows, name) for name in names], axis=1)
+        time_s, values = resampled(column(path, rows, "time_s"), values, end_s, MOST_POINTS)
+        hours, lines = (time_s / 3600).tolist(), values.T.tolist()
+        plots[key] = wandb.plot.line_series(hours, lines, keys=names, title=title, xname="time (h)")
+    return plots

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 import clustergym
+from clustergym.api import compose
+from clustergym.errors import InputError
 
 
 def test_import_is_light():
@@ -40,3 +42,34 @@ def test_a_policy_of_ones_own_runs_on_a_scenario():
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         clustergym.nope  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("policy=fcsf", "policy: unknown policy 'fcsf' (did you mean fcfs"),
+        ("polcy=fcfs", "polcy: unknown key 'polcy' (did you mean policy"),
+        ("seed=[1", "configuration: no viable alternative"),
+        ("trace=file", "trace.path: has no value (give trace.path=…)"),
+        ("--fast", "unknown option '--fast'"),
+    ],
+)
+def test_what_hydra_does_not_accept_is_an_input_error(override, line):
+    with pytest.raises(InputError) as caught:
+        compose([override])
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+def test_composing_leaves_a_run_of_hydra_as_it_was():
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+
+    from clustergym.paths import conf_dir
+
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        before = hydra_compose("config", overrides=["seed=4"])
+        assert compose(["seed=5"])["seed"] == 5
+        with pytest.raises(InputError, match="did you mean fcfs"):
+            compose(["policy=fcsf"])
+        assert hydra_compose("config", overrides=["seed=4"]) == before

@@ -42,9 +42,15 @@ def elsewhere(tmp_path, monkeypatch):
     [
         (["arena"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
         (["arean"], "error: unknown paper 'arean' (did you mean arena"),
-        ([], "error: the following arguments are required: PAPER (see --help)"),
+        (
+            [],
+            "error: the following arguments are required: PAPER (see `",
+        ),
         (["arena", "--workers", "0"], "error: --workers: 0 is no number of processes (give 1 or more)"),
-        (["arena", "--quik"], "error: unrecognized arguments: --quik (see --help)"),
+        (
+            ["arena", "--quik"],
+            "error: unrecognized arguments: --quik (see `",
+        ),
     ],
 )
 def test_bad_input_is_one_line(argv, message, capsys, tmp_path):

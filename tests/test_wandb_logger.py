@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from wandb_log import artifacts, run_of
 
 from clustergym import run
+from clustergym.output import FILES
 
 ROOT = Path(__file__).parent.parent
 SHORT = ("compare=null", "progress=false", "table=false", "horizon_s=4000")
@@ -28,11 +32,46 @@ def test_a_sweep_is_one_group_of_offline_runs(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     logs = sorted((tmp_path / "sweep-of-two").glob("*/wandb/offline-run-*/run-*.wandb"))
-    assert len(logs) == 2
-    for path, name in zip(logs, ("fcfs", "srtf"), strict=True):
-        content = path.read_bytes()
-        for word in (b"sweep-of-two", f"{name}-testbed".encode(), b"jct_mean", b"jobs.csv", b"report.html"):
-            assert word in content, word
+    runs = [run_of(path) for path in logs]
+    assert [one.run_group for one in runs] == ["sweep-of-two"] * 2
+    assert [one.display_name for one in runs] == ["fcfs-testbed+horizon-0", "srtf-testbed+horizon-0"]
+    for path in logs:
+        result = path.parents[2]
+        assert b"jct_mean" in path.read_bytes()
+        assert artifacts(path)["result"] == sorted([*FILES, "report.html"])
+        media = path.parent / "files" / "media"
+        [page] = media.glob("html/report_*.html")
+        assert page.read_bytes() == (result / "report.html").read_bytes()
+        check_tables(media / "table", result)
+
+
+def check_tables(tables, result):
+    """Every plot has its table, of the same figures as the files."""
+    with (result / "jobs.csv").open(newline="") as file:
+        jobs = list(csv.DictReader(file))
+    shown = table_of(tables, "jobs")
+    assert shown["columns"] == list(jobs[0])
+    jct_s = [float(row["jct_s"]) for row in jobs if row["jct_s"]]
+    at = shown["columns"].index("jct_s")
+    assert [row[at] for row in shown["data"] if row[at] is not None] == jct_s
+    curve = table_of(tables, "jct_cdf_table")["data"]
+    assert curve == [[value / 3600, at / len(jct_s)] for at, value in enumerate(sorted(jct_s), start=1)]
+    with (result / "timeline.csv").open(newline="") as file:
+        timeline = list(csv.DictReader(file))
+    for key, names in (
+        ("jobs_over_time", ["queued_jobs", "running_jobs"]),
+        ("throughput_over_time", ["throughput"]),
+        ("gpus_over_time", ["held_gpus_A40", "held_gpus_A10"]),
+    ):
+        lines = table_of(tables, f"{key}_table")["data"]
+        for name in names:
+            wanted = [[float(row["time_s"]) / 3600, float(row[name])] for row in timeline]
+            assert [[x, y] for x, line, y in lines if line == name] == wanted
+
+
+def table_of(folder, key):
+    [path] = folder.glob(f"{key}_0_*.table.json")
+    return json.loads(path.read_text())
 
 
 def test_disabled_writes_the_result_alone(tmp_path):

@@ -16,7 +16,9 @@ from clustergym.errors import InputError, nearest
 from clustergym.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
-"""Told (steps done, steps in all, figures) now and then."""
+"""Told (steps done, steps in all, figures) whenever more have been saved.
+
+At the start it is told what a killed run saved, in the same order, or (0, steps in all, no figures)."""
 
 AGENTS = {
     "auction_es": "clustergym.learn.evolution:AuctionEvolution",

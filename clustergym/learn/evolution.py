@@ -109,8 +109,10 @@ class AuctionEvolution(Agent):
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = _History.read(state, json.loads(json.dumps(key)))
         search = search_from(self._start(seed), self.sigma, self.population, seed, self.hidden > 0)
-        for fitness in history.fitness:
+        progress(0, self.generations, {})
+        for number, fitness in enumerate(history.fitness, start=1):
             search.tell(search.ask(), fitness)
+            progress(number, self.generations, history.figures(number, search))
         with workers(processes) as run:
             for generation in range(len(history.fitness), self.generations):
                 began = time.monotonic()
@@ -120,15 +122,16 @@ class AuctionEvolution(Agent):
                 )
                 search.tell(candidates, fitness)
                 history.fitness.append(fitness)
-                values = {"objective": float(np.mean(fitness)), "sigma": float(search.sigma)}
                 if (generation + 1) % self.validate_every == 0 or generation + 1 == self.generations:
                     mean = np.array(search.mean)
                     there = seed + VALIDATION_SEED_OFFSET
                     [value] = self._evaluate(run, [mean], "dev", there, 0, self.validation)
                     history.validated.append([generation + 1, value, *mean.tolist()])
-                    values["validation"] = value
                 history.write(state)
-                progress(generation + 1, self.generations, {**values, "seconds": time.monotonic() - began})
+                took = {"seconds": time.monotonic() - began}
+                progress(
+                    generation + 1, self.generations, {**history.figures(generation + 1, search), **took}
+                )
         best = min(history.validated, key=lambda row: row[1])
         curves = {
             "objective": [float(np.mean(row)) for row in history.fitness],
@@ -236,6 +239,12 @@ class _History:
                 remedy="delete it, or give another output=",
             )
         return history
+
+    def figures(self, generation: int, search: Any) -> dict[str, float]:
+        """Return those of the generation that a search was last told."""
+        figures = {"objective": float(np.mean(self.fitness[generation - 1])), "sigma": float(search.sigma)}
+        validated = {int(row[0]): row[1] for row in self.validated}
+        return figures | ({"validation": validated[generation]} if generation in validated else {})
 
     def write(self, path: Path) -> None:
         with atomic_path(path) as temporary:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arguments import Parser
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.errors import InputError, exits_on_bad_input
@@ -96,7 +96,7 @@ def _run(scenario: Scenario, policy: Policy, parameters: SchedulingParameters) -
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    parser = argparse.ArgumentParser("python -m clustergym.learn.play", description=__doc__)
+    parser = Parser(prog="python -m clustergym.learn.play", description=__doc__)
     parser.add_argument("checkpoint", help="a .safetensors file of ppo, dqn or maskable_ppo")
     parser.add_argument(
         "--policy", action="append", default=[], help="as 'ares work_conserving=true'; repeat"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clustergym.arguments import Parser
 from clustergym.cluster.yaml_file import read_mapping
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.learn.checkpoints import find, is_network
@@ -84,7 +84,7 @@ def read_curves(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    parser = argparse.ArgumentParser("python -m clustergym.learn.plot", description=__doc__)
+    parser = Parser(prog="python -m clustergym.learn.plot", description=__doc__)
     parser.add_argument("checkpoint", nargs="+")
     parser.add_argument("--output", type=Path, default=Path("curves.svg"))
     given = parser.parse_args(sys.argv[1:] if argv is None else argv)

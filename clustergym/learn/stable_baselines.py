@@ -132,19 +132,32 @@ class NetworkAgent(Agent):
             best: Tensors = best_of(tensors, "best.")
             if tensors:
                 restore(model, history, tensors, path)
-            else:
+            self._tell(history, progress)
+            if not tensors:
                 best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
                 write_state(path, history, model, best)
             while int(model.num_timesteps) < self.steps:
-                best = self._segment(model, validation, seed, history, best, progress)
+                began = time.monotonic()
+                best = self._segment(model, validation, seed, history, best)
                 write_state(path, history, model, best)
+                row = {**history.rows[-1], "seconds": time.monotonic() - began}
+                progress(int(row["steps"]), self.steps, row)
         curves = {**history.stage, "segments": history.rows, "best": history.best}
         return Trained(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
+    def _tell(self, history: History, progress: Progress) -> None:
+        """Tell what a killed training saved."""
+        progress(0, self.steps, {})
+        rounds = history.stage.get("imitation", [])
+        for number, row in enumerate(rounds, start=1):
+            progress(number, len(rounds), {f"imitation/{name}": value for name, value in row.items()})
+        for row in history.rows:
+            progress(int(row["steps"]), self.steps, row)
+
     def _segment(
-        self, model: Any, validation: SplitEnv, seed: int, history: History, best: Tensors, progress: Progress
+        self, model: Any, validation: SplitEnv, seed: int, history: History, best: Tensors
     ) -> Tensors:
-        number, began = len(history.rows) + 1, time.monotonic()
+        number = len(history.rows) + 1
         self.segment(model, number)
         _seed(model, seed, number)
         model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
@@ -153,7 +166,6 @@ class NetworkAgent(Agent):
         history.rows.append(row)
         if row["dev_return"] > history.best:
             history.best, best = row["dev_return"], arrays(model.policy)
-        progress(int(row["steps"]), self.steps, {**row, "seconds": time.monotonic() - began})
         return best
 
     def env_of(self, split: str, traces: int, reward_scale: float = 1.0) -> SplitEnv:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.arguments import Parser
+from clustergym.errors import exits_on_bad_input
 from clustergym.report.write import write_report
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message, remedy="see --help")
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Write the page and print its path."""
-    parser = _Parser(prog="python -m clustergym.report", description="Draw the results in folders.")
+    parser = Parser(prog="python -m clustergym.report", description="Draw the results in folders.")
     parser.add_argument(
         "places", metavar="DIR", nargs="+", type=Path, help="folder of runs, or a result.json"
     )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from clustergym.arguments import Parser
 from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.paths import atomic_path, traces_dir
@@ -108,7 +108,7 @@ def _write(path: Path, text: str) -> None:
 @exits_on_bad_input
 def main(argv: Sequence[str] | None = None) -> int:
     """Check the committed traces, or write them anew; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m clustergym.workload.committed", description=__doc__)
+    parser = Parser(prog="python -m clustergym.workload.committed", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write them anew from the manifest's arguments")
     args = parser.parse_args(argv)
     if args.write:
