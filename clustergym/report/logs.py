@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError
+from clustergym.json_lines import read_json_lines
 
 Floats = npt.NDArray[np.float64]
-LARGEST_FILE_BYTES = 2**30
+LARGEST_FILE_BYTES, LONGEST_LINE_BYTES = 2**30, 2**26
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
 NODE_EVENTS = ("node_fail", "node_repair")
@@ -97,30 +94,6 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
     return values
 
 
-def read_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and event of an event log.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is cut short, or unpacks to more than 1 GiB.
-    """
-    size = 0
-    try:
-        with gzip.open(path, "rb") as packed:
-            for number, line in enumerate(iter(lambda: packed.readline(LARGEST_FILE_BYTES), b""), start=1):
-                size += len(line)
-                if size > LARGEST_FILE_BYTES:
-                    raise InputError("unpacks to more than 1 GiB", file=path, line=number, remedy=REMEDY)
-                yield number, json.loads(line)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", file=path, remedy=REMEDY) from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError("is no JSON", file=path, line=number, remedy=REMEDY) from None
-
-
 def holdings(path: Path, end_s: float) -> list[Holding]:
     """Return all that jobs held in a run, in order of when it began.
 
@@ -134,11 +107,12 @@ def holdings(path: Path, end_s: float) -> list[Holding]:
     Raises
     ------
     InputError
-        As `read_events`, or if an event lacks a value or is out of order.
+        As `read_json_lines`, or if an event lacks a value or is out of order.
     """
     open_now: dict[tuple[str, str], Holding] = {}
     closed: list[Holding] = []
-    for number, event in read_events(path):
+    limits = {"largest_bytes": LARGEST_FILE_BYTES, "longest_line_bytes": LONGEST_LINE_BYTES}
+    for number, event in read_json_lines(path, **limits, remedy=REMEDY):
         try:
             _follow(event, open_now, closed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
