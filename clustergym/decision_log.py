@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError
+from clustergym.json_lines import read_json_lines
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Change
 
@@ -22,6 +20,7 @@ MOST_GPUS = 2**31
 MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
 """Decisions, and jobs named in them all together: what is read takes a few hundred bytes of memory each."""
+REMEDY = "give the decision log of a finished run"
 KEYS = frozenset({"time_s", "launch", "preempt", "drop"})
 
 
@@ -33,7 +32,9 @@ def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list
     InputError
         If it cannot be read, is no decision log, or names what the scenario does not have.
     """
-    lines = _lines(path)
+    lines = read_json_lines(
+        path, largest_bytes=LARGEST_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
+    )
     header = next(lines, (1, {}))[1]
     if header.get("schema") != DECISIONS_SCHEMA:
         raise InputError(
@@ -95,31 +96,3 @@ def _names(value: Any) -> list[str]:
 def _shown(error: Exception) -> str:
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
-
-
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    read, number = 0, 0
-    try:
-        with gzip.open(path, "rb") as packed:
-            while line := packed.readline(LONGEST_LINE_BYTES + 1):
-                read, number = read + len(line), number + 1
-                if len(line) > LONGEST_LINE_BYTES or read > LARGEST_BYTES:
-                    what = f"is longer than {LONGEST_LINE_BYTES:,} bytes"
-                    if read > LARGEST_BYTES:
-                        what = f"the log unpacks to more than {LARGEST_BYTES:,} bytes"
-                    raise InputError(what, file=path, line=number, remedy="it is no decision log of ours")
-                yield number, _parse(path, number, line)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(
-            f"cannot be read: {error}", file=path, remedy="give the folder of a finished run"
-        ) from error
-
-
-def _parse(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError("is no JSON", file=path, line=number, remedy="the file is damaged") from error
-    if not isinstance(entry, dict):
-        raise InputError("is no JSON object", file=path, line=number, remedy="the file is damaged")
-    return entry

@@ -1,4 +1,4 @@
-"""`python -m clustergym.leaderboard check|score|render|add|freeze`: boards, entries, and their pages."""
+"""`python -m clustergym.leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     render = commands.add_parser("render", help="write README.md and index.html of boards")
     render.add_argument("board", nargs="*", help="all by default")
     render.add_argument("--check", action="store_true", help="write nothing; fail if they would change")
+    curves = commands.add_parser("curves", help="replay entries and write their curves")
+    curves.add_argument("board")
+    curves.add_argument("entry", nargs="*", help="all by default")
     freeze = commands.add_parser("freeze", help="measure the constants of a new board")
     freeze.add_argument("board")
     freeze.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
@@ -138,6 +141,17 @@ def _render(options: argparse.Namespace) -> int:
     return status
 
 
+def _curves(options: argparse.Namespace) -> int:
+    from clustergym.leaderboard.board import load_board
+    from clustergym.leaderboard.curves import write_curves
+    from clustergym.leaderboard.entry import entry_names
+
+    board = load_board(options.board, options.root)
+    for name in options.entry or entry_names(board):
+        print(f"wrote {write_curves(board, name)}", flush=True)
+    return 0
+
+
 def _freeze(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.add import freeze
     from clustergym.leaderboard.board import load_board
@@ -162,6 +176,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "check": _check,
     "score": _score,
     "render": _render,
+    "curves": _curves,
     "freeze": _freeze,
 }
 

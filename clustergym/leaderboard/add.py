@@ -14,6 +14,7 @@ import yaml
 
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import NAME, Board, Cell
+from clustergym.leaderboard.curves import write_curves
 from clustergym.leaderboard.entry import (
     FIXED,
     TIMES,
@@ -74,6 +75,7 @@ def add(
     missing = [cell for cell in board.cells if cell not in known]
     run_cells(board, parameters, missing, folder / "decisions", workers, done)
     _write_results(folder, [rows[cell] for cell in board.cells])
+    write_curves(board, name)
     _write_readme(folder, entry, board)
     return folder
 

@@ -24,6 +24,7 @@ from clustergym.leaderboard.entry import (
     read_results,
 )
 from clustergym.scenario import Scenario
+from clustergym.sim.engine import Simulation
 
 BOUNDED = ("jct_mean", "makespan")
 SHORTEST_ROUND_S, LONGEST_ROUND_S = 1.0, 1e6
@@ -58,6 +59,8 @@ class Kind(enum.StrEnum):
     """Jobs left unfinished or dropped where the board does not allow it."""
     BOUND = "better than the lower bound"
     DECISION_TIMES = "implausible decision times"
+    CURVES = "curves"
+    """Missing, malformed, or not those of the decisions."""
     RERUN = "re-run differs"
     """The policy, run again, decides otherwise."""
 
@@ -143,7 +146,20 @@ def _cells(rows: Sequence[ResultRow], board: Board) -> Iterator[Flag]:
 
 
 def _replayed(folder: Path, entry: Entry, board: Board, cell: Cell, row: ResultRow) -> list[Flag]:
-    """Replay a cell's decisions; what is wrong at one step hides the later ones."""
+    """Replay a cell's decisions and compare; what is wrong at one step hides the later ones."""
+    from clustergym.leaderboard.curves import difference
+
+    simulation = replayed(folder, entry, board, cell)
+    if isinstance(simulation, Flag):
+        return [simulation]
+    flags = list(_compared(simulation, board, cell, row))
+    flags += _times(str(cell), row, simulation.decision_points)
+    wrong = "" if flags else difference(board, folder, cell, simulation)
+    return [*flags, *([Flag(Kind.CURVES, str(cell), wrong)] if wrong else [])]
+
+
+def replayed(folder: Path, entry: Entry, board: Board, cell: Cell) -> Simulation | Flag:
+    """Return the run that a cell's decisions make, or what is wrong with them."""
     from clustergym.decision_log import read_decisions
     from clustergym.policy import InformationClass
     from clustergym.sim.engine import StalledError
@@ -152,33 +168,32 @@ def _replayed(folder: Path, entry: Entry, board: Board, cell: Cell, row: ResultR
 
     where, path = str(cell), decisions_path(folder, cell)
     if path.is_symlink() or not path.is_file():
-        return [Flag(Kind.DECISION_LOG, where, f"no such file as decisions/{path.name}")]
+        return Flag(Kind.DECISION_LOG, where, f"no such file as decisions/{path.name}")
     if path.stat().st_size > LARGEST_PACKED_BYTES:
-        return [Flag(Kind.DECISION_LOG, where, f"is larger than {LARGEST_PACKED_BYTES:,} bytes")]
+        return Flag(Kind.DECISION_LOG, where, f"is larger than {LARGEST_PACKED_BYTES:,} bytes")
     scenario = board.scenario(cell)
     if scenario.sha256 != board.constants(cell).sha256:
         message = "the board's own scenario has changed since its constants were frozen"
-        return [Flag(Kind.TRACE_HASH, where, message)]
+        return Flag(Kind.TRACE_HASH, where, message)
     try:
         header, changes = read_decisions(path, scenario)
     except InputError as error:
-        return [Flag(Kind.DECISION_LOG, where, str(error))]
+        return Flag(Kind.DECISION_LOG, where, str(error))
     if header.get("scenario_sha256") != scenario.sha256:
-        return [Flag(Kind.TRACE_HASH, where, "the decisions were made on another scenario")]
+        return Flag(Kind.TRACE_HASH, where, "the decisions were made on another scenario")
     wrong = _header(header, entry, board, cell)
     if wrong:
-        return [Flag(Kind.HEADER, where, f"{wrong} is not that of the entry or the board")]
+        return Flag(Kind.HEADER, where, f"{wrong} is not that of the entry or the board")
     information, round_s = InformationClass(entry.information_class), header["round_s"]
     try:
         simulation = replay(scenario, board.make_placer(), information, round_s, cell.seed, changes)
     except DecisionError as error:
-        return [Flag(Kind.ILLEGAL_DECISION, where, str(error))]
+        return Flag(Kind.ILLEGAL_DECISION, where, str(error))
     except (InputError, StalledError) as error:
-        return [Flag(Kind.DIVERGED, where, str(error))]
+        return Flag(Kind.DIVERGED, where, str(error))
     if simulation.changes != changes:
-        return [Flag(Kind.DECISION_LOG, where, "tells of decisions that change nothing")]
-    compared = _compared(simulation, scenario, board, cell, row)
-    return [*compared, *_times(where, row, simulation.decision_points)]
+        return Flag(Kind.DECISION_LOG, where, "tells of decisions that change nothing")
+    return simulation
 
 
 def _header(header: dict[str, Any], entry: Entry, board: Board, cell: Cell) -> str:
@@ -202,13 +217,12 @@ def _header(header: dict[str, Any], entry: Entry, board: Board, cell: Cell) -> s
     return ""
 
 
-def _compared(
-    simulation: Any, scenario: Scenario, board: Board, cell: Cell, row: ResultRow
-) -> Iterator[Flag]:
+def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) -> Iterator[Flag]:
     from clustergym.metrics.bounds import lower_bounds
     from clustergym.output import measurement_of
 
-    where, metrics = str(cell), measurement_of(simulation).metrics
+    where, scenario = str(cell), simulation.scenario
+    metrics = measurement_of(simulation).metrics
     if simulation.log.digest != row.digest:
         yield Flag(Kind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…")
     for name, value in metrics.items():

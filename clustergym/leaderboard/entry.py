@@ -21,7 +21,7 @@ from clustergym.policy import InformationClass
 LARGEST_RESULTS_BYTES = 4_000_000
 LARGEST_README_BYTES = 1_000_000
 LARGEST_PACKED_BYTES = 20_000_000
-FILES = ("entry.yaml", "results.csv", "README.md", "decisions")
+FILES = ("entry.yaml", "results.csv", "curves.json", "README.md", "decisions")
 
 TIMES = ("decision_s_p50", "decision_s_p99", "wall_s")
 """Columns that differ from machine to machine: shown, not replayed."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.curves import plain, read_curves
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
@@ -159,6 +160,7 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
+        "beside": next((one.name for one in found if one.entry.policy.name == "fcfs"), ""),
         "entries": [_entry(board, one, bound) for one in found],
     }
 
@@ -176,6 +178,7 @@ def _entry(board: Board, one: Standing, bound: float) -> dict[str, Any]:
         "to_bound": None if jct is None or not bound else round(jct / bound, 4),
         "raw": {key: one.raw[key] for key in SHOWN},
         "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, one.rows)],
+        "curves": [plain(curves) for curves in read_curves(board, board.folder / one.name).values()],
         "authors": list(one.entry.authors),
         "command": one.entry.command,
         "facts": {

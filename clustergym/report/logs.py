@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError
+from clustergym.json_lines import read_json_lines
 
 Floats = npt.NDArray[np.float64]
-LARGEST_FILE_BYTES = 2**30
+LARGEST_FILE_BYTES, LONGEST_LINE_BYTES = 2**30, 2**26
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
 NODE_EVENTS = ("node_fail", "node_repair")
@@ -97,30 +94,6 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
     return values
 
 
-def read_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and event of an event log.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is cut short, or unpacks to more than 1 GiB.
-    """
-    size = 0
-    try:
-        with gzip.open(path, "rb") as packed:
-            for number, line in enumerate(iter(lambda: packed.readline(LARGEST_FILE_BYTES), b""), start=1):
-                size += len(line)
-                if size > LARGEST_FILE_BYTES:
-                    raise InputError("unpacks to more than 1 GiB", file=path, line=number, remedy=REMEDY)
-                yield number, json.loads(line)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", file=path, remedy=REMEDY) from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError("is no JSON", file=path, line=number, remedy=REMEDY) from None
-
-
 def holdings(path: Path, end_s: float) -> list[Holding]:
     """Return all that jobs held in a run, in order of when it began.
 
@@ -134,11 +107,12 @@ def holdings(path: Path, end_s: float) -> list[Holding]:
     Raises
     ------
     InputError
-        As `read_events`, or if an event lacks a value or is out of order.
+        As `read_json_lines`, or if an event lacks a value or is out of order.
     """
     open_now: dict[tuple[str, str], Holding] = {}
     closed: list[Holding] = []
-    for number, event in read_events(path):
+    limits = {"largest_bytes": LARGEST_FILE_BYTES, "longest_line_bytes": LONGEST_LINE_BYTES}
+    for number, event in read_json_lines(path, **limits, remedy=REMEDY):
         try:
             _follow(event, open_now, closed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -206,14 +180,37 @@ def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[
     if len(time_s) <= most or end_s <= time_s[0]:
         return time_s, values
     edges = np.linspace(time_s[0], end_s, most + 1)
-    lasting = np.diff(np.append(time_s, end_s)).clip(min=0.0)
-    area = np.zeros((len(time_s) + 1, *values.shape[1:]))
+    return edges[:-1], _means(time_s, values, edges)
+
+
+def means(time_s: Floats, values: Floats, end_s: float, intervals: int) -> Floats:
+    """Return the mean of a step function over each of so many equal intervals from 0 to `end_s`.
+
+    Parameters
+    ----------
+    time_s : ndarray of float, shape (n,)
+        When each step begins, ascending; before the first the function is 0.
+    values : ndarray of float, shape (n,) or (n, m)
+    end_s : float
+        End of the last step; above 0.
+    intervals : int
+
+    Returns
+    -------
+    ndarray of float, shape (intervals,) or (intervals, m)
+    """
+    return _means(time_s, values, np.linspace(0.0, end_s, intervals + 1))
+
+
+def _means(time_s: Floats, values: Floats, edges: Floats) -> Floats:
+    """Return means between edges, the last of which is the end of the last step."""
+    knots = np.append(time_s, edges[-1])
+    lasting = np.diff(knots).clip(min=0.0)
+    area = np.zeros((len(knots), *values.shape[1:]))
     np.cumsum(values * lasting.reshape(-1, *[1] * (values.ndim - 1)), axis=0, out=area[1:])
-    knots = np.append(time_s, end_s)
     flat = area.reshape(len(area), -1)
     at_edges = np.stack([np.interp(edges, knots, line) for line in flat.T], axis=1)
-    means = np.diff(at_edges, axis=0) / np.diff(edges)[:, None]
-    return edges[:-1], means.reshape(most, *values.shape[1:])
+    return (np.diff(at_edges, axis=0) / np.diff(edges)[:, None]).reshape(len(edges) - 1, *values.shape[1:])
 
 
 def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:

@@ -161,13 +161,12 @@ def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
 
 def _cluster(path: Path) -> Any:
     """Return the cluster of a run's configuration; None where its file is gone or is another now."""
-    import yaml
-
+    from clustergym.cluster.yaml_file import read_mapping
     from clustergym.config import make_cluster
 
     try:
-        return make_cluster(yaml.safe_load(path.read_text(encoding="utf-8"))["cluster"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, yaml.YAMLError):
+        return make_cluster(read_mapping(path).content["cluster"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.entry import entry_names, read_entry, read_results
-from clustergym.leaderboard.render import bound_jct, pages, stale
+from clustergym.leaderboard.render import bound_jct, stale
 from clustergym.leaderboard.score import scores_of, standings
 from clustergym.registry import make_policy
-
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 def test_fcfs_scores_0_and_the_reference_1(root):
@@ -164,92 +160,6 @@ def test_a_committed_entry_drawn_by_its_version_checks(name):
 def test_the_boards_are_small():
     size = sum(path.stat().st_size for path in boards_dir().rglob("*") if path.is_file())
     assert size < 40e6
-
-
-# The page, in a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.is_file():
-        pytest.skip(f"{CHROMIUM} is not installed")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def page(browser, root):
-    """The page of the small board, one of whose entries has a title that would be markup."""
-    entry = root / "small" / "first" / "entry.yaml"
-    content = yaml.safe_load(entry.read_text())
-    evil = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
-    entry.write_text(yaml.safe_dump(content | {"title": evil, "authors": [evil]}))
-    shutil.copytree(root / "small" / "short", root / "small" / "zz")
-    for path, text in pages(load_board("small", root)).items():
-        path.write_text(text)
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    made = context.new_page()
-    made.problems = []
-    made.on("console", lambda message: made.problems.append(message.text))
-    made.on("pageerror", lambda error: made.problems.append(str(error)))
-    made.on("dialog", lambda dialog: made.problems.append("dialog"))
-    made.on(
-        "request", lambda request: made.problems.append(request.url) if "http" in request.url[:5] else None
-    )
-    made.goto((root / "small" / "index.html").as_uri())
-    yield made
-    context.close()
-
-
-def names_of(page) -> list[str]:
-    return [row.get_attribute("data-name") for row in page.query_selector_all("tbody tr[data-name]")]
-
-
-def test_the_page_sorts_filters_and_shows_an_entry(page):
-    assert names_of(page) == ["short", "zz", "first"]
-    # By rank, under the name of each division; by another column without.
-    assert page.locator("tbody th").all_inner_texts() == ["clairvoyant, closed", "none, closed"]
-    page.get_by_role("button", name="makespan").click()
-    assert page.locator("tbody th").count() == 0
-    page.get_by_role("button", name="score").click()
-    assert names_of(page)[-1] == "first"
-    page.get_by_role("button", name="score").click()
-    assert names_of(page)[0] == "first"
-    page.get_by_label("Division").select_option("none, closed")
-    assert names_of(page) == ["first"]
-    page.get_by_label("Division").select_option("")
-    page.get_by_label("Find").fill("short")
-    assert names_of(page) == ["short", "zz"]
-    # By keyboard alone: from the search box into the table, and an entry opened.
-    page.get_by_role("button", name="short").first.focus()
-    page.keyboard.press("Enter")
-    assert page.locator("#panel h2").inner_text() == "short"
-    assert page.locator("#panel svg").count() == 2
-    assert page.locator("#panel circle").count() == 2
-    assert page.problems == []
-
-
-def test_what_an_entry_brings_is_text(page):
-    page.get_by_role("button", name="<img").click()
-    assert page.locator("#panel h2").inner_text().startswith("<img src=x")
-    assert page.locator("img").count() == 0
-    assert page.problems == []
-
-
-def test_the_page_fits_a_phone_and_the_dark(browser, page):
-    page.set_viewport_size({"width": 375, "height": 700})
-    page.get_by_role("button", name="short").first.click()
-    widths = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-    assert widths[0] <= widths[1]
-    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.emulate_media(color_scheme="dark")
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert np.mean([int(n) for n in light[4:-1].split(",")]) > 200
-    assert np.mean([int(n) for n in dark[4:-1].split(",")]) < 60
-    assert page.problems == []
 
 
 def test_where_jobs_may_be_dropped_there_is_no_bound(root):

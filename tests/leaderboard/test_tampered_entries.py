@@ -102,6 +102,14 @@ def drop(folder: Path) -> None:
     )
 
 
+def curve(folder: Path, change) -> None:
+    """Change the curves of the scenario."""
+    path = folder / "curves.json"
+    content = json.loads(path.read_text())
+    change(content["scenarios"]["philly"])
+    path.write_text(json.dumps(content))
+
+
 def bomb(size: int) -> bytes:
     return gzip.compress(b'{"schema": "' + b"x" * size, 1)
 
@@ -185,6 +193,20 @@ TAMPERED = {
         Kind.DECISION_TIMES,
     ),
     "fewer decisions than changes": (lambda f: column(f, "decisions", "1"), Kind.DECISION_TIMES),
+    "a queue shorter than it was": (lambda f: curve(f, lambda c: c["queued_jobs"].reverse()), Kind.CURVES),
+    "a JCT less": (lambda f: curve(f, lambda c: c["jct_s"].__setitem__(30, 0.0)), Kind.CURVES),
+    "an end sooner": (lambda f: curve(f, lambda c: c.update(end_s=60.0)), Kind.CURVES),
+    "a curve of 119 points": (lambda f: curve(f, lambda c: c["held_gpus"].pop()), Kind.CURVES),
+    "a curve that is not a number": (
+        lambda f: curve(f, lambda c: c.update(held_gpus=[float("nan")] * 120)),
+        Kind.CURVES,
+    ),
+    "a curve of another name": (lambda f: curve(f, lambda c: c.update(score=[1])), Kind.CURVES),
+    "curves that are no JSON": (lambda f: text(f, b"\xff{", "curves.json"), Kind.CURVES),
+    "curves that are nested": (lambda f: text(f, b"[" * 10**5, "curves.json"), Kind.CURVES),
+    "curves of 100 MB": (lambda f: text(f, b"1" * 10**8, "curves.json"), Kind.CURVES),
+    "no curves": (lambda f: (f / "curves.json").unlink(), Kind.CURVES),
+    "curves that are a link": (lambda f: link(f, "curves.json"), Kind.SCHEMA),
     "a further file": (lambda f: text(f, "import os", "evil.py"), Kind.SCHEMA),
     "a further log": (lambda f: text(f, "x", "decisions/philly-99.jsonl.gz"), Kind.SCHEMA),
     "decisions that are a link": (lambda f: link(f, "decisions"), Kind.SCHEMA),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from clustergym import run
 
-CHROMIUM = Path("/usr/bin/chromium")
 NO_VALUE = "\u2013"
 WAIT_UNTIL_REDRAWN = """async () => {
   for (let turn = 0; turn < 100; turn++) {
@@ -26,35 +23,9 @@ def page_path(tmp_path_factory):
     return out / "report.html"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is not installed")
-    with sync_api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture
-def opened(browser, page_path):
-    """Open the page in a window of some width and scheme; whatever it complains of fails the test."""
-    complaints, contexts = [], []
-
-    def open_page(width=1200, scheme="light"):
-        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda asked: complaints.append(asked.url) if "://" in asked.url[:8] else None)
-        page.goto(page_path.as_uri())
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert [one for one in complaints if one != page_path.as_uri()] == []
+def opened(open_page, page_path):
+    return lambda width=1200, scheme="light": open_page(page_path, width, scheme)
 
 
 def first_column(page, number):

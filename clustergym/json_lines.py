@@ -1,0 +1,56 @@
+"""Reading packed JSON lines that nobody has checked: decision logs and event logs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clustergym.errors import InputError
+
+
+def read_json_lines(
+    path: Path, *, largest_bytes: int, longest_line_bytes: int, remedy: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and object of each line of a gzip file; lines are read one by one.
+
+    Parameters
+    ----------
+    path : Path
+    largest_bytes : int
+        Unpacked.
+    longest_line_bytes : int
+    remedy : str
+        What to do about a file that is damaged or too large.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is cut short or too large, or a line is too long or no JSON object.
+    """
+    read, number = 0, 0
+    try:
+        with gzip.open(path, "rb") as packed:
+            while line := packed.readline(longest_line_bytes + 1):
+                read, number = read + len(line), number + 1
+                if read > largest_bytes or len(line) > longest_line_bytes:
+                    what = f"is longer than {longest_line_bytes:,} bytes"
+                    if read > largest_bytes:
+                        what = f"the log unpacks to more than {largest_bytes:,} bytes"
+                    raise InputError(what, file=path, line=number, remedy=remedy)
+                yield number, _parse(path, number, line, remedy)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", file=path, remedy=remedy) from None
+
+
+def _parse(path: Path, number: int, line: bytes, remedy: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError("is no JSON", file=path, line=number, remedy=remedy) from error
+    if not isinstance(entry, dict):
+        raise InputError("is no JSON object", file=path, line=number, remedy=remedy)
+    return entry

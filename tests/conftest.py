@@ -1,0 +1,42 @@
+"""Pages opened from a file in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.is_file():
+        pytest.skip(f"{CHROMIUM} is not installed")
+    with sync_api.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a file in a window of some width and scheme; whatever the page complains of fails the test."""
+    complaints, contexts = [], []
+
+    def open_file(path: Path, width: int = 1200, scheme: str = "light"):
+        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda asked: complaints.append(asked.url) if "://" in asked.url[:8] else None)
+        page.goto(path.as_uri())
+        complaints[:] = [one for one in complaints if one != path.as_uri()]
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert complaints == []
