@@ -1,41 +1,63 @@
-"""Record an episode of a scheduling environment, played by a policy, as an animated GIF.
+"""Record an episode of a scheduling environment, played by a policy, as an animated GIF or as an MP4.
 
-python examples/record_video.py [--env ID] [--policy NAME] [--jobs N] [--seed N] [--every N] [--out FILE.gif]
+python examples/record_video.py [--env ID] [--policy NAME] [--jobs N] [--seed N] [--every N] [--out FILE]
 
-Gymnasium's `RecordVideo` wraps the same environments where MoviePy is installed; this needs Pillow only.
+A GIF needs Pillow only; an MP4 is made by Gymnasium's `RecordVideo` and MoviePy, the extra `video`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
-from gymnasium.wrappers import RenderCollection
+import gymnasium
+from gymnasium.wrappers import RecordVideo, RenderCollection
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.envs.config import make_env
-from clustergym.envs.driver import drive, driving_parameters
+from clustergym.envs.driver import Drive, drive, driving_parameters
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.paths import atomic_path
 
 
-def write_gif(frames: list, path: Path, frames_per_s: float) -> None:
-    """Write pictures of one size, each an array of shape (height, width, 3), as a GIF that repeats."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise InputError("Pillow is not installed", file=path, remedy="pip install pillow") from error
-    pictures = [Image.fromarray(frame) for frame in frames]
+def record_gif(env: gymnasium.Env, policy: str, seed: int, every: int, path: Path) -> tuple[Drive, int]:
+    """Play an episode and write one of `every` pictures as a GIF that repeats; return their number too."""
+    from PIL import Image
+
+    env = RenderCollection(env)
+    played = drive(env, policy, seed=seed)
+    pictures = [Image.fromarray(frame) for frame in env.render()[::every]]
+    lasts_ms = round(1000 / env.metadata["render_fps"])
     with atomic_path(path) as temporary:
         pictures[0].save(
-            temporary,
-            format="GIF",
-            save_all=True,
-            append_images=pictures[1:],
-            duration=round(1000 / frames_per_s),
-            loop=0,
+            temporary, format="GIF", save_all=True, append_images=pictures[1:], duration=lasts_ms, loop=0
         )
+    return played, len(pictures)
+
+
+def record_mp4(env: gymnasium.Env, policy: str, seed: int, every: int, path: Path) -> tuple[Drive, int]:
+    """Play an episode and write one of `every` pictures as a video; return their number too."""
+    with tempfile.TemporaryDirectory() as folder:
+        videos = Path(folder) / "videos"
+        env = RecordVideo(env, str(videos), episode_trigger=lambda episode: True)
+        played = drive(env, policy, seed=seed)
+        env.recorded_frames = env.recorded_frames[::every]
+        pictures = len(env.recorded_frames)
+        env.close()
+        (made,) = videos.glob("*.mp4")
+        with atomic_path(path) as temporary:
+            shutil.move(made, temporary)
+    return played, pictures
+
+
+FORMATS = {
+    ".gif": (record_gif, "PIL", "Pillow", "pip install pillow"),
+    ".mp4": (record_mp4, "moviepy", "MoviePy", "pip install 'clustergym[video]', or name a .gif"),
+}
 
 
 @exits_on_bad_input
@@ -51,16 +73,17 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if given.every < 1 or given.seed < 0:
         raise InputError("--every is at least 1, --seed at least 0", remedy="change them")
-    if given.out.suffix != ".gif":
-        raise InputError("is no GIF", file=given.out, field="--out", remedy="name a file that ends in .gif")
+    if given.out.suffix not in FORMATS:
+        remedy = "name a file that ends in .gif or .mp4"
+        raise InputError(f"unknown format {given.out.suffix!r}", file=given.out, field="--out", remedy=remedy)
+    record, module, library, remedy = FORMATS[given.out.suffix]
+    if importlib.util.find_spec(module) is None:
+        raise InputError(f"{library} is not installed", file=given.out, remedy=remedy)
     rows = {"jobs": given.jobs, "rows": given.jobs}
-    plain = make_env({"id": given.env, **rows, **driving_parameters(given.policy)}, render_mode="rgb_array")
-    env = RenderCollection(plain)
-    played = drive(env, given.policy, seed=given.seed)
-    frames = env.render()[:: given.every]
-    write_gif(frames, given.out, env.metadata["render_fps"])
+    env = make_env({"id": given.env, **rows, **driving_parameters(given.policy)}, render_mode="rgb_array")
+    played, pictures = record(env, given.policy, given.seed, given.every, given.out)
     hours = played.metrics["jct_mean"] / 3600
-    print(f"wrote {given.out}: {len(frames)} pictures, {given.policy}'s mean JCT {hours:.2f} h")
+    print(f"wrote {given.out}: {pictures} pictures, {given.policy}'s mean JCT {hours:.2f} h")
     return 0
 
 

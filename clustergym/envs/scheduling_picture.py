@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.cluster.spec import Ints
-from clustergym.envs.rendering import EMPTY, Pixels, canvas, cells, table, write
+from clustergym.envs.rendering import EMPTY, WHITE, Pixels, canvas, cells, table, write
 from clustergym.sim.engine import Simulation
 from clustergym.sim.state import Phase
 
@@ -71,5 +71,7 @@ def _block(simulation: Simulation, owner: Ints, kind: int) -> Pixels:
     padded = np.full(lines * WIDTH, -1, dtype=np.int64)
     padded[: len(held)] = held
     picture = cells(padded.reshape(lines, WIDTH), PIXELS)
+    # Where the last line has no GPUs there are no free ones either.
+    picture[-PIXELS:, (WIDTH - len(padded) + len(held)) * PIXELS :] = WHITE
     picture[-1:] = EMPTY
     return picture

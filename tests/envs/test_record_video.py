@@ -1,8 +1,9 @@
-"""The recording example: what the GIF holds, the same bytes twice, and mistakes in one line."""
+"""The recording example: what the GIF and the MP4 hold, the same bytes twice, mistakes in one line."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,34 @@ def test_fewer_pictures(main, tmp_path, capsys):
     assert counts[1] == -(-counts[0] // 4)
 
 
+def test_a_video_holds_every_picture(main, tmp_path, capsys):
+    pytest.importorskip("moviepy", reason="MoviePy is not installed: pip install 'clustergym[video]'")
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    first, second = tmp_path / "first.mp4", tmp_path / "second.mp4"
+    for path in (first, second):
+        assert main(["--jobs", "4", "--every", "2", "--out", str(path)]) == 0
+    pictures = int(capsys.readouterr().out.split(": ")[1].split()[0])
+    count, lasts_s = ffmpeg.count_frames_and_secs(str(first))
+    assert pictures > 4
+    assert count == pictures
+    # 8 pictures a second.
+    assert lasts_s == pytest.approx(pictures / 8, rel=0.1)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_without_moviepy_one_line_says_so(main, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "moviepy", None)
+    assert main(["--out", str(tmp_path / "a.mp4")]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
+    assert "MoviePy is not installed (pip install 'clustergym[video]'" in shown.err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["--out", "a.mp4"], "name a file that ends in .gif"),
+        (["--out", "a.avi"], "name a file that ends in .gif or .mp4"),
         (["--every", "0"], "--every is at least 1"),
         (["--policy", "srft"], "did you mean srtf"),
         (["--env", "Elastic"], "unknown environment 'Elastic'"),

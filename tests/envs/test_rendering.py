@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from clustergym.envs.families import ElasticEnv
 from clustergym.envs.placement import PlacementEnv
 from clustergym.envs.rendering import EMPTY, INK, PALETTE, bars, canvas, cells, table, write
 
@@ -37,6 +39,26 @@ def test_digits():
     one = [[0, 1, 0], [1, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 1]]
     assert dark[:, :3].tolist() == one
     assert dark[:, 3:].sum() == 0
+
+
+@pytest.mark.parametrize("word", ["DONE", "QUEUED", "SCORE"])
+def test_every_letter_of_a_headline_is_drawn(word):
+    for letter in word:
+        picture = canvas(5, 3)
+        write(picture, 0, 0, letter, scale=1)
+        assert (picture != 255).any(), letter
+
+
+def test_a_scheduling_picture_has_as_many_squares_as_gpus():
+    env = ElasticEnv("rgb_array", cluster="arena-16", jobs=4)
+    env.reset(seed=0)
+    # Below sixteen lines of pixels that say how many are done: a row for each of two types of 8 GPUs.
+    squares = env.render()[16 + 2 :: 6, 2::6]
+    free = (squares == EMPTY).all(axis=-1)
+    nothing = (squares == 255).all(axis=-1)
+    assert free.sum(axis=1).tolist() == [8, 8]
+    assert free[:, :8].all()
+    assert nothing[:, 8:].all()
 
 
 def test_table():
