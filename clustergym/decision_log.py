@@ -33,7 +33,7 @@ def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list
     InputError
         If it cannot be read, is no decision log, or names what the scenario does not have.
     """
-    lines = _lines(path)
+    lines = log_lines(path)
     header = next(lines, (1, {}))[1]
     if header.get("schema") != DECISIONS_SCHEMA:
         raise InputError(
@@ -53,7 +53,7 @@ def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list
                 raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"is no decision of this scenario: {_shown(error)}",
+                f"is no decision of this scenario: {shown(error)}",
                 file=path,
                 line=number,
                 remedy="the log is of another scenario, or was edited",
@@ -92,12 +92,20 @@ def _names(value: Any) -> list[str]:
     return value
 
 
-def _shown(error: Exception) -> str:
+def shown(error: Exception) -> str:
+    """Return what is wrong with a line, shortened."""
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def log_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and content of every line of a packed log that nobody has checked.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, a line is no JSON object, or it is larger than the limits above.
+    """
     read, number = 0, 0
     try:
         with gzip.open(path, "rb") as packed:
