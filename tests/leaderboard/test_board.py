@@ -13,7 +13,6 @@ from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_boa
 from clustergym.leaderboard.entry import entry_names, read_entry, read_results
 from clustergym.leaderboard.render import bound_jct, stale
 from clustergym.leaderboard.score import scores_of, standings
-from clustergym.registry import make_policy
 
 
 def test_fcfs_scores_0_and_the_reference_1(root):
@@ -24,7 +23,7 @@ def test_fcfs_scores_0_and_the_reference_1(root):
         (scores,) = scores_of(board, read_results(root / "small" / name))
         assert scores.tolist() == pytest.approx([expected, expected])
     constants = board.constants(board.cells[0])
-    assert board.score(board.cells[0], 2 * constants.reference - constants.fcfs) == pytest.approx(2.0)
+    assert board.score(board.cells[0], 2 * constants.reference - constants.baseline) == pytest.approx(2.0)
 
 
 def test_entries_are_ranked_inside_their_division(root):
@@ -139,8 +138,8 @@ def test_committed_entries_are_whole(name):
     assert len(board.seeds) >= 8
     assert len(entry_names(board)) >= 3
     for entry in entry_names(board):
-        found = read_entry(board.folder / entry)
-        assert make_policy({"name": found.policy.name, **found.policy.parameters})
+        found = read_entry(board.folder / entry, board)
+        assert board.contestants(found.keys)
         assert {row.cell for row in read_results(board.folder / entry)} == set(board.cells)
 
 
