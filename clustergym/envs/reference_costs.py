@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections import OrderedDict
 
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.errors import InputError
 from clustergym.policy import Placer
+from clustergym.registry import parameters_of
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import StalledError
 from clustergym.sim.run import simulate
 
-KEPT = 256
-"""Scenarios whose reference is kept."""
+KEPT = 1024
+"""References that a process keeps for all its environments."""
+
+_kept: OrderedDict[str, Outcomes] = OrderedDict()
 
 
 class ReferenceCosts:
-    """Runs a policy on each scenario once, in its own information class and rounds.
+    """Runs a policy on each scenario once in a process, in its own information class and rounds.
 
     Parameters
     ----------
@@ -30,7 +34,8 @@ class ReferenceCosts:
     def __init__(self, text: str, placer: Placer) -> None:
         self._text, self._placer = text, placer
         self._policy = policy_of(text, "env.baseline")
-        self._kept: OrderedDict[str, Outcomes] = OrderedDict()
+        described = {"policy": text, "placer": [placer.name, parameters_of(placer)]}
+        self._key = json.dumps([described, self._policy.fingerprint()], sort_keys=True, default=str)
 
     def outcomes(self, scenario: Scenario, yardsticks: Yardsticks, seed: int) -> Outcomes:
         """Return when each job leaves under the reference policy.
@@ -40,8 +45,8 @@ class ReferenceCosts:
         InputError
             If the policy does not bring the scenario to its end.
         """
-        key = f"{scenario.sha256} {seed}"
-        if key not in self._kept:
+        key = f"{scenario.sha256} {seed} {self._key}"
+        if key not in _kept:
             try:
                 run = simulate(scenario, copy.deepcopy(self._policy), copy.deepcopy(self._placer), seed)
             except StalledError as error:
@@ -50,7 +55,7 @@ class ReferenceCosts:
                 ) from error
             found = Outcomes(yardsticks)
             found.read(run.simulation.log.events, run.simulation.end_s)
-            self._kept[key] = found
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return self._kept[key]
+            _kept[key] = found
+            if len(_kept) > KEPT:
+                _kept.popitem(last=False)
+        return _kept[key]

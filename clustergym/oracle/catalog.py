@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from clustergym.errors import InputError, nearest
@@ -87,7 +88,12 @@ class Catalog:
 
     def _family(self, family: str) -> dict[str, ModelSpec]:
         if family not in self._families:
-            self._families[family] = _load_family(family, self.files[family])
+            path = self.files[family].absolute()
+            try:
+                stamp = path.stat()
+            except OSError:
+                return _load_family.__wrapped__(family, path, 0, 0)
+            self._families[family] = _load_family(family, path, stamp.st_mtime_ns, stamp.st_size)
         return self._families[family]
 
 
@@ -128,7 +134,9 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _load_family(family: str, path: Path) -> dict[str, ModelSpec]:
+@lru_cache(maxsize=64)
+def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> dict[str, ModelSpec]:
+    """Read a family; a process that builds many catalogues reads a file once while it stays the same."""
     from clustergym.cluster.yaml_file import read_mapping
     from clustergym.oracle.schema import parse_family
 

@@ -16,6 +16,7 @@ any. A job on whose recorded GPU type no model of the rule fits is drawn as if n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -180,6 +181,10 @@ class ReferenceTimes:
     def prepare(self, models: Sequence[ModelClass], counts: Sequence[int], gpu_type: str = "") -> None:
         """Compute many times at once, of all GPU types of the cluster and of `gpu_type`."""
         missing = gpu_type and gpu_type not in self._cluster.gpu_types
+        kinds = [gpu_type] if missing else self._cluster.gpu_types
+        wanted = ((model, kind, gpus) for model in models for kind in kinds for gpus in counts)
+        if all(key in self._known for key in wanted):
+            return
         cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
         tables = self._oracle.tables(models, cluster, sorted(counts))
         for t, kind in enumerate(tables.gpu_types):
@@ -194,6 +199,21 @@ class ReferenceTimes:
 
         group = NodeGroup(load_gpu_types()[canonical_gpu_type(gpu_type)], -(-gpus // 8), 8)
         return ClusterSpec(gpu_type, (group,), replace(self._cluster.fabric, minipods=None))
+
+
+_shared: dict[str, ReferenceTimes] = {}
+
+
+def reference_key(cluster: ClusterSpec) -> str:
+    """Return all that reference times on a cluster depend on."""
+    from clustergym.oracle.catalog import load_catalog
+
+    return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
+
+
+def times_on(cluster: ClusterSpec) -> ReferenceTimes:
+    """Return the reference iteration times on a cluster, with what other traces of it asked for."""
+    return _shared.setdefault(reference_key(cluster), ReferenceTimes(cluster))
 
 
 @cache

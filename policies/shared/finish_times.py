@@ -44,20 +44,22 @@ def request_times(view: View) -> RequestTimes:
     type than on its best as known jobs are in the median, and as fast as it has run so
     far, else such that it needs as long as the median job at best.
     """
-    level = requested_level(view)[:, None, None]
-    time_s = np.take_along_axis(view.iteration_time_s(), level, 2)[..., 0]
+    row, level = np.arange(len(view)), requested_level(view)
+    time_s = view.iteration_time_s()[row, :, level]
     known: Bools = np.isfinite(time_s.min(axis=1))
     if known.all():
         return RequestTimes(time_s, ~known)
-    fits = np.take_along_axis(view.feasible, level, 2)[..., 0]
-    guess = np.where(fits, _guess_s(view, time_s, known), np.inf)
-    return RequestTimes(np.where(known[:, None], time_s, guess), ~known & fits.any(axis=1))
+    fits = view.feasible[row, :, level]
+    guessed = ~known & fits.any(axis=1)
+    # Where no job is guessed the others fit nowhere.
+    guess = np.where(fits, _guess_s(view, time_s, known), np.inf) if guessed.any() else np.inf
+    return RequestTimes(np.where(known[:, None], time_s, guess), guessed)
 
 
 def _guess_s(view: View, time_s: Floats, known: Bools) -> Floats:
     best_s = time_s[known].min(axis=1)
     slower = _slower(time_s[known] / best_s[:, None])
-    typical_s = float(np.median(view.iterations[known] * best_s)) if known.any() else UNKNOWN_JOB_S
+    typical_s = _median(view.iterations[known] * best_s) if known.any() else UNKNOWN_JOB_S
     done = view.iterations - view.remaining_iterations
     ran_s = np.maximum(view.attained_gpu_s / np.maximum(view.requested_gpus, 1), 1e-9)
     ran_on = np.where(view.gpus > 0, slower[view.gpu_type], 1.0)
@@ -69,7 +71,14 @@ def _guess_s(view: View, time_s: Floats, known: Bools) -> Floats:
 def _slower(ratio: Floats) -> Floats:
     """Return the median of each type's finite entries, shape (T,); 1 where there is none."""
     columns = [column[np.isfinite(column)] for column in ratio.T]
-    return np.array([np.median(column) if len(column) else 1.0 for column in columns])
+    return np.array([_median(column) if len(column) else 1.0 for column in columns])
+
+
+def _median(values: Floats) -> float:
+    """Return the median of at least one finite value; on few values many times as fast as NumPy's."""
+    ordered, half = np.sort(values), len(values) // 2
+    middle = ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return float(middle)
 
 
 def remaining_s(view: View) -> Floats:

@@ -24,9 +24,12 @@ def times_or_guess(view: View) -> Floats:
     `request_times` at its request.
     """
     time_s = view.iteration_time_s()
-    guess = request_times(view)
     enough = view.setting.counts >= view.requested_gpus[:, None, None]
-    unknown = np.flatnonzero(guess.guessed & ~(np.isfinite(time_s) & enough).any(axis=(1, 2)))
+    unknown = ~(np.isfinite(time_s) & enough).any(axis=(1, 2))
+    if not unknown.any():
+        return time_s
+    guess = request_times(view)
+    unknown = np.flatnonzero(guess.guessed & unknown)
     if len(unknown):
         time_s = time_s.copy()
         time_s[unknown, :, requested_level(view)[unknown]] = guess.time_s[unknown]

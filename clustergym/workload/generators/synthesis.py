@@ -14,7 +14,7 @@ import numpy.typing as npt
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.errors import InputError, nearest
 from clustergym.workload.build import build_trace
-from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw
+from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
 from clustergym.workload.fields import rounded_up
 from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
 from clustergym.workload.generators.durations import draw_durations
@@ -178,7 +178,7 @@ def generate(
 def _synthesise(request: _Request) -> Trace:
     gpus, duration_s = _requests_and_durations(request)
     reference = _reference_type(request.cluster)
-    times = ReferenceTimes(request.cluster)
+    times = times_on(request.cluster)
     drawn = _models(request, gpus, duration_s, times, reference)
     draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
     span_s, iterations = _fit_load(request, draft)
@@ -341,6 +341,16 @@ def oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
 
     It covers every model of the rule at every power of two that the largest GPU type has.
     """
+    key = reference_key(cluster), rule
+    if key not in _fingerprints:
+        _fingerprints[key] = _oracle_fingerprint(cluster, rule)
+    return _fingerprints[key]
+
+
+_fingerprints: dict[tuple[str, str], str] = {}
+
+
+def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
     from clustergym.oracle.roofline import RooflineOracle
 
     counts = [1 << power for power in range(int(cluster.capacity.max()).bit_length())]
