@@ -15,7 +15,7 @@ from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
 from clustergym.paths import PACKAGE, atomic_path
-from clustergym.report.colours import style_of
+from clustergym.report.colours import Style, styles_of
 
 TEMPLATE = PACKAGE / "leaderboard" / "page.html"
 
@@ -165,6 +165,7 @@ def page(board: Board, found: Sequence[Standing], bound: float) -> str:
 
 
 def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, Any]:
+    styles = _styles(found)
     return {
         "board": board.name,
         "title": board.title,
@@ -176,12 +177,18 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
         "beside": next((one.name for one in found if one.entry.chosen.name == "fcfs"), ""),
-        "entries": [_entry(board, one, bound) for one in found],
+        "entries": [_entry(board, one, bound, styles[one.name]) for one in found],
     }
 
 
-def _entry(board: Board, one: Standing, bound: float) -> dict[str, Any]:
-    style = style_of(one.name)
+def _styles(found: Sequence[Standing]) -> dict[str, Style]:
+    """Return styles by entry: an entry named as its policy comes before the policy's variants."""
+    ordered = sorted(found, key=lambda one: (one.name != one.entry.policy.name, one.name))
+    styles = styles_of([one.entry.policy.name for one in ordered])
+    return {one.name: style for one, style in zip(ordered, styles, strict=True)}
+
+
+def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str, Any]:
     jct = one.raw["jct_mean"]
     return {
         "name": one.name,

@@ -12,8 +12,7 @@ from clustergym.cluster.yaml_file import read_mapping
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.learn.checkpoints import find, is_network
 from clustergym.paths import atomic_path
-
-COLOURS = ("#0b6e99", "#c1440e", "#4b7f2c", "#6a4c93")
+from clustergym.report.colours import COLOURS
 
 
 def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:

@@ -8,6 +8,7 @@ from typing import Any
 from clustergym.errors import InputError
 from clustergym.paths import atomic_path
 from clustergym.placement.benchmark import estimates
+from clustergym.report.colours import style_of
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -45,9 +46,10 @@ def draw(figures: dict[str, Any], path: Path) -> None:
 def _panel(axes: Any, setting: dict[str, Any], alphas: list[float]) -> None:
     for name, scores in setting["scores"].items():
         found = estimates(scores)
-        line = axes.plot(alphas, [e.mean for e in found], marker=".", label=name.replace("_", " "))[0]
+        style, label = style_of(name), name.replace("_", " ")
+        axes.plot(alphas, [e.mean for e in found], marker=".", label=label, **style.matplotlib)
         low, high = [e.low for e in found], [e.high for e in found]
-        axes.fill_between(alphas, low, high, alpha=0.15, color=line.get_color(), linewidth=0)
+        axes.fill_between(alphas, low, high, alpha=0.15, color=style.colour, linewidth=0)
     axes.set_title(f"({setting['name']}) {setting['minipods']} minipods, {setting['nodes']} nodes")
     axes.set_xlabel("alpha")
     axes.set_ylim(bottom=0)

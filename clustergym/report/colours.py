@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#6A6A6A")
 """Told apart with any kind of colour blindness (Okabe and Ito, 2008), less its yellow and its black, which
 vanish on a light or a dark page."""
 
-DASHES = ("", "6 3", "2 2", "8 3 2 3")
+DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 3", "1 3")
 """Of an SVG's stroke; the first is a solid line."""
 
 
@@ -19,19 +20,46 @@ class Style(NamedTuple):
     colour: str
     dash: str
 
+    @property
+    def matplotlib(self) -> dict[str, Any]:
+        """Keywords of a line in Matplotlib."""
+        dashes = tuple(float(part) / 2 for part in self.dash.split())
+        return {"color": self.colour, "linestyle": (0, dashes) if dashes else "-"}
 
-_ORDER = (
-    *("arena", "fcfs", "ares", "sia", "gavel", "pollux", "learned", "srtf"),
-    *("hesrpt", "elasticflow", "optimus", "themis", "tiresias", "allox", "lucid", "las"),
-    *("gandiva", "crius", "sjf", "random", "elasticflow-ls"),
+
+_ORDERS = (
+    (
+        *("arena", "fcfs", "ares", "sia", "gavel", "pollux", "learned", "srtf"),
+        *("hesrpt", "elasticflow", "optimus", "themis", "tiresias", "allox", "lucid", "las"),
+        *("gandiva", "crius", "sjf", "random", "elasticflow-ls"),
+    ),
+    ("arnold", "best-fit", "random-fit", "gpu-packing", "topology-aware", "round-robin"),
 )
+"""Schedulers, and placement algorithms, which are never in one picture."""
 
 
 def style_of(name: str) -> Style:
-    """Return the style of a policy or entry; any other name has one by its hash."""
-    plain = name.split(" ")[0]
-    if plain in _ORDER:
-        place = _ORDER.index(plain)
-    else:
+    """Return the style of a policy or placement algorithm; any other name has one by its hash."""
+    plain = name.split(" ")[0].replace("_", "-")
+    place = next((order.index(plain) for order in _ORDERS if plain in order), None)
+    if place is None:
         place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     return Style(COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
+
+
+def styles_of(names: Sequence[str]) -> list[Style]:
+    """Return a style for each line of a picture, by its policy.
+
+    The first of a policy has that policy's style; further ones, its variants, have the same colour and a
+    dash that is free.
+    """
+    own = [style_of(name) for name in names]
+    taken = set(own)
+    styles = []
+    for place, (name, style) in enumerate(zip(names, own, strict=True)):
+        if name in names[:place]:
+            others = (Style(style.colour, dash) for dash in DASHES)
+            style = next((other for other in others if other not in taken), style)
+        taken.add(style)
+        styles.append(style)
+    return styles

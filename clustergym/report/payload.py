@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.collect import Column, Group, group_results
+from clustergym.collect import Group, group_results
 from clustergym.errors import InputError
 from clustergym.metrics.catalogue import METRICS
-from clustergym.report.colours import DASHES, Style, style_of
+from clustergym.report.colours import Style, styles_of
 from clustergym.report.logs import (
     REMEDY,
     Holding,
@@ -55,7 +55,7 @@ def payload(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _group(group: Group, share: int) -> dict[str, Any]:
-    styles = _styles(group.columns)
+    styles = styles_of([column.any.policy.name for column in group.columns])
     runs = [
         _run(result, label if len(column.by_seed) == 1 else f"{label}, seed {seed}", style, share)
         for column, style in zip(group.columns, styles, strict=True)
@@ -63,19 +63,6 @@ def _group(group: Group, share: int) -> dict[str, Any]:
         for seed, result in sorted(column.by_seed.items())
     ]
     return {"title": group.title, "notes": group.notes, "runs": runs}
-
-
-def _styles(columns: Sequence[Column]) -> list[Style]:
-    """Return a style for each column: a policy's colour, and another dash for each of its variants."""
-    taken: set[Style] = set()
-    styles = []
-    for one in columns:
-        style = style_of(one.any.policy.name)
-        others = [Style(style.colour, dash) for dash in DASHES]
-        style = next((other for other in [style, *others] if other not in taken), style)
-        taken.add(style)
-        styles.append(style)
-    return styles
 
 
 def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]:

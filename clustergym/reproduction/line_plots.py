@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from clustergym.errors import InputError
 from clustergym.paths import atomic_path
+from clustergym.report.colours import COLOURS, style_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Panel:
         A range of x to shade.
     log_x : bool
     bars : bool
-        Bars, one for each label, instead of lines; `x` is not used.
+        Bars, one for each label, which is a policy's, instead of lines; `x` is not used.
     """
 
     title: str
@@ -72,11 +74,12 @@ def _draw(axes: object, panel: Panel) -> None:
 
     assert isinstance(axes, Axes)
     if panel.bars:
-        axes.bar(list(panel.lines), [values[0] for values in panel.lines.values()])
+        colours = [style_of(label).colour for label in panel.lines]
+        axes.bar(list(panel.lines), [values[0] for values in panel.lines.values()], color=colours)
         axes.tick_params(axis="x", rotation=60)
     else:
-        for label, values in panel.lines.items():
-            axes.plot(panel.x, values, marker=".", label=label)
+        for (label, values), colour in zip(panel.lines.items(), cycle(COLOURS), strict=False):
+            axes.plot(panel.x, values, marker=".", label=label, color=colour)
         axes.legend(fontsize="small")
     if panel.log_x:
         axes.set_xscale("log", base=2)

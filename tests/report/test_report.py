@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clustergym import run
 from clustergym.errors import InputError
 from clustergym.report.__main__ import main
-from clustergym.report.colours import COLOURS, style_of
+from clustergym.report.colours import COLOURS, DASHES, Style, style_of, styles_of
 from clustergym.report.logs import cdf, holdings, overhead_gpu_h, resampled
 from clustergym.report.payload import payload
 from clustergym.results import read_results
@@ -236,6 +236,25 @@ def test_a_policy_has_one_colour_and_policies_differ():
     assert style_of("arena") == style_of("arena queue=cluster")
     assert len({style_of(name) for name in ("arena", "fcfs", "ares", "sia", "hesrpt", "gandiva")}) == 6
     assert style_of("somebody's").colour in COLOURS
+    assert len({style_of(name) for name in ("arnold", "best_fit", "random_fit", "gpu_packing")}) == 4
+    assert style_of("best_fit") == style_of("best-fit")
+
+
+def test_variants_of_a_policy_share_its_colour_and_leave_others_their_style():
+    # ares and optimus have one colour; the variant of ares takes neither's dash.
+    found = styles_of(["ares", "ares", "optimus", "fcfs"])
+    assert [found[0], *found[2:]] == [style_of(name) for name in ("ares", "optimus", "fcfs")]
+    assert len(set(found)) == 4
+    assert found[1].colour == found[0].colour
+    assert styles_of(["sia"] * 9)[8].colour == style_of("sia").colour
+
+
+def test_matplotlib_draws_a_style():
+    import matplotlib.lines
+
+    for dash in DASHES:
+        line = matplotlib.lines.Line2D([0, 1], [0, 1], **Style(COLOURS[0], dash).matplotlib)
+        assert line.is_dashed() == bool(dash)
 
 
 def test_an_error_names_the_file(tmp_path):
