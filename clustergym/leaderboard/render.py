@@ -183,8 +183,8 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
 
 def _styles(found: Sequence[Standing]) -> dict[str, Style]:
     """Return styles by entry: an entry named as its policy comes before the policy's variants."""
-    ordered = sorted(found, key=lambda one: (one.name != one.entry.policy.name, one.name))
-    styles = styles_of([one.entry.policy.name for one in ordered])
+    ordered = sorted(found, key=lambda one: (one.name != one.entry.chosen.name, one.name))
+    styles = styles_of([one.entry.chosen.name for one in ordered])
     return {one.name: style for one, style in zip(ordered, styles, strict=True)}
 
 
