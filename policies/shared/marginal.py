@@ -29,10 +29,10 @@ def times_or_guess(view: View) -> Floats:
     if not unknown.any():
         return time_s
     guess = request_times(view)
-    unknown = np.flatnonzero(guess.guessed & unknown)
-    if len(unknown):
+    rows = np.flatnonzero(guess.guessed & unknown)
+    if len(rows):
         time_s = time_s.copy()
-        time_s[unknown, :, requested_level(view)[unknown]] = guess.time_s[unknown]
+        time_s[rows, :, requested_level(view)[rows]] = guess.time_s[rows]
     return time_s
 
 
