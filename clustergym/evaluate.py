@@ -16,8 +16,8 @@ from clustergym.errors import InputError, exits_on_bad_input, nearest, require
 from clustergym.paths import atomic_path
 
 
-def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Run every policy on every window; return plain figures.
+def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
+    """Run every policy on every window; return plain figures. `progress` is shown on stderr.
 
     Returns
     -------
@@ -38,6 +38,7 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
     from clustergym.learn.files import TraceFiles
     from clustergym.learn.windows import SPLITS
     from clustergym.learn.workers import workers
+    from clustergym.progress import counted
     from clustergym.registry import build
 
     seed, windows, split = _count(config, "seed", 0), _count(config, "windows", 2), str(config["split"])
@@ -55,13 +56,17 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     with workers(_count(config, "processes", 0)) as run:
-        chosen = [tuned(one, base, seed, _count(config, "tuning_windows", 1), run) for one in entrants]
+        tuning = _count(config, "tuning_windows", 1)
+        steps = (tuned(one, base, seed, tuning, run) for one in entrants)
+        chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))
         members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
         flat, columns = [one for seeds in members for one in seeds], _columns(members)
         for load in loads:
             drawn = base if load is None else replace(base, load=(load, load))
             source = files or drawn
-            figures = np.stack(list(run(_Task(run_figures, source, split, seed, flat), range(windows))))
+            steps = run(_Task(run_figures, source, split, seed, flat), range(windows))
+            name = "windows" if load is None else f"load {load:g}, windows"
+            figures = np.stack(list(counted(name, steps, windows, progress)))
             ratios = _ratios(figures, columns)
             groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
     labels = [
@@ -74,16 +79,20 @@ def evaluate(config: Mapping[str, Any]) -> dict[str, Any]:
         "scenarios": dict(config["scenarios"]),
         "traces": list(files.files) if files else None,
         "metrics": list(METRICS),
-        "policies": [
-            {
-                "label": label,
-                "knows": common_knowledge(seeds),
-                "parameters": [full_parameters(one) for one in seeds],
-                "columns": at,
-            }
-            for label, seeds, at in zip(labels, members, columns, strict=True)
-        ],
+        "policies": [_described(*one) for one in zip(labels, members, columns, strict=True)],
         "groups": groups,
+    }
+
+
+def _described(label: str, seeds: Sequence[Mapping[str, Any]], columns: Sequence[int]) -> dict[str, Any]:
+    from clustergym.learn.comparison import common_knowledge, full_parameters
+
+    parameters = [full_parameters(one) for one in seeds]
+    return {
+        "label": label,
+        "knows": common_knowledge(seeds),
+        "parameters": parameters,
+        "columns": list(columns),
     }
 
 
@@ -208,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     if helped("evaluate", __doc__, overrides):
         return 0
     config = composed("evaluate", overrides)
-    outcome = evaluate(config)
+    outcome = evaluate(config, progress=True)
     # What the command wrote to is no part of what it measured.
     shown = [_quoted(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
     text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
@@ -217,6 +226,7 @@ def main(argv: list[str] | None = None) -> int:
         if config[key] is not None:
             with atomic_path(Path(str(config[key]))) as temporary:
                 temporary.write_text(content, encoding="utf-8")
+            print(f"wrote {config[key]}", file=sys.stderr)
     return 0
 
 

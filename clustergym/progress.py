@@ -1,20 +1,40 @@
-"""Progress of a run on stderr."""
+"""Progress of long work on stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from clustergym.scenario import Scenario
     from clustergym.sim.engine import Simulation
     from clustergym.sim.run import Progress
 
+T = TypeVar("T")
+
 EVERY_S = 0.2
 EVERY_LINE_S = 10.0
+
+
+def counted(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterator[T]:
+    """Yield results, showing how many of them there are: a bar on a terminal, else a line now and then."""
+    if not wanted:
+        yield from results
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(results, name, total=total, console=Console(stderr=True), transient=True)
+    else:
+        last = time.perf_counter()
+        for done, result in enumerate(results, start=1):
+            if time.perf_counter() - last >= EVERY_LINE_S:
+                last = time.perf_counter()
+                print(f"{name}: {done} of {total}", file=sys.stderr, flush=True)
+            yield result
 
 
 @contextlib.contextmanager
