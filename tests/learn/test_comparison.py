@@ -94,7 +94,7 @@ def test_a_pooled_row(tmp_path, capsys):
         [f"policies=[{pooled}, hesrpt, {singles}]", *SMALL, f"json={tmp_path}/r.json"]
     )
     printed = capsys.readouterr()
-    assert (code, printed.err) == (0, "")
+    assert (code, printed.err) == (0, f"wrote {tmp_path}/r.json\n")
     found = json.loads((tmp_path / "r.json").read_text())
     assert [one["columns"] for one in found["policies"]] == [[0, 1, 2], [3], [4], [5], [6]]
     assert [one["checkpoint"] for one in found["policies"][0]["parameters"]] == names

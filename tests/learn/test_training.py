@@ -247,7 +247,7 @@ def test_evaluate_on_trace_files(tmp_path, capsys):
     ]  # fmt: skip
     code = evaluate_command.main(words)
     printed = capsys.readouterr()
-    assert (code, printed.err) == (0, "")
+    assert (code, printed.err) == (0, f"wrote {tmp_path}/r.json\n")
     assert "2 traces:" in printed.out
     shown = "`clustergym evaluate 'policies=[hesrpt,lower_bound]' \"traces={scenario: ares, overrides: ['clus"
     assert printed.out.startswith(shown)
