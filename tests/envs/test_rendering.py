@@ -39,6 +39,13 @@ def test_digits():
     assert dark[:, 3:].sum() == 0
 
 
+def test_no_letter_of_a_caption_is_blank():
+    for letter in "DONE QUEUED DP PP SCORE".replace(" ", ""):
+        picture = canvas(5, 3)
+        write(picture, 0, 0, letter, scale=1)
+        assert (picture < 255).any(), letter
+
+
 def test_table():
     assert table(("a", "long"), [(1, 2), (100, 3)]) == "  a  long\n  1     2\n100     3"
 
