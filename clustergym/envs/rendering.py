@@ -7,33 +7,36 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.report.colours import COLOURS
+
 Pixels = npt.NDArray[np.uint8]
 Colour = tuple[int, int, int]
 
 WHITE: Colour = (255, 255, 255)
 INK: Colour = (40, 40, 40)
 EMPTY: Colour = (232, 232, 232)
-PALETTE: tuple[Colour, ...] = (
-    *((31, 119, 180), (255, 127, 14), (44, 160, 44), (214, 39, 40), (148, 103, 189), (140, 86, 75)),
-    *((227, 119, 194), (127, 127, 127), (188, 189, 34), (23, 190, 207), (0, 90, 90), (255, 187, 120)),
+
+
+def _rgb(text: str) -> Colour:
+    red, green, blue = bytes.fromhex(text.removeprefix("#"))
+    return red, green, blue
+
+
+_COLOURS = tuple(map(_rgb, COLOURS))
+_LIGHTER = tuple(
+    ((red + 255) // 2, (green + 255) // 2, (blue + 255) // 2) for red, green, blue in _COLOURS[1:5]
 )
-"""Colours that are told apart by eye; of more minipods than colours, some share one."""
+PALETTE: tuple[Colour, ...] = (*_COLOURS, *_LIGHTER)
+"""The reports' colours, told apart with any kind of colour blindness, then four of them lighter; of more
+minipods or jobs than colours, some share one."""
 
 # Each character is five rows of three pixels, a row being a number of three bits.
 _FONT = {
     **{"0": "75557", "1": "26227", "2": "71747", "3": "71717", "4": "55711"},
     **{"5": "74717", "6": "74757", "7": "71122", "8": "75757", "9": "75717"},
     **{"A": "75755", "C": "74447", "D": "65556", "E": "74647", "F": "74644", "G": "74557", "L": "44447"},
-    **{
-        "N": "65555",
-        "O": "75557",
-        "P": "75744",
-        "Q": "75571",
-        "R": "65655",
-        "S": "74717",
-        "T": "72222",
-        "U": "55557",
-    },
+    **{"N": "65555", "O": "75557", "P": "75744", "Q": "75573", "R": "65655", "S": "74717", "T": "72222"},
+    "U": "55557",
     **{" ": "00000", ".": "00002", "/": "11244", "-": "00700"},
 }
 

@@ -15,7 +15,7 @@ from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board, Cell, Name
 from clustergym.leaderboard.entry import entry_folder, read_entry
 from clustergym.paths import atomic_path
-from clustergym.report.logs import Floats, means
+from clustergym.report.series import Floats, means
 from clustergym.sim.engine import Simulation
 
 FILE, SCHEMA = "curves.json", "clustergym.curves/1"

@@ -1,23 +1,21 @@
-"""What a report shows of one run, read from the files of its result."""
+"""What a report shows of one run's event log: GPUs held, nodes out of use, jobs slowed by others."""
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from clustergym.errors import InputError
 from clustergym.json_lines import read_json_lines
+from clustergym.report.tables import REMEDY
 
-Floats = npt.NDArray[np.float64]
 LARGEST_FILE_BYTES, LONGEST_LINE_BYTES = 2**30, 2**26
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
-NODE_EVENTS = ("node_fail", "node_repair")
-REMEDY = "run it again, or leave it out"
+SLOWED = 1e-6
+"""Least relative increase of an iteration's time that counts: times are rounded to six digits."""
 
 
 class Holding(NamedTuple):
@@ -47,106 +45,133 @@ class Holding(NamedTuple):
     nodes: tuple[tuple[int, int], ...]
 
 
-def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the rows of a CSV file of a result.
+class Outage(NamedTuple):
+    """Time in which a node was out of use."""
 
-    Raises
-    ------
-    InputError
-        If it cannot be read, lacks a column, or has a row of another length.
+    node: int
+    start_s: float
+    end_s: float
+
+
+class Pace(NamedTuple):
+    """Jobs that run from a time on, and those of them that others on their links slow down."""
+
+    time_s: float
+    running: int
+    slowed: int
+
+
+@dataclass
+class RunLog:
+    """What happened in a run.
+
+    Attributes
+    ----------
+    held : list of Holding
+        In order of when it began.
+    outages : list of Outage
+    paces : list of Pace
+        One for each time at which its figures change.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, restkey="", restval=None, strict=True)
-            missing = [name for name in needed if name not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError("column is missing", file=path, line=1, field=missing[0], remedy=REMEDY)
-            rows = []
-            for row in reader:
-                if "" in row or None in row.values():
-                    message = "has another number of fields than the header"
-                    raise InputError(message, file=path, line=reader.line_num, remedy=REMEDY)
-                rows.append(row)
-            return rows
-    except OSError as error:
-        raise InputError(error.strerror or "cannot be read", file=path, remedy=REMEDY) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"is no CSV text: {error}", file=path, remedy=REMEDY) from None
+
+    held: list[Holding] = field(default_factory=list)
+    outages: list[Outage] = field(default_factory=list)
+    paces: list[Pace] = field(default_factory=list)
 
 
-def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
-    """Return a column as numbers, NaN where a field is empty.
-
-    Raises
-    ------
-    InputError
-        Names the first field that is no finite number.
-    """
-    values = np.full(len(rows), np.nan)
-    for place, row in enumerate(rows):
-        try:
-            values[place] = float(row[name]) if row[name] else np.nan
-        except ValueError:
-            values[place] = np.inf
-        if np.isinf(values[place]) or (row[name] and np.isnan(values[place])):
-            message = f"{row[name][:40]!r} is no finite number"
-            raise InputError(message, file=path, line=place + 2, field=name, remedy=REMEDY)
-    return values
-
-
-def holdings(path: Path, end_s: float) -> list[Holding]:
-    """Return all that jobs held in a run, in order of when it began.
+def read_log(path: Path, end_s: float) -> RunLog:
+    """Return what an event log tells.
 
     Parameters
     ----------
     path : Path
         events.jsonl.gz.
     end_s : float
-        When what is still held ends.
+        When what is still held, or out of use, ends.
 
     Raises
     ------
     InputError
         As `read_json_lines`, or if an event lacks a value or is out of order.
     """
-    open_now: dict[tuple[str, str], Holding] = {}
-    closed: list[Holding] = []
     limits = {"largest_bytes": LARGEST_FILE_BYTES, "longest_line_bytes": LONGEST_LINE_BYTES}
+    reader = _Reader()
     for number, event in read_json_lines(path, **limits, remedy=REMEDY):
         try:
-            _follow(event, open_now, closed)
+            reader.follow(event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"is no event of a run: {error!r}"
             raise InputError(message, file=path, line=number, remedy=REMEDY) from None
-    closed += [_until(held, end_s) for held in open_now.values()]
-    return sorted(closed, key=lambda held: (held.start_s, held.job, held.gpu_type))
+    return reader.ended(end_s)
 
 
-def _follow(event: dict[str, Any], open_now: dict[tuple[str, str], Holding], closed: list[Holding]) -> None:
-    kind, time_s = event["kind"], float(event["time_s"])
-    if kind in NODE_EVENTS:
-        return
-    job = event["job_id"]
-    if kind in (*LAUNCHES, *LEAVES):
-        key = (job, "")
-    elif kind in ("profile_start", "profile_end"):
-        key = (job, event["gpu_type"])
-    else:
-        return
-    if key in open_now:
-        closed.append(_until(open_now.pop(key), time_s))
-    if kind in LAUNCHES or kind == "profile_start":
-        nodes = tuple((int(node), int(gpus)) for node, gpus in event["nodes"])
-        open_now[key] = Holding(
-            str(job),
-            "profile" if kind == "profile_start" else kind,
-            str(event["gpu_type"]),
-            int(event["gpus"]),
-            time_s,
-            time_s,
-            float(event.get("overhead_s", 0.0)),
-            nodes,
-        )
+class _Reader:
+    """Follows the events of a run."""
+
+    def __init__(self) -> None:
+        self._log = RunLog()
+        self._open: dict[tuple[str, str], Holding] = {}
+        self._down: dict[int, float] = {}
+        self._alone_s: dict[str, float] = {}
+        self._slowed: set[str] = set()
+
+    def follow(self, event: dict[str, Any]) -> None:
+        kind, time_s = event["kind"], float(event["time_s"])
+        if kind in ("node_fail", "node_repair"):
+            self._node(kind, [int(node) for node, _ in event["nodes"]], time_s)
+        elif kind in (*LAUNCHES, *LEAVES):
+            self._hold((event["job_id"], ""), event, kind in LAUNCHES)
+        elif kind in ("profile_start", "profile_end"):
+            self._hold((event["job_id"], event["gpu_type"]), event, kind == "profile_start")
+        if kind in (*LAUNCHES, *LEAVES, "rate"):
+            self._pace(event["job_id"], event)
+
+    def _hold(self, key: tuple[str, str], event: dict[str, Any], holds: bool) -> None:
+        kind, time_s = event["kind"], float(event["time_s"])
+        if key in self._open:
+            self._log.held.append(_until(self._open.pop(key), time_s))
+        if holds:
+            self._open[key] = Holding(
+                str(key[0]),
+                "profile" if kind == "profile_start" else kind,
+                str(event["gpu_type"]),
+                int(event["gpus"]),
+                time_s,
+                time_s,
+                float(event.get("overhead_s", 0.0)),
+                tuple((int(node), int(gpus)) for node, gpus in event["nodes"]),
+            )
+
+    def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:
+        for node in nodes:
+            if kind == "node_fail":
+                self._down.setdefault(node, time_s)
+            elif node in self._down:
+                self._log.outages.append(Outage(node, self._down.pop(node), time_s))
+
+    def _pace(self, job: str, event: dict[str, Any]) -> None:
+        """Note how fast a job runs: its launch tells its speed on free links, a `rate` that beside others."""
+        if event["kind"] in LEAVES:
+            self._alone_s.pop(job, None)
+        elif event["kind"] in LAUNCHES:
+            self._alone_s[job] = float(event.get("iteration_time_s", 0.0))
+        now_s = float(event.get("iteration_time_s", 0.0))
+        slow = job in self._alone_s and now_s > self._alone_s[job] * (1 + SLOWED)
+        (self._slowed.add if slow else self._slowed.discard)(job)
+        pace = Pace(float(event["time_s"]), len(self._alone_s), len(self._slowed))
+        paces = self._log.paces
+        if paces and paces[-1].time_s == pace.time_s:
+            paces[-1] = pace
+        elif not paces or paces[-1][1:] != pace[1:]:
+            paces.append(pace)
+
+    def ended(self, end_s: float) -> RunLog:
+        log = self._log
+        log.held += [_until(held, end_s) for held in self._open.values()]
+        log.held.sort(key=lambda held: (held.start_s, held.job, held.gpu_type))
+        log.outages += [Outage(node, start_s, end_s) for node, start_s in self._down.items()]
+        log.outages.sort()
+        return log
 
 
 def _until(held: Holding, end_s: float) -> Holding:
@@ -162,66 +187,3 @@ def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
         if one.kind in found:
             found[one.kind] += one.overhead_s * one.gpus / 3600
     return found
-
-
-def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
-    """Return a step function with at most so many steps and the same integral.
-
-    Parameters
-    ----------
-    time_s : ndarray of float, shape (n,)
-        When each step begins, ascending.
-    values : ndarray of float, shape (n,) or (n, m)
-    end_s : float
-        End of the last step.
-    most : int
-        With more steps than that, each of `most` equal intervals has its mean over time.
-    """
-    if len(time_s) <= most or end_s <= time_s[0]:
-        return time_s, values
-    edges = np.linspace(time_s[0], end_s, most + 1)
-    return edges[:-1], _means(time_s, values, edges)
-
-
-def means(time_s: Floats, values: Floats, end_s: float, intervals: int) -> Floats:
-    """Return the mean of a step function over each of so many equal intervals from 0 to `end_s`.
-
-    Parameters
-    ----------
-    time_s : ndarray of float, shape (n,)
-        When each step begins, ascending; before the first the function is 0.
-    values : ndarray of float, shape (n,) or (n, m)
-    end_s : float
-        End of the last step; above 0.
-    intervals : int
-
-    Returns
-    -------
-    ndarray of float, shape (intervals,) or (intervals, m)
-    """
-    return _means(time_s, values, np.linspace(0.0, end_s, intervals + 1))
-
-
-def _means(time_s: Floats, values: Floats, edges: Floats) -> Floats:
-    """Return means between edges, the last of which is the end of the last step."""
-    knots = np.append(time_s, edges[-1])
-    lasting = np.diff(knots).clip(min=0.0)
-    area = np.zeros((len(knots), *values.shape[1:]))
-    np.cumsum(values * lasting.reshape(-1, *[1] * (values.ndim - 1)), axis=0, out=area[1:])
-    flat = area.reshape(len(area), -1)
-    at_edges = np.stack([np.interp(edges, knots, line) for line in flat.T], axis=1)
-    return (np.diff(at_edges, axis=0) / np.diff(edges)[:, None]).reshape(len(edges) - 1, *values.shape[1:])
-
-
-def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:
-    """Return the empirical distribution function: values ascending, and the share at or below each.
-
-    NaN is left out; with more than `most` values, evenly spaced ranks are kept, the first and last among
-    them.
-    """
-    present = np.sort(values[np.isfinite(values)])
-    share = np.arange(1, len(present) + 1) / max(len(present), 1)
-    if len(present) > most:
-        kept = np.unique(np.linspace(0, len(present) - 1, most).round().astype(np.int64))
-        present, share = present[kept], share[kept]
-    return present.tolist(), share.tolist()

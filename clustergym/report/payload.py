@@ -12,16 +12,9 @@ from clustergym.collect import Group, group_results
 from clustergym.errors import InputError
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
-from clustergym.report.logs import (
-    REMEDY,
-    Holding,
-    cdf,
-    column,
-    holdings,
-    overhead_gpu_h,
-    read_table,
-    resampled,
-)
+from clustergym.report.logs import Holding, Pace, overhead_gpu_h, read_log
+from clustergym.report.series import cdf, means, resampled
+from clustergym.report.tables import REMEDY, column, read_table
 from clustergym.results import Result
 
 STEPS = 500
@@ -33,8 +26,11 @@ ROWS = 20_000
 JOB_COLUMNS = (
     *("job_id", "outcome", "submit_s", "jct_s", "queue_s", "run_s", "finish_time_fairness"),
     *("request_gpu_type", "request_gpus", "held_gpu_s", "overhead_gpu_s", "restarts", "preemptions"),
-    "reason",
+    *("failures", "lost_gpu_s", "reason"),
 )
+IF_ANY = ("failures", "lost_gpu_s")
+"""Columns left out where they are 0 throughout."""
+NONE = ("", "0", "0.0")
 NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
@@ -68,7 +64,7 @@ def _group(group: Group, share: int) -> dict[str, Any]:
 def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]:
     folder = result.path.parent
     end_s = _end_s(result)
-    held = holdings(folder / "events.jsonl.gz", end_s)
+    log = read_log(folder / "events.jsonl.gz", end_s)
     rows = read_table(folder / "jobs.csv", NEEDED)
     fair = bool(rows) and "finish_time_fairness" in rows[0]
     return {
@@ -83,10 +79,12 @@ def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]
         "timeline": _timeline(folder / "timeline.csv", end_s),
         "jct": cdf(column(folder / "jobs.csv", rows, "jct_s"), POINTS),
         "fairness": cdf(column(folder / "jobs.csv", rows, "finish_time_fairness"), POINTS) if fair else None,
-        "overhead_gpu_h": overhead_gpu_h(held),
+        "overhead_gpu_h": overhead_gpu_h(log.held),
         "jobs": _jobs(rows, share),
-        "nodes": _nodes(folder / "config.yaml", held),
-        "bars": _bars(held, share),
+        "nodes": _nodes(folder / "config.yaml", log.held),
+        "slowed": _slowed(log.paces, end_s),
+        "outages": [list(one) for one in log.outages[:share]],
+        "bars": _bars(log.held, share),
     }
 
 
@@ -119,12 +117,25 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     return {"time_s": _short(times), **shown, "held_gpus": held}
 
 
+def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
+    """Return the share of running jobs that others slow down, over time; None where none ever is."""
+    if not any(pace.slowed for pace in paces) or end_s <= 0:
+        return None
+    times, running, slowed = (np.array(part, dtype=np.float64) for part in zip(*paces, strict=True))
+    share = slowed / np.maximum(running, 1)
+    return {
+        "time_s": _short(np.linspace(0, end_s, STEPS, endpoint=False)),
+        "share": _short(means(times, share, end_s, STEPS)),
+    }
+
+
 def _short(values: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:
     names = [name for name in JOB_COLUMNS if rows and name in rows[0]]
+    names = [name for name in names if name not in IF_ANY or any(row[name] not in NONE for row in rows)]
     return {
         "columns": names,
         "rows": [[row[name] for name in names] for row in rows[:share]],

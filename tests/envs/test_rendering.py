@@ -41,12 +41,12 @@ def test_digits():
     assert dark[:, 3:].sum() == 0
 
 
-@pytest.mark.parametrize("word", ["DONE", "QUEUED", "SCORE"])
+@pytest.mark.parametrize("word", ["DONE", "QUEUED", "DP", "PP", "SCORE"])
 def test_every_letter_of_a_headline_is_drawn(word):
     for letter in word:
         picture = canvas(5, 3)
         write(picture, 0, 0, letter, scale=1)
-        assert (picture != 255).any(), letter
+        assert (picture < 255).any(), letter
 
 
 def test_a_scheduling_picture_has_as_many_squares_as_gpus():

@@ -15,7 +15,7 @@ from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.curves import RANKS, STEPS, read_curves
 from clustergym.leaderboard.entry import read_results
-from clustergym.report.logs import means
+from clustergym.report.series import means
 
 
 def test_means_by_hand():

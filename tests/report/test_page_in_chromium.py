@@ -67,3 +67,43 @@ def test_a_phone_needs_no_sideways_scrolling(opened, scheme):
     assert light == (scheme == "light")
     page.set_viewport_size({"width": 1000, "height": 700})
     assert page.evaluate(WAIT_UNTIL_REDRAWN)
+
+
+FABRIC = """\
+name: fabric
+nodes: [{gpu_type: A40, count: 8, gpus_per_node: 2}]
+fabric: {nodes_per_leaf: 3, leaves_per_minipod: 2, spine_oversubscription: 2.0, core_oversubscription: 4.0}
+"""
+JOBS = """\
+job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus
+a,0,gpt3,760M,128,400,A40,8
+b,1,gpt3,760M,128,400,A40,8
+"""
+
+
+def test_contention_and_failures_are_shown_where_there_are_some(open_page, opened, tmp_path):
+    # Two jobs of four nodes each, over leaves of three: they share the uplinks. Node 0 fails under the first.
+    (tmp_path / "fabric.yaml").write_text(FABRIC)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "failures.csv").write_text("time_s,node,repair_s\n300,0,900\n")
+    args = [f"cluster.path={tmp_path / 'fabric.yaml'}", "trace=file", f"trace.path={tmp_path / 'jobs.csv'}"]
+    args += ["scenario.contention=true", f"scenario.failures.path={tmp_path / 'failures.csv'}"]
+    args += ["policy=fcfs", "compare=null", "progress=false", f"hydra.run.dir={tmp_path / 'out'}"]
+    assert run.main(args) == 0
+    page = open_page(tmp_path / "out" / "report.html")
+    # Both run and are slowed from the first second to the failure, each alone after that: 100 %, and 0.
+    line = page.locator("svg[aria-label='Share of jobs slowed over time'] path").get_attribute("d")
+    heights = {float(part.split("H")[0]) for part in line.split("V")[1:]}
+    assert (min(heights), max(heights)) == (8, 204)
+    canvas = page.locator("canvas")
+    assert "hatched a node out of use" in page.locator(".readout").inner_text()
+    canvas.scroll_into_view_if_needed()
+    end_s = page.evaluate("DATA.groups[0].runs[0].end_s")
+    # The chart begins 96 pixels from the left and ends 8 from the right; node 0 is its first row.
+    x = 96 + (page.evaluate("document.querySelector('canvas').clientWidth") - 104) * 600 / end_s
+    canvas.hover(position={"x": x, "y": 8})
+    assert page.locator(".readout").inner_text() == "node 0 (A40): out of use, 5 min to 20 min"
+    assert "failures" in page.locator("th button").all_inner_texts()
+    usual = opened()
+    assert usual.locator("h2", has_text="Contention").count() == 0
+    assert "failures" not in usual.locator("th button").all_inner_texts()

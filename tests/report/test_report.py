@@ -16,8 +16,9 @@ from clustergym import run
 from clustergym.errors import InputError
 from clustergym.report.__main__ import main
 from clustergym.report.colours import COLOURS, DASHES, Style, style_of, styles_of
-from clustergym.report.logs import cdf, holdings, overhead_gpu_h, resampled
+from clustergym.report.logs import overhead_gpu_h, read_log
 from clustergym.report.payload import payload
+from clustergym.report.series import cdf, resampled
 from clustergym.results import read_results
 
 
@@ -62,7 +63,7 @@ def test_holdings_and_overhead_by_hand(tmp_path):
         event(105, "complete", "a"),
         event(105, "start", "b", 1, 36),
     )
-    held = holdings(path, 205)
+    held = read_log(path, 205).held
     assert [(one.job, one.kind, one.gpus, one.start_s, one.end_s, one.overhead_s) for one in held] == [
         ("a", "start", 2, 0, 100, 10),
         ("b", "profile", 1, 5, 15, 0),
@@ -84,10 +85,38 @@ def test_a_failed_node_takes_the_gpus_of_its_jobs(tmp_path):
         {"time_s": 90, "kind": "node_repair", "gpu_type": "A40", "gpus": 2, "nodes": [[0, 2]]},
         event(90, "resume", "a", 2),
     )
-    assert [(one.kind, one.start_s, one.end_s) for one in holdings(path, 100)] == [
+    found = read_log(path, 100)
+    assert [(one.kind, one.start_s, one.end_s) for one in found.held] == [
         ("start", 0, 40),
         ("resume", 90, 100),
     ]
+    assert found.outages == [(0, 40, 90)]
+
+
+def paced(time_s, kind, job, iteration_s):
+    return {**event(time_s, kind, job, 0 if kind == "rate" else 2), "iteration_time_s": iteration_s}
+
+
+def test_jobs_slowed_by_others_by_hand(tmp_path):
+    # a runs alone from 0; b comes at 10 and slows both; b leaves at 30, a is as fast as before.
+    path = log(
+        tmp_path / "events.jsonl.gz",
+        paced(0, "start", "a", 1.0),
+        paced(10, "start", "b", 3.0),
+        paced(10, "rate", "a", 1.5),
+        paced(10, "rate", "b", 3.2),
+        event(30, "complete", "b"),
+        paced(30, "rate", "a", 1.0),
+        event(40, "complete", "a"),
+    )
+    found = read_log(path, 40)
+    assert found.paces == [(0, 1, 0), (10, 2, 2), (30, 1, 0), (40, 0, 0)]
+    assert found.outages == []
+
+
+def test_what_is_down_at_the_end_is_down_until_then(tmp_path):
+    fail = {"time_s": 40, "kind": "node_fail", "gpu_type": "A40", "gpus": 2, "nodes": [[3, 2]]}
+    assert read_log(log(tmp_path / "events.jsonl.gz", fail), 100).outages == [(3, 40, 100)]
 
 
 def test_a_distribution_by_hand():
@@ -259,4 +288,4 @@ def test_matplotlib_draws_a_style():
 
 def test_an_error_names_the_file(tmp_path):
     with pytest.raises(InputError, match=r"events\.jsonl\.gz"):
-        holdings(tmp_path / "events.jsonl.gz", 1.0)
+        read_log(tmp_path / "events.jsonl.gz", 1.0)
