@@ -75,7 +75,7 @@ PLACERS = {
 def placers_made(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("placers")
     (root / "placers").mkdir()
-    (root / "placers" / "board.yaml").write_text(yaml.safe_dump(PLACERS))
+    (root / "placers" / "board.yaml").write_text(yaml.safe_dump(PLACERS, sort_keys=False))
     freeze(load_board("placers", root))
     board = load_board("placers", root)
     add(board, "random-fit", {"name": "minipod", "algorithm": "random_fit"}, title="random fit")
