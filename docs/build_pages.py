@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import io
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
+from command_pages import command_index, help_section
+from environment_pages import environment_pages
 
 ROOT = Path(__file__).parent.parent
+LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)\s]+)\)")
 API = (
     "clustergym.api",
     "clustergym.policy",
@@ -23,6 +26,12 @@ API = (
     "clustergym.sim.links",
     "clustergym.sim.failures",
     "clustergym.sim.reservations",
+    "clustergym.envs.config",
+    "clustergym.envs.driver",
+    "clustergym.envs.observations",
+    "clustergym.envs.rewards",
+    "clustergym.envs.scheduling",
+    "clustergym.envs.scheduling_costs",
 )
 
 
@@ -35,9 +44,22 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def pages() -> dict[str, str]:
-    """Return the generated pages by path."""
-    found = {"commands.md": _commands(), "api.md": _api(), "reproduction.md": _reproductions()}
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Append its help to the page of a command, and leave of links out of docs/ their text."""
+    path = Path(page.file.src_uri)
+    if path.parent.name == "commands":
+        markdown = f"{markdown}\n{help_section(path.stem)}"
+    return LINK.sub(lambda found: found[0] if _in_docs(path, found[2]) else found[1], markdown)
+
+
+def _in_docs(page: Path, target: str) -> bool:
+    return not os.path.normpath(page.parent / target).startswith("..")
+
+
+def pages() -> dict[str, str | bytes]:
+    """Return the generated pages, and the pictures in them, by path."""
+    found: dict[str, str | bytes] = environment_pages()
+    found |= {"commands.md": command_index(), "api.md": _api(), "reproduction.md": _reproductions()}
     presets = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
     found["policies.md"] = _policies(presets)
     return found | {f"policies/{path.stem}.md": _policy(path) for path in presets}
@@ -84,22 +106,6 @@ def _reproductions() -> str:
         + "\n".join(lines)
         + "\n"
     )
-
-
-def _commands() -> str:
-    from clustergym.__main__ import COMMANDS
-
-    parts = ["# Commands\n\nAll run as `clustergym COMMAND`, or as `python -m clustergym.COMMAND`.\n"]
-    for name, (module, summary) in COMMANDS.items():
-        parts.append(f"## {name}\n\n{summary[0].upper()}{summary[1:]}.\n\n```text\n{_help(module)}\n```\n")
-    return "\n".join(parts)
-
-
-def _help(module: str) -> str:
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        importlib.import_module(module).main(["--help"])
-    return shown.getvalue().strip().replace(str(ROOT), ".")
 
 
 def _api() -> str:

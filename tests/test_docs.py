@@ -2,65 +2,248 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from clustergym import __main__ as console
+from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
+from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.envs.placement import PlacementEnv
+from clustergym.envs.registration import ENVIRONMENTS
+from clustergym.hydra_edge import composed
+from clustergym.registry import entry_points
 
 ROOT = Path(__file__).parent.parent
-PAGES = (
-    "tutorial.md",
-    "own-trace-and-cluster.md",
-    "sweeps.md",
-    "contention-failures-reservations.md",
-    "pretraining.md",
-    "leaderboards.md",
-    "reports.md",
-)
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+NEEDS = {
+    "sweeps.md": ("hydra_plugins.hydra_optuna_sweeper", "hydra_plugins.hydra_joblib_launcher"),
+    "own-environment.md": ("sb3_contrib",),
+    "train-an-agent.md": ("cma", "numba", "sb3_contrib"),
+    "commands/train.md": ("cma", "numba"),
+    "commands/cluster.md": ("matplotlib",),
+    "commands/reproduce.md": ("matplotlib",),
+    "pretraining.md": ("matplotlib",),
+}
+"""What a page needs that a plain installation has not."""
+
+HOURS = r"(\d+\.\d\d) h"
 
 
-# Optuna warns of what of it is experimental or old.
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capfd):
-    if page == "sweeps.md":
-        pytest.importorskip(
-            "hydra_plugins.hydra_optuna_sweeper", reason="pip install 'clustergym[sweep,tune]'"
+def texts():
+    """Return the hand-written pages by their paths."""
+    return {
+        path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")
+    }
+
+
+PAGES = sorted(name for name, text in texts().items() if "```sh\n" in text)
+
+
+def told_by(line, output):
+    """Check what a script of the docs prints."""
+    if line == "python compare.py":
+        assert re.findall(r"(\S+): mean JCT", output) == ["fcfs", "las", "smallest-first"]
+    elif line == "python play.py":
+        means = dict(re.findall(rf"^(\w+): mean JCT {HOURS}$", output, re.MULTILINE))
+        assert list(means) == ["oldest", "shortest", "random"]
+        assert float(means["shortest"]) < min(float(means["oldest"]), float(means["random"]))
+    elif line.startswith("python learn.py"):
+        assert re.fullmatch(r"after 256 steps \d+% of the jobs stay for more than an hour\n", output)
+    else:
+        assert line == "python reinforce.py 3"
+        assert (
+            len(re.findall(rf"^episode \d: [+-]{HOURS} against SRTF, mean JCT {HOURS}$", output, re.M)) == 3
         )
-        pytest.importorskip(
-            "hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep,tune]'"
-        )
+
+
+def run_script(line):
+    """Run a script that a page wrote in a process of its own."""
+    path = os.pathsep.join([str(ROOT), str(Path.cwd())])
+    command = [sys.executable, *shlex.split(line)[1:]]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told_by(line, done.stdout)
+
+
+def install(folder):
+    """Let the entry points of the package in a folder be found, as `pip install -e .` does."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    groups = project["entry-points"].items()
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    importlib.invalidate_caches()
+    entry_points.cache_clear()
+
+
+def run_line(line):
+    words = shlex.split(line)
+    if words[0] == "python":
+        run_script(line)
+    elif line == "pip install -e .":
+        install(Path.cwd())
+    else:
+        assert (words[0], console.main(words[1:])) == ("clustergym", 0), line
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder whose modules are found, and forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    blocks = BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
-    assert sum(kind == "sh" for kind, _, _ in blocks) >= 2
-    for kind, title, text in blocks:
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+    entry_points.cache_clear()
+
+
+# Optuna and PyTorch warn of what of them is experimental or old.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_does_what_it_says(page, folder):
+    for module in NEEDS.get(page, ()):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install 'clustergym[dev]'")
+    names: dict[str, object] = {}
+    for kind, title, text in BLOCK.findall(texts()[page]):
         if title:
             Path(title).parent.mkdir(parents=True, exist_ok=True)
             Path(title).write_text(text, encoding="utf-8")
-        if kind == "sh":
+        elif kind == "python":
+            exec(compile(text, page, "exec"), names)
+        elif kind == "sh":
             for line in text.splitlines():
-                command, *arguments = shlex.split(line)
-                assert (command, console.main(arguments)) == ("clustergym", 0), line
-        if title == "compare.py":
-            capfd.readouterr()
-            runpy.run_path(title)
-            assert re.findall(r"(\S+): mean JCT", capfd.readouterr().out) == ["fcfs", "las", "smallest-first"]
+                run_line(line)
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
+def test_the_tutorials_are_among_the_pages():
+    tutorials = {
+        "tutorial.md",
+        "own-trace-and-cluster.md",
+        "own-environment.md",
+        "train-an-agent.md",
+        "sweeps.md",
+    }
+    assert tutorials < set(PAGES)
+
+
+def test_every_command_has_a_page_with_an_example():
+    pages = {name: text for name, text in texts().items() if name.startswith("commands/")}
+    assert set(pages) == {f"commands/{name}.md" for name in console.COMMANDS}
+    for name, text in pages.items():
+        lines = [line for kind, _, part in BLOCK.findall(text) if kind == "sh" for line in part.splitlines()]
+        assert any(line.startswith(f"clustergym {Path(name).stem} ") for line in lines), name
+        assert [title in text for title in ("## What it writes", "## Exit status")] == [True, True], name
+
+
+def commands_with_keys():
+    """Every `clustergym run|train|evaluate KEY=VALUE…` that a page names, outside of what is run above."""
+    found = set()
+    for text in [*texts().values(), (ROOT / "README.md").read_text(encoding="utf-8")]:
+        plain = re.sub(r"^```sh\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).replace("\\\n", " ")
+        inline = re.findall(r"`(clustergym (?:run|train|evaluate) [^`]+)`", plain)
+        lines = re.findall(r"^(?: {4})?(clustergym (?:run|train|evaluate) .*=.*)$", plain, re.MULTILINE)
+        found |= {" ".join(line.split("  #")[0].split()) for line in [*inline, *lines]}
+    return sorted(line for line in found if "=" in line and "…" not in line)
+
+
+def test_what_the_docs_name_is_accepted(monkeypatch):
+    lines = commands_with_keys()
+    assert len(lines) > 15
+    # It is declared by the reader's own package.
+    left_out = {"clustergym run policy=smallest-first"}
+    for line in set(lines) - left_out:
+        command, *words = shlex.split(line)[1:]
+        keys = [word for word in words if not word.startswith("-")]
+        if "-m" in words:
+            keys = [word if re.search(r"=[\[{]", word) else word.split(",")[0] for word in keys]
+        if command == "train":
+            keys = [f"++{key}" if key.startswith("env.") else key for key in keys]
+        if "sweep=" in line or "experiment=" in line or "hydra" in line:
+            keys = [key for key in keys if not key.startswith("hydra")]
+        assert composed({"run": "config"}.get(command, command), keys), line
+
+
+def columns(heading, cls=ElasticEnv):
+    """Return the names in the first column of a docstring's table."""
+    table = cls.__doc__.split(f"| {heading} | Meaning |")[1].split("\n\n")[0]
+    rows = [line.strip().strip("|").split("|")[0] for line in table.splitlines()[2:]]
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"), [("jobs", JOB_FEATURES), ("options", OPTION_FEATURES), ("queue", QUEUE_FEATURES)]
+)
+def test_the_columns_of_an_observation_are_documented(heading, names):
+    assert columns(f"Column of `{heading}`") == list(names)
+
+
+@pytest.mark.parametrize("cls", [ElasticEnv, FairEnv, DeadlineEnv, MetaEnv, PlacementEnv])
+def test_an_environment_is_documented_in_full(cls):
+    titles = re.findall(r"^ *## (.+)$", cls.__doc__, re.MULTILINE)
+    parts = [
+        "Description",
+        "Action Space",
+        "Observation Space",
+        "Rewards",
+        "Illegal Actions",
+        "Starting State",
+    ]
+    assert titles == [*parts, "Episode End", "Arguments"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site."""
     pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install 'clustergym[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path / "site")]
+    folder = tmp_path_factory.mktemp("site")
+    # Not --quiet: it would keep the warnings from being counted.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "WARNING" in line]) == (0, [])
+    return folder
+
+
+def test_the_site_builds_without_a_warning(site):
     for page in ("policies/arena", "commands", "api", "tutorial"):
-        assert (tmp_path / "site" / page / "index.html").stat().st_size > 5000
+        assert (site / page / "index.html").stat().st_size > 5000
+
+
+def test_every_environment_is_on_a_page_with_a_picture(site):
+    families = ("elastic", "elastic-homogeneous", "fair", "deadline", "meta", "placement")
+    pages = {
+        name: (site / "environments" / name / "index.html").read_text(encoding="utf-8") for name in families
+    }
+    for row in ENVIRONMENTS:
+        assert sum(f"<code>{row.id}</code>" in page for page in pages.values()) == 1, row.id
+    for name, page in pages.items():
+        picture = (site / "environments" / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert f"../{name}.png" in page
+        assert all(
+            f">{title}<" in page for title in ("Action Space", "Rewards", "Arguments", "Configuration")
+        ), name
+
+
+def test_every_command_shows_its_help_and_that_of_its_subcommands(site):
+    for name in console.COMMANDS:
+        page = (site / "commands" / name / "index.html").read_text(encoding="utf-8")
+        assert "usage: " in page or "key=value" in page or "Hydra" in page, name
+    page = (site / "commands" / "oracle" / "index.html").read_text(encoding="utf-8")
+    for subcommand in ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache"):
+        assert f"usage: python -m clustergym.oracle {subcommand} " in page, subcommand

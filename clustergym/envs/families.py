@@ -54,7 +54,8 @@ class ElasticEnv(_Family):
     ## Observation Space
 
     `Dict` of `Box(0, 1, float32)`; with `observation="flat"` one `Box` of the same numbers, in this
-    order. Columns and constants: `clustergym.envs.observations`.
+    order. `env.unwrapped.features.unpack(observation)` gives the parts their shapes, with R, T and K
+    as axes.
 
     | Key | Shape | Meaning |
     |---|---|---|
@@ -62,6 +63,44 @@ class ElasticEnv(_Family):
     | `jobs` | (R J,) | J = 20 + 2 T features of each row; 0 where there is no job |
     | `options` | (R T K 3,) | speed, speed per GPU and restart cost of each row's (type, count) |
     | `queue` | (8,) | summary of all jobs in the system, also those without a row |
+
+    Seconds are log(1 + x) by log(1 + ten years), counts of GPUs log2(1 + x) by log2(1 + the largest
+    count), other counts x / (x + a constant). Held, waiting, free: as the decision point began,
+    where nothing else is said. What needs iteration times is 0 where `information` is `none`.
+
+    | Column of `jobs` | Meaning |
+    |---|---|
+    | `present` | 1: the row has a job |
+    | `waiting` | holds no GPUs |
+    | `gpus`, `gpus_held` | GPUs as edited; GPUs held |
+    | `assigned`, `preempted`, `may_reject` | edited so at this point; may be rejected now |
+    | `age` | seconds since submission |
+    | `attained` | GPU-seconds held so far |
+    | `work_left` | GPU-seconds left at the most efficient type and count |
+    | `time_left` | seconds left at the fastest type and count |
+    | `done` | share of the iterations |
+    | `waited` | seconds since it last began to wait |
+    | `restarts` | x / (x + 4) |
+    | `standstill` | seconds until a launched job works |
+    | `gpus_requested` | GPUs asked for |
+    | `has_deadline`, `slack`, `late` | whether; seconds to the deadline; whether it has passed |
+    | `fair_lag` | age / (age + JCT under fluid fair sharing): above 0.5 it is later than that |
+    | T columns, T columns | the type held as edited, the type asked for; all 0: none, any |
+
+    | Column of `options` | Meaning |
+    |---|---|
+    | `speed` | iterations a second by the job's highest; 0: does not fit in memory |
+    | `efficiency` | the same per GPU |
+    | `restart` | seconds of standstill that moving there costs |
+
+    | Column of `queue` | Meaning |
+    |---|---|
+    | `jobs`, `waiting`, `without_row` | x / (x + 50) |
+    | `mean_age` | seconds since submission, mean |
+    | `demand` | GPUs that waiting jobs ask for: x / (x + GPUs of the cluster) |
+    | `work_left` | GPU-seconds left of all jobs, by the GPUs of the cluster |
+    | `edits` | edits at this point: x / (x + 10) |
+    | `progress` | share of the episode's jobs that have left |
 
     ## Rewards
 
@@ -148,6 +187,10 @@ class FairEnv(_Family):
 
     As `ElasticEnv`; by default `{"jobs_in_system": 1.0, "unfairness": 1.0}`.
 
+    ## Illegal Actions
+
+    As `ElasticEnv`.
+
     ## Starting State
 
     As `ElasticEnv`.
@@ -210,6 +253,10 @@ class DeadlineEnv(_Family):
     share of jobs that met their deadline less the share that was admitted and missed it. The
     terms of time in the system would reward rejection.
 
+    ## Illegal Actions
+
+    As `ElasticEnv`.
+
     ## Starting State
 
     As `ElasticEnv`.
@@ -262,9 +309,15 @@ class MetaEnv(_Family):
     | `cluster` | (3 T,) | as `ElasticEnv` |
     | `queue` | (8,) | as `ElasticEnv` |
 
+    `features="jobs"` needs rows, which this environment has not.
+
     ## Rewards
 
     As `ElasticEnv`.
+
+    ## Illegal Actions
+
+    There are none.
 
     ## Starting State
 

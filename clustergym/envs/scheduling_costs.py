@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,10 +138,11 @@ def broken_promises(now: Outcomes) -> float:
     return float((late & ~dropped & ~now.met()).mean())
 
 
-COSTS: Mapping[str, Callable[[Outcomes], float]] = {
+COSTS: dict[str, Callable[[Outcomes], float]] = {
     "jobs_in_system": jobs_in_system,
     "slowdown": slowdown,
     "unfairness": unfairness,
     "deadlines_met": deadlines_met,
     "broken_promises": broken_promises,
 }
+"""Costs by the names that `reward` weighs; a package may add its own, each 0 at the start of an episode."""

@@ -1,0 +1,169 @@
+"""Pages of the environments, from their docstrings, their table and the configuration."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+ROOT = Path(__file__).parent.parent
+SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+PARAMETERS = {
+    "Placement": "clustergym.envs.placement_parameters.PlacementParameters",
+    "Elastic": "clustergym.envs.scheduling_parameters.SchedulingParameters",
+}
+INHERITS = "As `ElasticEnv`."
+HOMOGENEOUS = (
+    "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
+    "Ares measured (`costs: ares`). All else is as there."
+)
+PICTURE_STEPS, PICTURE_SCALE = {"Meta": 30, "Placement": 48}, 2
+USES = """\
+[Train an agent](../train-an-agent.md) on it, or change it: parameters are given to
+`gymnasium.make(id, NAME=VALUE)`, as `env.NAME=VALUE` to `clustergym train`, or in a file of your own
+([an environment of your own](../own-environment.md))."""
+
+
+def environment_pages() -> dict[str, str | bytes]:
+    """Return the page and the picture of each family, and the index of pages, by path."""
+    found: dict[str, str | bytes] = {}
+    for family, rows in families().items():
+        name = family.lower()
+        found[f"environments/{name}.md"] = _page(family, rows)
+        found[f"environments/{name}.png"] = _picture(family, rows[0].id)
+    return found
+
+
+def families() -> dict[str, list[Any]]:
+    """Return the rows of the table of environments by family; the unnumbered one is the first."""
+    from clustergym.envs.registration import ENVIRONMENTS
+
+    found: dict[str, list[Any]] = {}
+    for row in ENVIRONMENTS:
+        family = re.sub(r"-(\d+|small|large)$", "", row.id.removeprefix("ClusterGym/").removesuffix("-v0"))
+        found.setdefault(family, []).append(row)
+    return found
+
+
+def sections(cls: type) -> dict[str, str]:
+    """Return a docstring's parts by their headings; what stands before the first is `""`."""
+    parts = SECTION.split(inspect.cleandoc(cls.__doc__ or ""))
+    return {"": parts[0].strip()} | {
+        name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def _page(family: str, rows: list[Any]) -> str:
+    from clustergym.envs.families import ElasticEnv
+
+    cls = _loaded(rows[0].entry_point)
+    own, base = sections(cls), sections(ElasticEnv)
+    parts = [f"# {family}", own.pop("")]
+    if family == "Elastic-homogeneous":
+        parts.append(HOMOGENEOUS)
+    parts += [
+        f'```python\nenv = gymnasium.make("{rows[0].id}")\n```',
+        f"![A picture of the environment]({family.lower()}.png)",
+    ]
+    own.pop("Arguments")
+    for name, text in own.items():
+        text = base[name] if text == INHERITS else text
+        parts += [f"## {name}", _linked(_without_ids(text))]
+        if name == "Description":
+            parts.append(_table(rows))
+    parts += _arguments(family, rows[0])
+    return "\n\n".join(parts) + "\n"
+
+
+def _loaded(entry_point: str) -> type:
+    module, _, name = entry_point.partition(":")
+    found: type = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _without_ids(text: str) -> str:
+    """Leave out the docstring's table of ids: the page has one with more columns."""
+    return "\n\n".join(block for block in text.split("\n\n") if not block.startswith("| id |"))
+
+
+def _linked(text: str) -> str:
+    return text.replace("`ElasticEnv`", "[Elastic](elastic.md)")
+
+
+def _table(rows: list[Any]) -> str:
+    import gymnasium
+    from gymnasium.spaces import flatdim
+
+    lines = ["| id | `conf/env/` | cluster | GPUs | types | jobs | actions | numbers observed |"]
+    lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for row in rows:
+        env = gymnasium.make(row.id).unwrapped
+        cluster = _cluster_of(env)
+        figures = (
+            int(cluster.capacity.sum()),
+            len(cluster.gpu_types),
+            getattr(env.parameters, "jobs", 1),
+            env.action_space.n,
+            flatdim(env.observation_space),
+        )
+        shown = " | ".join(f"{figure:,}" for figure in figures)
+        lines.append(f"| `{row.id}` | `{config_file(row.id)}` | {cluster.name} | {shown} |")
+    return "\n".join(lines)
+
+
+def _cluster_of(env: Any) -> Any:
+    from clustergym.cluster.config import load_cluster
+
+    parameters = env.parameters
+    if hasattr(env, "problem"):
+        return load_cluster(parameters.cluster or f"arnold-{parameters.setting}")
+    return load_cluster(parameters.cluster)
+
+
+def config_file(name: str) -> str:
+    """Return the name of the file of conf/env that has an id."""
+    return name.removeprefix("ClusterGym/").removesuffix("-v0").lower()
+
+
+def _arguments(family: str, row: Any) -> list[str]:
+    import gymnasium
+
+    file = config_file(row.id)
+    chosen = gymnasium.make(row.id).unwrapped.parameters
+    usual = asdict(type(chosen)())
+    other = {name: value for name, value in asdict(chosen).items() if value != usual[name]}
+    parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
+    if family in PARAMETERS:
+        where = PARAMETERS[family]
+        parts.append(f"::: {where}\n    options:\n      members: false\n      show_root_heading: false")
+    else:
+        text = yaml.safe_dump(other, sort_keys=False, default_flow_style=None, width=100).strip()
+        parts.append("They are those of [Elastic](elastic.md#arguments), of which these differ:")
+        parts.append(f"```yaml\n{text}\n```")
+    written = (ROOT / "conf" / "env" / f"{file}.yaml").read_text(encoding="utf-8").strip()
+    return [*parts, "## Configuration", f"`conf/env/{file}.yaml`:\n\n```yaml\n{written}\n```", USES]
+
+
+def _picture(family: str, name: str) -> bytes:
+    """Return a PNG of the environment after some random legal steps, the same at every build."""
+    import gymnasium
+    from PIL import Image
+
+    env = gymnasium.make(name, render_mode="rgb_array")
+    _, info = env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(PICTURE_STEPS.get(family, 250)):
+        _, _, terminated, truncated, info = env.step(rng.choice(np.flatnonzero(info["action_mask"])))
+        if terminated or truncated:
+            raise RuntimeError(f"{name} ended before its picture was taken")
+    pixels = np.repeat(np.repeat(env.render(), PICTURE_SCALE, axis=0), PICTURE_SCALE, axis=1)
+    made = io.BytesIO()
+    Image.fromarray(pixels).save(made, format="PNG")
+    return made.getvalue()
