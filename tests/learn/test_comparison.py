@@ -100,7 +100,7 @@ def test_a_pooled_row(tmp_path, capsys):
     assert [one["checkpoint"] for one in found["policies"][0]["parameters"]] == names
     [group] = found["groups"]
     figures = np.array(group["figures"], dtype=np.float64)
-    assert figures[:, :3].tolist() == figures[:, 4:].tolist()
+    np.testing.assert_array_equal(figures[:, :3], figures[:, 4:])
     to_hesrpt = group["ratios"]["jct_mean"][1]
     alone = [to_hesrpt[at][0] for at in (2, 3, 4)]
     assert to_hesrpt[0][0] == pytest.approx(np.exp(np.mean(np.log(alone))))
@@ -121,3 +121,44 @@ def test_seeds_of_other_agents_are_refused(tmp_path, capsys):
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert "entries of their own" in printed
+
+
+def test_deadlines_and_fairness_as_ratios(tmp_path, capsys):
+    words = [
+        "policies=[learned, hesrpt, lower_bound]", *SMALL, "ratios=[deadline_satisfaction, ftf_mean]",
+        "scenarios.deadline_slack=[1.0, 3.0]", f"json={tmp_path}/r.json",
+    ]  # fmt: skip
+    code = evaluate_command.main(words)
+    printed = capsys.readouterr()
+    assert (code, printed.err) == (0, "")
+    found = json.loads((tmp_path / "r.json").read_text())
+    [group] = found["groups"]
+    figures = np.array(group["figures"], dtype=np.float64)
+    for name in ("deadline_satisfaction", "ftf_mean"):
+        table = figures[:, :, found["metrics"].index(name)]
+        expected = np.exp(np.log(table[:, 0] / table[:, 1]).mean())
+        assert group["ratios"][name][1][0][0] == pytest.approx(expected)
+        assert group["ratios"][name][0][2] == [None] * 5  # a bound has neither
+    head = printed.out.splitlines()[4].split(" | ")
+    assert head[3:5] == ["first / this: deadlines met", "mean FTF"]
+    assert head[-2:] == ["deadlines met", "mean FTF |"]
+    [bound] = [line.split(" | ") for line in printed.out.splitlines() if line.startswith("| lower_bound")]
+    assert len(bound) == len(head)
+    assert bound[3:5] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("ratios=[jct_maen]", "did you mean jct_mean"),
+        ("ratios=[]", "name some of"),
+        ("ratios=[deadline_satisfaction]", "deadline_slack"),
+        ("ratios=5", "name some of"),
+        ("scenarios.deadline_slack=[2.0,1.0]", "deadline_slack"),
+    ],
+)
+def test_bad_ratios_are_one_line(capsys, words, line):
+    assert evaluate_command.main(["policies=[fcfs]", *SMALL, words]) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert line in printed
