@@ -155,7 +155,7 @@ def run_figures(
                 str(error), field=f"policy {parameters['name']}", remedy="leave it out"
             ) from error
         metrics = measurement_of(run.simulation).metrics
-        finish_s = np.zeros(len(scenario.trace))
+        finish_s = np.full(len(scenario.trace), np.nan)
         for event in run.simulation.log.events:
             if event.kind.value == "complete":
                 finish_s[event.job] = event.time_s
@@ -166,9 +166,11 @@ def run_figures(
 
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
-    """Return the mean bounded slowdown."""
+    """Return the mean bounded slowdown of jobs that ended, NaN without any; JCT NaN: dropped."""
     alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
-    return float(np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0).mean())
+    slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
+    ended = np.isfinite(slowdown)
+    return float(slowdown[ended].mean()) if ended.any() else float("nan")
 
 
 def tuned(

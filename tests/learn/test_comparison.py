@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from clustergym import evaluate as evaluate_command
 from clustergym.errors import InputError
 from clustergym.learn.checkpoints import load, save
-from clustergym.learn.comparison import Entrant, ratio
+from clustergym.learn.comparison import METRICS, Entrant, ratio, run_figures
+from clustergym.learn.distribution import Distribution
 from clustergym.policy import InformationClass
+from clustergym.registry import make_placer, make_policy
+from clustergym.sim.run import simulate
 
 SMALL = [
     "windows=3", "tuning_windows=2", "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]",
@@ -121,6 +124,27 @@ def test_seeds_of_other_agents_are_refused(tmp_path, capsys):
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert "entries of their own" in printed
+
+
+def test_dropped_jobs_have_no_slowdown():
+    # ElasticFlow drops jobs that cannot meet their deadlines: the mean is that of the others.
+    drawn = Distribution(
+        origin="synthetic", jobs=(30, 30), gpus=8, types=(1,), load=(2.0, 2.0), deadline_slack=(0.5, 1.5)
+    )
+    parameters = {"name": "elasticflow", "mode": "strict"}
+    scenario = drawn.draw("dev", 0, 0)
+    events = simulate(
+        scenario, make_policy(parameters), make_placer({"name": "buddy"}), 0
+    ).simulation.log.events
+    ended = {event.job: event.time_s for event in events if event.kind.value == "complete"}
+    assert 0 < len(ended) < 30
+    alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
+    slowdowns = [
+        max((end_s - scenario.trace.submit_s[job]) / max(alone_s[job], 10.0), 1.0)
+        for job, end_s in ended.items()
+    ]
+    figures = run_figures(drawn, "dev", 0, [parameters], 0)
+    assert figures[0, METRICS.index("slowdown_mean")] == pytest.approx(np.mean(slowdowns))
 
 
 def test_deadlines_and_fairness_as_ratios(tmp_path, capsys):
