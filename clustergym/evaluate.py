@@ -55,6 +55,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         files = TraceFiles.of(config["traces"])
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
+    compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
     with workers(_count(config, "processes", 0)) as run:
         tuning = _count(config, "tuning_windows", 1)
         steps = (tuned(one, base, seed, tuning, run) for one in entrants)
@@ -67,10 +68,16 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
             steps = run(_Task(run_figures, source, split, seed, flat), range(windows))
             name = "windows" if load is None else f"load {load:g}, windows"
             figures = np.stack(list(counted(name, steps, windows, progress)))
-            ratios = _ratios(figures, columns)
+            ratios = _ratios(figures, columns, compared)
             groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
-    labels = [
-        _label(entrant.label, entrant.knobs, choice) for entrant, choice in zip(entrants, chosen, strict=True)
+    rows = [
+        {
+            "label": _label(entrant.label, entrant.knobs, choice),
+            "knows": common_knowledge(seeds),
+            "parameters": [full_parameters(one) for one in seeds],
+            "columns": at,
+        }
+        for entrant, choice, seeds, at in zip(entrants, chosen, members, columns, strict=True)
     ]
     return {
         "split": split,
@@ -79,20 +86,8 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         "scenarios": dict(config["scenarios"]),
         "traces": list(files.files) if files else None,
         "metrics": list(METRICS),
-        "policies": [_described(*one) for one in zip(labels, members, columns, strict=True)],
+        "policies": rows,
         "groups": groups,
-    }
-
-
-def _described(label: str, seeds: Sequence[Mapping[str, Any]], columns: Sequence[int]) -> dict[str, Any]:
-    from clustergym.learn.comparison import common_knowledge, full_parameters
-
-    parameters = [full_parameters(one) for one in seeds]
-    return {
-        "label": label,
-        "knows": common_knowledge(seeds),
-        "parameters": parameters,
-        "columns": list(columns),
     }
 
 
@@ -140,15 +135,34 @@ def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
     return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
 
 
-def _ratios(figures: Any, columns: Sequence[Sequence[int]]) -> dict[str, list[list[list[float]]]]:
+def _compared(given: Any, deadlines: bool) -> list[str]:
+    """Return the metrics to compare as ratios."""
+    from clustergym.learn.comparison import RATIOS
+
+    require(isinstance(given, list) and len(given) > 0, "ratios", given, f"name some of {', '.join(RATIOS)}")
+    for name in given:
+        if name not in RATIOS:
+            raise InputError(f"no ratios of {name!r}", field="ratios", remedy=nearest(str(name), RATIOS))
+    remedy = "give scenarios.deadline_slack=[0.5,1.5], as these jobs have no deadlines"
+    require(deadlines or "deadline_satisfaction" not in given, "ratios", given, remedy)
+    return [str(name) for name in given]
+
+
+def _ratios(
+    figures: Any, columns: Sequence[Sequence[int]], compared: Sequence[str]
+) -> dict[str, list[list[Any]]]:
     """Return metric -> [reference][policy] -> `Ratio`; of a policy to itself 1, whatever its seeds."""
-    from clustergym.learn.comparison import METRICS, RATIOS, ratio
+    from clustergym.learn.comparison import METRICS, ratio
 
     found = {}
-    for metric in RATIOS:
+    for metric in compared:
         table = figures[:, :, METRICS.index(metric)]
+        if not (np.isnan(table) | (table > 0)).all() or np.isnan(table).all():
+            remedy = "leave it out, or draw other windows"
+            raise InputError(f"{metric} is 0 or missing in a window", field="ratios", remedy=remedy)
         found[metric] = [
-            [[1.0] * 5 if p is r else list(ratio(table[:, p], table[:, r])) for p in columns] for r in columns
+            [[1.0] * 5 if p is r else _plain(ratio(table[:, p], table[:, r])) for p in columns]
+            for r in columns
         ]
     return found
 
@@ -168,21 +182,26 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
 
 
 def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+    from clustergym.learn.comparison import METRICS, RATIOS
+
     figures = np.array(group["figures"], dtype=np.float64)
-    rows = [
-        "| policy | knows | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | slowdown "
-        "| restarts a job | unfair | GPUs at work |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    ratios = [f"{'' if at else 'first / this: '}{RATIOS[one]}" for at, one in enumerate(group["ratios"])]
+    plain = {
+        "restarts_mean": ("restarts a job", 2),
+        "unfair_fraction": ("unfair", 3),
+        "gpu_utilization": ("GPUs at work", 3),
+        **{name: (RATIOS[name], 3) for name in group["ratios"] if name in METRICS[6:]},
+    }
+    titles = ["policy", "knows", "mean JCT, h (geometric mean)", *ratios, *(one for one, _ in plain.values())]
+    rows = ["| " + " | ".join(titles) + " |", "|---|---|" + "---:|" * (len(titles) - 2)]
     pooled = [len(policy["columns"]) > 1 for policy in outcome["policies"]]
     for at, policy in enumerate(outcome["policies"]):
         own = figures[:, policy["columns"]]
         spread = at > 0 and (pooled[0] or pooled[at])
         cells = [_ratio(group["ratios"][metric][at][0], spread) for metric in group["ratios"]]
-        plain = own.mean(axis=(0, 1))
+        means = dict(zip(METRICS, own.mean(axis=(0, 1)).tolist(), strict=True))
         rest = [
-            "" if np.isnan(plain[column]) else f"{plain[column]:.{digits}f}"
-            for column, digits in ((4, 2), (3, 3), (5, 3))
+            "" if np.isnan(means[one]) else f"{means[one]:.{places}f}" for one, (_, places) in plain.items()
         ]
         named = [f"| {policy['label']}", policy["knows"].replace("_", " ")]
         rows.append(" | ".join([*named, _hours(own[:, :, 0]), *cells, *rest]) + " |")
@@ -196,7 +215,9 @@ def _hours(mean_s: Any) -> str:
     return pooled if len(seeds_h) == 1 else f"{pooled} ({seeds_h.min():.3f} to {seeds_h.max():.3f})"
 
 
-def _ratio(five: list[float], spread: bool) -> str:
+def _ratio(five: list[float | None], spread: bool) -> str:
+    if None in five:
+        return ""
     value, low, high, least, greatest = five
     seeds = f" ({least:.3f} to {greatest:.3f})" if spread else ""
     return f"{value:.3f} [{low:.3f}, {high:.3f}]{seeds}"

@@ -19,10 +19,25 @@ from clustergym.registry import make_placer, make_policy, parameters_of
 from clustergym.scenario import Scenario
 
 Floats = npt.NDArray[np.float64]
-METRICS = ("jct_mean", "jct_p99", "slowdown_mean", "unfair_fraction", "restarts_mean", "gpu_utilization")
-"""Columns of a run's figures; slowdown_mean is bounded below at `SLOWDOWN_FROM_S`."""
-RATIOS = METRICS[:3]
-"""Those that are compared as ratios."""
+METRICS = (
+    "jct_mean",
+    "jct_p99",
+    "slowdown_mean",
+    "unfair_fraction",
+    "restarts_mean",
+    "gpu_utilization",
+    "ftf_mean",
+    "deadline_satisfaction",
+)
+"""Columns of a run's figures, NaN: it has none; slowdown_mean is bounded below at `SLOWDOWN_FROM_S`."""
+RATIOS = {
+    "jct_mean": "mean JCT",
+    "jct_p99": "p99 JCT",
+    "slowdown_mean": "slowdown",
+    "ftf_mean": "mean FTF",
+    "deadline_satisfaction": "deadlines met",
+}
+"""Those that can be compared as ratios, and what tables call them."""
 SLOWDOWN_FROM_S = 10.0
 RESAMPLES = 10_000
 TUNING_SEED_OFFSET = 2_000_003
@@ -131,7 +146,7 @@ def run_figures(
             given = {key: value for key, value in parameters.items() if key != "name"}
             jct_s, mean_s = BOUNDS[str(parameters["name"])](scenario, seed, given)
             p99_s, slowdown = float(np.percentile(jct_s, 99)), _slowdown(scenario, jct_s)
-            rows.append([mean_s, p99_s, slowdown, np.nan, np.nan, np.nan])
+            rows.append([mean_s, p99_s, slowdown, *[np.nan] * (len(METRICS) - 3)])
             continue
         try:
             run = simulate(scenario, make_policy(parameters), placer, seed)
@@ -140,19 +155,22 @@ def run_figures(
                 str(error), field=f"policy {parameters['name']}", remedy="leave it out"
             ) from error
         metrics = measurement_of(run.simulation).metrics
-        finish_s = np.zeros(len(scenario.trace))
+        finish_s = np.full(len(scenario.trace), np.nan)
         for event in run.simulation.log.events:
             if event.kind.value == "complete":
                 finish_s[event.job] = event.time_s
         slowdown = _slowdown(scenario, finish_s - scenario.trace.submit_s)
-        rows.append([slowdown if m == "slowdown_mean" else float(metrics[m] or 0.0) for m in METRICS])
+        found: dict[str, float | None] = {**metrics, "slowdown_mean": slowdown}
+        rows.append([np.nan if (value := found[name]) is None else float(value) for name in METRICS])
     return np.array(rows)
 
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
-    """Return the mean bounded slowdown."""
+    """Return the mean bounded slowdown of jobs that ended, NaN without any; JCT NaN: dropped."""
     alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
-    return float(np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0).mean())
+    slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
+    ended = np.isfinite(slowdown)
+    return float(slowdown[ended].mean()) if ended.any() else float("nan")
 
 
 def tuned(

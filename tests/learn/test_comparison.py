@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from clustergym import evaluate as evaluate_command
 from clustergym.errors import InputError
 from clustergym.learn.checkpoints import load, save
-from clustergym.learn.comparison import Entrant, ratio
+from clustergym.learn.comparison import METRICS, Entrant, ratio, run_figures
+from clustergym.learn.distribution import Distribution
 from clustergym.policy import InformationClass
+from clustergym.registry import make_placer, make_policy
+from clustergym.sim.run import simulate
 
 SMALL = [
     "windows=3", "tuning_windows=2", "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]",
@@ -100,7 +103,7 @@ def test_a_pooled_row(tmp_path, capsys):
     assert [one["checkpoint"] for one in found["policies"][0]["parameters"]] == names
     [group] = found["groups"]
     figures = np.array(group["figures"], dtype=np.float64)
-    assert figures[:, :3].tolist() == figures[:, 4:].tolist()
+    np.testing.assert_array_equal(figures[:, :3], figures[:, 4:])
     to_hesrpt = group["ratios"]["jct_mean"][1]
     alone = [to_hesrpt[at][0] for at in (2, 3, 4)]
     assert to_hesrpt[0][0] == pytest.approx(np.exp(np.mean(np.log(alone))))
@@ -121,3 +124,65 @@ def test_seeds_of_other_agents_are_refused(tmp_path, capsys):
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
     assert "entries of their own" in printed
+
+
+def test_dropped_jobs_have_no_slowdown():
+    # ElasticFlow drops jobs that cannot meet their deadlines: the mean is that of the others.
+    drawn = Distribution(
+        origin="synthetic", jobs=(30, 30), gpus=8, types=(1,), load=(2.0, 2.0), deadline_slack=(0.5, 1.5)
+    )
+    parameters = {"name": "elasticflow", "mode": "strict"}
+    scenario = drawn.draw("dev", 0, 0)
+    events = simulate(
+        scenario, make_policy(parameters), make_placer({"name": "buddy"}), 0
+    ).simulation.log.events
+    ended = {event.job: event.time_s for event in events if event.kind.value == "complete"}
+    assert 0 < len(ended) < 30
+    alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
+    slowdowns = [
+        max((end_s - scenario.trace.submit_s[job]) / max(alone_s[job], 10.0), 1.0)
+        for job, end_s in ended.items()
+    ]
+    figures = run_figures(drawn, "dev", 0, [parameters], 0)
+    assert figures[0, METRICS.index("slowdown_mean")] == pytest.approx(np.mean(slowdowns))
+
+
+def test_deadlines_and_fairness_as_ratios(tmp_path, capsys):
+    words = [
+        "policies=[learned, hesrpt, lower_bound]", *SMALL, "ratios=[deadline_satisfaction, ftf_mean]",
+        "scenarios.deadline_slack=[1.0, 3.0]", f"json={tmp_path}/r.json",
+    ]  # fmt: skip
+    code = evaluate_command.main(words)
+    printed = capsys.readouterr()
+    assert (code, printed.err) == (0, f"wrote {tmp_path}/r.json\n")
+    found = json.loads((tmp_path / "r.json").read_text())
+    [group] = found["groups"]
+    figures = np.array(group["figures"], dtype=np.float64)
+    for name in ("deadline_satisfaction", "ftf_mean"):
+        table = figures[:, :, found["metrics"].index(name)]
+        expected = np.exp(np.log(table[:, 0] / table[:, 1]).mean())
+        assert group["ratios"][name][1][0][0] == pytest.approx(expected)
+        assert group["ratios"][name][0][2] == [None] * 5  # a bound has neither
+    head = printed.out.splitlines()[4].split(" | ")
+    assert head[3:5] == ["first / this: deadlines met", "mean FTF"]
+    assert head[-2:] == ["deadlines met", "mean FTF |"]
+    [bound] = [line.split(" | ") for line in printed.out.splitlines() if line.startswith("| lower_bound")]
+    assert len(bound) == len(head)
+    assert bound[3:5] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("ratios=[jct_maen]", "did you mean jct_mean"),
+        ("ratios=[]", "name some of"),
+        ("ratios=[deadline_satisfaction]", "deadline_slack"),
+        ("ratios=5", "name some of"),
+        ("scenarios.deadline_slack=[2.0,1.0]", "deadline_slack"),
+    ],
+)
+def test_bad_ratios_are_one_line(capsys, words, line):
+    assert evaluate_command.main(["policies=[fcfs]", *SMALL, words]) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert line in printed

@@ -254,7 +254,7 @@ def test_evaluate_on_trace_files(tmp_path, capsys):
     figures = json.loads((tmp_path / "r.json").read_text())["groups"][0]["figures"]
     for hesrpt, bound in figures:
         assert 0 < bound[0] <= hesrpt[0]
-        assert bound[3:] == [None] * 3
+        assert bound[3:] == [None] * 5
     for bad in ("traces=5", "traces={files: [nowhere.csv]}", "traces={fils: []}", "loads=[1.0]"):
         assert evaluate_command.main([*words, bad]) == 2
         assert capsys.readouterr().err.count("\n") == 1
