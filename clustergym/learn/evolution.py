@@ -26,6 +26,7 @@ from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 STATE_SCHEMA = "clustergym.evolution/1"
 START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
@@ -108,7 +109,8 @@ class AuctionEvolution(Agent):
         """Train from the beginning, or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
         history = _History.read(state, json.loads(json.dumps(key)))
-        search = search_from(self._start(seed), self.sigma, self.population, seed, self.hidden > 0)
+        searched, begin = self._searched(), self._start(seed)
+        search = search_from(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         progress(0, self.generations, {})
         for number, fitness in enumerate(history.fitness, start=1):
             search.tell(search.ask(), fitness)
@@ -117,13 +119,14 @@ class AuctionEvolution(Agent):
             for generation in range(len(history.fitness), self.generations):
                 began = time.monotonic()
                 candidates = search.ask()
+                weights = [_with(begin, searched, one) for one in candidates]
                 fitness = self._evaluate(
-                    run, candidates, self.split, seed, generation * self.episodes, self.episodes
+                    run, weights, self.split, seed, generation * self.episodes, self.episodes
                 )
                 search.tell(candidates, fitness)
                 history.fitness.append(fitness)
                 if (generation + 1) % self.validate_every == 0 or generation + 1 == self.generations:
-                    mean = np.array(search.mean)
+                    mean = _with(begin, searched, search.mean)
                     there = seed + VALIDATION_SEED_OFFSET
                     [value] = self._evaluate(run, [mean], "dev", there, 0, self.validation)
                     history.validated.append([generation + 1, value, *mean.tolist()])
@@ -143,6 +146,13 @@ class AuctionEvolution(Agent):
         goal = Objective(self.objective)
         tail = float(goal.weights.get("jct_p99", 0.0)) + self.tail
         return Objective({**goal.weights, "jct_p99": tail})
+
+    def _searched(self) -> Ints:
+        """Return which weights are searched: without deadlines, not those of features that are then 0."""
+        last = features.COUNT + self.hidden * (INPUTS + 2)
+        if len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None:
+            return np.arange(last)
+        return np.concatenate([np.arange(features.WITHOUT_DEADLINES), np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
         """Return the weights the search begins with; those of hidden units are drawn, in the score 0."""
@@ -168,6 +178,12 @@ class AuctionEvolution(Agent):
                 "is no finite number", field="objective", remedy="the training scenarios are broken"
             )
         return [float(value) for value in table.mean(axis=0)]
+
+
+def _with(weights: Floats, searched: Ints, values: Floats) -> Floats:
+    changed = weights.copy()
+    changed[searched] = values
+    return changed
 
 
 def start() -> Floats:

@@ -56,6 +56,8 @@ NAMES = (
     "rescue",  # the deadline is met after the move and was not before it
 )
 COUNT = len(NAMES)
+WITHOUT_DEADLINES = NAMES.index("late")
+"""The features from here on are 0 for jobs without a deadline."""
 
 
 REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S, SOONEST_S = range(8)

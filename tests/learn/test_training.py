@@ -12,7 +12,7 @@ import yaml
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
 from clustergym.errors import InputError
-from clustergym.learn import evolution
+from clustergym.learn import evolution, features
 from clustergym.learn.agents import make_agent
 from clustergym.learn.auction import hidden_units
 from clustergym.learn.checkpoints import load
@@ -45,6 +45,22 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
     assert a.read_bytes() == b.read_bytes() != c.read_bytes()
     assert without_times(a.with_suffix(".yaml")) == without_times(b.with_suffix(".yaml"))
     assert len(load(str(a)).about["curves"]["objective"]) == 4
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_features_of_deadlines_are_searched_where_there_are_some(tmp_path, hidden):
+    more = ["agent.generations=1", "agent.validation=1", f"agent.hidden={hidden}"]
+    assert run_train(tmp_path / "without", *more) == 0
+    assert run_train(tmp_path / "with", *more, "agent.scenarios.deadline_slack=[0.5,1.5]") == 0
+    without, among = (
+        load(str(tmp_path / name / f"{name}.safetensors")).weights for name in ("without", "with")
+    )
+    only = slice(features.WITHOUT_DEADLINES, features.COUNT)
+    assert not without[only].any()
+    assert among[only].all()
+    assert without[: features.WITHOUT_DEADLINES].all()
+    assert without.shape == among.shape
+    assert hidden_units(without) == hidden
 
 
 def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
