@@ -33,9 +33,9 @@ _ORDERS = (
         *("hesrpt", "elasticflow", "optimus", "themis", "tiresias", "allox", "lucid", "las"),
         *("gandiva", "crius", "sjf", "random", "elasticflow-ls"),
     ),
-    ("arnold", "best-fit", "random-fit", "gpu-packing", "topology-aware", "round-robin"),
+    ("arnold", "best-fit", "random-fit", "gpu-packing", "topology-aware", "round-robin", "buddy", "minipod"),
 )
-"""Schedulers, and placement algorithms, which are never in one picture."""
+"""Schedulers, and placers, which are never in one picture."""
 
 
 def style_of(name: str) -> Style:
