@@ -44,4 +44,5 @@ add sia 'Sia' policy=sia
 if [[ $board == deadline ]]; then # The other boards have no deadlines.
   add elasticflow 'ElasticFlow' policy=elasticflow
   add arena-deadline 'Arena, deadlines' policy=arena policy.objective=deadline
+  add learned-deadline 'learned auction for deadlines' policy=learned policy.checkpoint=deadline
 fi
