@@ -180,7 +180,8 @@ def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
     """Return the distribution of JCT, and jobs, throughput and GPUs in use over time, as charts."""
     import numpy as np
 
-    from clustergym.report.logs import cdf, column, read_table, resampled
+    from clustergym.report.series import cdf, resampled
+    from clustergym.report.tables import column, read_table
 
     jobs = folder / "jobs.csv"
     jct_s, share = cdf(column(jobs, read_table(jobs, ("jct_s",)), "jct_s"), MOST_POINTS)
