@@ -78,7 +78,7 @@ def _agent(config: Mapping[str, Any]) -> tuple[Any, bool]:
 def _folder(config: Mapping[str, Any]) -> Path:
     """Return the folder of the training, which need not be there."""
     folder = Path(str(config["output"]))
-    if not folder.name or folder.is_file():
+    if not folder.name or (folder.exists() and not folder.is_dir()):
         raise InputError(f"{folder} names no folder", field="output", remedy="give output=outputs/NAME")
     return folder
 

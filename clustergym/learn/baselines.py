@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from clustergym.envs.actions import MetaActions
 from clustergym.errors import InputError, require
 from clustergym.learn.split_env import SplitEnv
 from clustergym.learn.stable_baselines import NetworkAgent
@@ -35,6 +36,10 @@ class Ppo(NetworkAgent):
         super().__post_init__()
         self._require_whole_batches(self.n_steps)
         require(self.n_epochs >= 1, "agent.n_epochs", self.n_epochs, "give at least 1")
+
+    def check_env(self, env: SplitEnv) -> None:
+        """Refuse environments that raise on illegal actions."""
+        _require_forgiving(env)
 
     def model(self, envs: Any, seed: int) -> Any:
         """Return Stable-Baselines3's PPO."""
@@ -93,7 +98,8 @@ class Dqn(NetworkAgent):
             require(0 <= getattr(self, key) <= 1, f"agent.{key}", getattr(self, key), "give 0 to 1")
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse a replay buffer that would not fit into memory."""
+        """Refuse environments that raise on illegal actions, and a replay buffer beyond memory."""
+        _require_forgiving(env)
         shape = env.observation_space.shape or ()
         if 8 * self.replay * int(shape[0]) > LARGEST_REPLAY_BYTES:
             raise InputError(
@@ -122,4 +128,16 @@ class Dqn(NetworkAgent):
             exploration_final_eps=self.exploration_end,
             policy_kwargs={"net_arch": list(self.hidden)},
             device="cpu",
+        )
+
+
+def _require_forgiving(env: SplitEnv) -> None:
+    """Refuse environments in which an agent without masks would soon choose what ends the training."""
+    core = env.unwrapped
+    raises = getattr(getattr(core, "parameters", None), "on_illegal", None) == "raise"
+    if raises and not isinstance(getattr(core, "actions", None), MetaActions):
+        raise InputError(
+            "the agent knows no masks, and illegal actions are to raise",
+            field="env.on_illegal",
+            remedy="leave it out, or give agent=maskable_ppo",
         )

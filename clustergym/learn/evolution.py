@@ -244,6 +244,8 @@ class _History:
             good = found["schema"] == STATE_SCHEMA and all(
                 len(row) == key["population"] for row in history.fitness
             )
+            if good and history.key == key:
+                history.check()
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 "is no state of a training", file=path, remedy="delete it, or give another output="
@@ -255,6 +257,18 @@ class _History:
                 remedy="delete it, or give another output=",
             )
         return history
+
+    def check(self) -> None:
+        """Raise a ValueError if it cannot be what a training of its key has written."""
+        every, last = int(self.key["validate_every"]), int(self.key["generations"])
+        done = range(1, len(self.fitness) + 1)
+        numbers = np.array(self.fitness, dtype=np.float64)
+        validated = [[float(value) for value in row] for row in self.validated]
+        due = [number for number in done if number % every == 0 or number == last]
+        if [row[0] for row in validated] != due or len(done) > last or not np.isfinite(numbers).all():
+            raise ValueError("values that no training has written")
+        if len({len(row) for row in validated}) > 1 or not np.isfinite(validated).all():
+            raise ValueError("values that no training has written")
 
     def figures(self, generation: int, search: Any) -> dict[str, float]:
         """Return those of the generation that a search was last told."""

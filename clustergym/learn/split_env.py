@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,8 @@ from clustergym.envs.config import make_env
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError
 from clustergym.learn.windows import SPLITS
+
+LARGEST_REWARD = 1e12
 
 
 def trace_seed(split: str, index: int) -> int:
@@ -36,7 +37,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     Raises
     ------
     InputError
-        From `step`, if the reward is no finite number.
+        From `step`, if the reward is no number, or too large for a network of single precision.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one action."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        if not math.isfinite(float(reward)):
-            raise InputError(
-                f"the reward is {float(reward)}", field="env.reward", remedy="weigh terms that are finite"
-            )
-        return observation, float(reward) * self.reward_scale, terminated, truncated, info
+        scaled = float(reward) * self.reward_scale
+        if not abs(scaled) < LARGEST_REWARD:
+            remedy = f"give weights, and agent.reward_scale, that keep it below {LARGEST_REWARD:g}"
+            raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
+        return observation, scaled, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are legal."""

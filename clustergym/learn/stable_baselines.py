@@ -124,8 +124,9 @@ class NetworkAgent(Agent):
         _needs_torch()
         path = state.with_suffix(".safetensors")
         history, tensors = read_state(path, plain({"agent": self.name, "seed": seed, **asdict(self)}))
+        # First in this process, so that what is not valid is said before others are started.
+        validation = self.env_of("dev", self.validation)
         with self._envs(processes) as envs:
-            validation = self.env_of("dev", self.validation)
             information, layout = _description(validation)
             model = self.model(envs, seed)
             _seed(model, seed, 0)
@@ -135,6 +136,7 @@ class NetworkAgent(Agent):
             self._tell(history, progress)
             if not tensors:
                 best = self.prepare(model, validation, seed, history, progress) or arrays(model.policy)
+                _require_finite(model)
                 write_state(path, history, model, best)
             while int(model.num_timesteps) < self.steps:
                 began = time.monotonic()
@@ -160,7 +162,13 @@ class NetworkAgent(Agent):
         number = len(history.rows) + 1
         self.segment(model, number)
         _seed(model, seed, number)
-        model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
+        try:
+            model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
+        except ValueError:
+            # Distributions of PyTorch refuse what is no number.
+            _require_finite(model)
+            raise
+        _require_finite(model)
         row: dict[str, float] = {"steps": int(model.num_timesteps), **_figures(model)}
         row |= greedy_figures(model.policy, validation, self.validation)
         history.rows.append(row)
@@ -180,12 +188,14 @@ class NetworkAgent(Agent):
     @contextmanager
     def _envs(self, processes: int) -> Iterator[Any]:
         """Make the training environments: in this process, or each in one of its own."""
-        from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+        from stable_baselines3.common.vec_env import DummyVecEnv
+
+        from clustergym.learn.process_envs import ProcessEnvs
 
         make = partial(self.env_of, self.split, self.traces, self.reward_scale)
         makers: list[Any] = [partial(_monitored, make)] * self.n_envs
         several = processes != 1 and self.n_envs > 1
-        made = SubprocVecEnv(makers) if several else DummyVecEnv(makers)
+        made = ProcessEnvs(makers) if several else DummyVecEnv(makers)
         try:
             yield made
         finally:
@@ -245,6 +255,16 @@ def _seed(model: Any, seed: int, number: int) -> None:
     model._last_obs = None
     if model.ep_info_buffer is not None:
         model.ep_info_buffer.clear()
+
+
+def _require_finite(model: Any) -> None:
+    """Raise an InputError if training has driven the network away."""
+    if not all(np.isfinite(value).all() for value in arrays(model.policy).values()):
+        raise InputError(
+            "the network has values that are no numbers",
+            field="agent.learning_rate",
+            remedy="give a smaller one, and another output=",
+        )
 
 
 def _whole_schedule(steps: int) -> Any:

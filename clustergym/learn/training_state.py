@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from clustergym.paths import atomic_path
 
 Tensors = dict[str, npt.NDArray[Any]]
 
-STATE_SCHEMA = "clustergym.network-training/1"
+STATE_SCHEMA = "clustergym.network-training/2"
 REPLAY = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 COUNTERS = ("num_timesteps", "_n_updates", "_n_calls")
 
@@ -67,7 +68,9 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
         history.counters |= {"replay_pos": int(buffer.pos), "replay_full": int(buffer.full)}
     about = {"schema": STATE_SCHEMA, **vars(history)}
     with atomic_path(path) as temporary:
-        temporary.write_bytes(packed(tensors, {"state": json.dumps(about)}))
+        text = json.dumps(about)
+        # In one entry: safetensors writes several in any order.
+        temporary.write_bytes(packed(tensors, {"state": f"{_digest(text, tensors)} {text}"}))
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
@@ -85,8 +88,11 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
     remedy = "delete it, or give another output="
     try:
         with safe_open(path, "np") as opened:
-            about = json.loads(opened.metadata()["state"])
+            digest, _, text = opened.metadata()["state"].partition(" ")
+            about = json.loads(text)
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+        if digest != _digest(text, tensors):
+            raise ValueError("other bytes than were written")
         good = about.pop("schema") == STATE_SCHEMA
         history = History(**about)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -94,6 +100,15 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
     if not good or history.key != key:
         raise InputError("is of a training with other parameters", file=path, remedy=remedy)
     return history, tensors
+
+
+def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Return the digest of all that a state holds."""
+    found = hashlib.sha256(text.encode())
+    for name, value in sorted(tensors.items()):
+        found.update(f"{name} {value.dtype} {value.shape}".encode())
+        found.update(np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()
 
 
 def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]], path: Path) -> None:

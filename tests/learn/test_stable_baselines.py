@@ -260,4 +260,4 @@ def read_key(path) -> dict:
     from safetensors import safe_open
 
     with safe_open(path, "np") as opened:
-        return json.loads(opened.metadata()["state"])["key"]
+        return json.loads(opened.metadata()["state"].partition(" ")[2])["key"]
