@@ -199,7 +199,7 @@ def test_what_cannot_be_entered_is_one_line(words, expected, placers, capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1
     assert expected in lines[0]
-    assert not (placers / "placers" / "x" / "results.csv").exists()
+    assert not (placers / "placers" / "x").exists()
 
 
 def test_the_command_of_an_entry_makes_the_same(placers):
