@@ -88,6 +88,12 @@ def _loaded(entry_point: str) -> type:
     return found
 
 
+def _made(name: str, **parameters: Any) -> Any:
+    import gymnasium
+
+    return gymnasium.make(name, **parameters).unwrapped
+
+
 def _without_ids(text: str) -> str:
     """Leave out the docstring's table of ids: the page has one with more columns."""
     return "\n\n".join(block for block in text.split("\n\n") if not block.startswith("| id |"))
@@ -98,13 +104,12 @@ def _linked(text: str) -> str:
 
 
 def _table(rows: list[Any]) -> str:
-    import gymnasium
     from gymnasium.spaces import flatdim
 
     lines = ["| id | `conf/env/` | cluster | GPUs | types | jobs | actions | numbers observed |"]
     lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for row in rows:
-        env = gymnasium.make(row.id).unwrapped
+        env = _made(row.id)
         cluster = _cluster_of(env)
         figures = (
             int(cluster.capacity.sum()),
@@ -133,10 +138,8 @@ def config_file(name: str) -> str:
 
 
 def _arguments(family: str, row: Any) -> list[str]:
-    import gymnasium
-
     file = config_file(row.id)
-    chosen = gymnasium.make(row.id).unwrapped.parameters
+    chosen = _made(row.id).parameters
     usual = asdict(type(chosen)())
     other = {name: value for name, value in asdict(chosen).items() if value != usual[name]}
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
@@ -153,10 +156,9 @@ def _arguments(family: str, row: Any) -> list[str]:
 
 def _picture(family: str, name: str) -> bytes:
     """Return a PNG of the environment after some random legal steps, the same at every build."""
-    import gymnasium
     from PIL import Image
 
-    env = gymnasium.make(name, render_mode="rgb_array")
+    env = _made(name, render_mode="rgb_array")
     _, info = env.reset(seed=0)
     rng = np.random.default_rng(0)
     for _ in range(PICTURE_STEPS.get(family, 250)):

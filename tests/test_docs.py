@@ -126,7 +126,7 @@ def test_a_page_does_what_it_says(page, folder):
         elif kind == "python":
             exec(compile(text, page, "exec"), names)
         elif kind == "sh":
-            for line in text.splitlines():
+            for line in text.replace("\\\n", " ").splitlines():
                 run_line(line)
 
 
