@@ -1,9 +1,12 @@
 """Steps and resets a second of every registered environment, bare and as `gymnasium.make` wraps it.
 
     python benchmarks/environments.py [--seconds S] [--only TEXT] [--json FILE]
+    python benchmarks/environments.py --training ppo,maskable_ppo [--steps N] [--json FILE]
 
 Actions are legal ones drawn at random; only the time inside the environment is counted.
-One process, one thread.
+With `--training`: what share of an agent's learning the environment takes, as its configuration is, in
+two halves of the steps; the traces of the second are those of the first. Processor time, which other
+programs on the machine do not change much. One process, one thread.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +91,97 @@ def measure(name: str, seconds: float) -> dict[str, float]:
     }
 
 
+@dataclass
+class Spent:
+    """Processor seconds inside the environment, and calls."""
+
+    step_s: float = 0.0
+    reset_s: float = 0.0
+    steps: int = 0
+    resets: int = 0
+
+    def wrap(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+        """Count what an environment takes."""
+        step, reset = env.step, env.reset
+
+        def timed_step(action: Any) -> Any:
+            started = time.process_time()
+            stepped = step(action)
+            self.step_s, self.steps = self.step_s + time.process_time() - started, self.steps + 1
+            return stepped
+
+        def timed_reset(**given: Any) -> Any:
+            started = time.process_time()
+            begun = reset(**given)
+            self.reset_s, self.resets = self.reset_s + time.process_time() - started, self.resets + 1
+            return begun
+
+        env.step, env.reset = timed_step, timed_reset  # type: ignore[method-assign]
+        return env
+
+
+def training_shares(name: str, steps: int) -> list[dict[str, float]]:
+    """Return what a training of some steps spends, in two halves on the same traces."""
+    from clustergym.hydra_edge import composed
+    from clustergym.learn.agents import make_agent
+    from clustergym.learn.stable_baselines import NetworkAgent, _needs_torch
+
+    config = composed("train", [f"agent={name}"])
+    agent = make_agent({**config["agent"], "env": config["env"]})
+    assert isinstance(agent, NetworkAgent)
+    _needs_torch()
+    spent = Spent()
+    plain = agent.env_of
+    agent.env_of = lambda *given: spent.wrap(plain(*given))  # type: ignore[method-assign, assignment]
+    rows = []
+    with agent._envs(1) as envs:
+        model = agent.model(envs, 0)
+        for _ in range(2):
+            envs.seed(1)
+            model._last_obs = None
+            spent.__init__()  # type: ignore[misc]
+            started = time.process_time()
+            model.learn(steps // 2, reset_num_timesteps=False)
+            whole_s = time.process_time() - started
+            rows.append(
+                {
+                    "learning_us_per_step": 1e6 * (whole_s - spent.step_s - spent.reset_s) / spent.steps,
+                    "step_us": 1e6 * spent.step_s / spent.steps,
+                    "reset_ms": 1e3 * spent.reset_s / spent.resets,
+                    "steps_per_episode": spent.steps / spent.resets,
+                    "share_of_steps": spent.step_s / whole_s,
+                    "share_of_resets": spent.reset_s / whole_s,
+                }
+            )
+    return rows
+
+
+def report_training(names: list[str], steps: int, path: Path | None) -> int:
+    """Print and write the shares of some agents."""
+    found = {}
+    for name in names:
+        rows = found[name] = training_shares(name, steps)
+        for half, row in zip(("first", "second"), rows, strict=True):
+            line = ", ".join(f"{key} {value:.3g}" for key, value in row.items())
+            print(f"{name}, {half} half: {line}", flush=True)
+    if path is not None:
+        path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        print(f"wrote {path}")
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Print one row per id."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--training", metavar="AGENT,…", help="measure the shares of agents instead")
+    parser.add_argument("--steps", type=int, default=20_000, help="of each training")
     options = parser.parse_args(argv)
     register_envs()
+    if options.training is not None:
+        return report_training(options.training.split(","), options.steps, options.json)
     imports = {
         "import_clustergym_s": import_s("import clustergym"),
         "import_gymnasium_s": import_s("import gymnasium"),
