@@ -323,6 +323,20 @@ def test_other_nodes_are_another_run(placers):
     assert Kind.DIGEST in kinds(placers, "random-fit") <= {Kind.DIGEST, Kind.METRIC}
 
 
+def test_a_crowd_of_nodes_is_refused(placers):
+    path = placers / "placers" / "moving" / LOG
+    header, first, *_ = read_log(path)
+    scattered = {**first, "time_s": 0.0, "gpus": 219, "nodes": [[2 * place, 1, 1] for place in range(219)]}
+    crowd = json.dumps(scattered).encode() + b"\n"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(json.dumps(header).encode() + b"\n")
+        for _ in range(2_000_000 // 219 + 1):
+            packed.write(crowd)
+    (line,) = flags(placers)
+    assert line.startswith("decision log: ii-6: ")
+    assert "2,000,000 jobs and nodes" in line
+
+
 def test_a_wrong_count_of_answers_is_flagged(placers):
     path = placers / "placers" / "moving" / "results.csv"
     header, first, *rest = path.read_text().splitlines()
