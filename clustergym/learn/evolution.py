@@ -134,7 +134,21 @@ class AuctionEvolution(Agent):
             "objective": [float(np.mean(row)) for row in history.fitness],
             "validation": [[int(row[0]), float(row[1])] for row in history.validated],
         }
-        return Trained(np.array(best[2:]), InformationClass(self.information), curves)
+        return Trained(self._told(np.array(best[2:]), seed), InformationClass(self.information), curves)
+
+    def _told(self, weights: Floats, seed: int) -> Floats:
+        """Return weights with those that windows without deadlines say nothing of as they were at first.
+
+        The search lets them drift, and they would count wherever the agent meets deadlines.
+        """
+        if self.scenarios.deadline_slack:
+            return weights
+        began, unseen = self._start(seed), [features.NAMES.index(name) for name in features.OF_DEADLINES]
+        told = weights.copy()
+        for first in (0, *range(features.COUNT + 2, len(weights), INPUTS + 2)):
+            at = [first + column for column in unseen]
+            told[at] = began[at]
+        return told
 
     def _goal(self) -> Objective:
         goal = Objective(self.objective)

@@ -12,7 +12,7 @@ import yaml
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
 from clustergym.errors import InputError
-from clustergym.learn import evolution
+from clustergym.learn import evolution, features
 from clustergym.learn.agents import make_agent
 from clustergym.learn.auction import hidden_units
 from clustergym.learn.checkpoints import load
@@ -111,6 +111,20 @@ def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, cap
     assert episode.run(after.weights).jct_s.tolist() == episode.run(before.weights).jct_s.tolist()
     assert run_train(tmp_path / "c", f"agent.initial={tmp_path}/b/b.safetensors") == 2
     assert "has hidden units already" in capsys.readouterr().err
+
+
+def test_what_windows_without_deadlines_say_nothing_of_stays(tmp_path):
+    # Of the weights and of those of a hidden unit; with deadlines the search moves them all.
+    columns = [features.NAMES.index(name) for name in features.OF_DEADLINES]
+    inside = [features.COUNT + 2 + at for at in columns]
+    assert run_train(tmp_path / "a", "agent.hidden=1", "agent.generations=2") == 0
+    begun = make_agent({"name": "auction_es", "hidden": 1})._start(0)
+    plain = load(str(tmp_path / "a" / "a.safetensors")).weights
+    same = np.flatnonzero(plain == begun).tolist()
+    assert same == sorted(columns + inside)
+    deadlines = "agent.scenarios.deadline_slack=[0.5,1.5]"
+    assert run_train(tmp_path / "b", "agent.hidden=1", "agent.generations=2", deadlines) == 0
+    assert not (load(str(tmp_path / "b" / "b.safetensors")).weights == begun).any()
 
 
 def test_the_tail_counts_in_the_objective():
