@@ -140,17 +140,34 @@ class AuctionEvolution(Agent):
             "objective": [float(np.mean(row)) for row in history.fitness],
             "validation": [[int(row[0]), float(row[1])] for row in history.validated],
         }
-        return Trained(np.array(best[2:]), InformationClass(self.information), curves)
+        return Trained(self._told(np.array(best[2:]), seed), InformationClass(self.information), curves)
+
+    def _told(self, weights: Floats, seed: int) -> Floats:
+        """Return weights with those that windows without deadlines say nothing of as they were at first.
+
+        The search lets them drift, and they would count wherever the agent meets deadlines.
+        """
+        if self._meets_deadlines():
+            return weights
+        began, unseen = self._start(seed), [features.NAMES.index(name) for name in features.OF_DEADLINES]
+        told = weights.copy()
+        for first in (0, *range(features.COUNT + 2, len(weights), INPUTS + 2)):
+            at = [first + column for column in unseen]
+            told[at] = began[at]
+        return told
 
     def _goal(self) -> Objective:
         goal = Objective(self.objective)
         tail = float(goal.weights.get("jct_p99", 0.0)) + self.tail
         return Objective({**goal.weights, "jct_p99": tail})
 
+    def _meets_deadlines(self) -> bool:
+        return len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None
+
     def _searched(self) -> Ints:
         """Return which weights are searched: without deadlines, not those of features that are then 0."""
         last = features.COUNT + self.hidden * (INPUTS + 2)
-        if len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None:
+        if self._meets_deadlines():
             return np.arange(last)
         return np.concatenate([np.arange(features.WITHOUT_DEADLINES), np.arange(features.COUNT, last)])
 

@@ -56,8 +56,10 @@ NAMES = (
     "rescue",  # the deadline is met after the move and was not before it
 )
 COUNT = len(NAMES)
+OF_DEADLINES = ("slack", "late", "late_double", "urgency", "urgency_double", "rescue")
+"""Those that are 0 without deadlines."""
 WITHOUT_DEADLINES = NAMES.index("late")
-"""The features from here on are 0 for jobs without a deadline."""
+"""The features from here on were added for deadlines."""
 
 
 REMAINING, LEAST_GPU_S, LEAST_S, RANK, AGE_S, ATTAINED_GPU_S, SLACK_S, SOONEST_S = range(8)

@@ -58,7 +58,6 @@ def test_features_of_deadlines_are_searched_where_there_are_some(tmp_path, hidde
     only = slice(features.WITHOUT_DEADLINES, features.COUNT)
     assert not without[only].any()
     assert among[only].all()
-    assert without[: features.WITHOUT_DEADLINES].all()
     assert without.shape == among.shape
     assert hidden_units(without) == hidden
 
@@ -127,6 +126,20 @@ def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, cap
     assert episode.run(after.weights).jct_s.tolist() == episode.run(before.weights).jct_s.tolist()
     assert run_train(tmp_path / "c", f"agent.initial={tmp_path}/b/b.safetensors") == 2
     assert "has hidden units already" in capsys.readouterr().err
+
+
+def test_what_windows_without_deadlines_say_nothing_of_stays(tmp_path):
+    # Of the weights and of those of a hidden unit; with deadlines the search moves them all.
+    columns = [features.NAMES.index(name) for name in features.OF_DEADLINES]
+    inside = [features.COUNT + 2 + at for at in columns]
+    assert run_train(tmp_path / "a", "agent.hidden=1", "agent.generations=2") == 0
+    begun = make_agent({"name": "auction_es", "hidden": 1})._start(0)
+    plain = load(str(tmp_path / "a" / "a.safetensors")).weights
+    same = np.flatnonzero(plain == begun).tolist()
+    assert same == sorted(columns + inside)
+    deadlines = "agent.scenarios.deadline_slack=[0.5,1.5]"
+    assert run_train(tmp_path / "b", "agent.hidden=1", "agent.generations=2", deadlines) == 0
+    assert not (load(str(tmp_path / "b" / "b.safetensors")).weights == begun).any()
 
 
 def test_the_tail_counts_in_the_objective():
