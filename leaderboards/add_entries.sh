@@ -46,3 +46,6 @@ if [[ $board == deadline ]]; then # The other boards have no deadlines.
   add arena-deadline 'Arena, deadlines' policy=arena policy.objective=deadline
   add learned-deadline 'learned auction for deadlines' policy=learned policy.checkpoint=deadline
 fi
+if [[ $board == fair ]]; then
+  add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
+fi
