@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,7 @@ def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list
     InputError
         If it cannot be read, is no decision log, or names what the scenario does not have.
     """
-    lines = read_json_lines(
-        path, largest_bytes=LARGEST_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
-    )
+    lines = log_lines(path)
     header = next(lines, (1, {}))[1]
     if header.get("schema") != DECISIONS_SCHEMA:
         raise InputError(
@@ -54,7 +52,7 @@ def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list
                 raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"is no decision of this scenario: {_shown(error)}",
+                f"is no decision of this scenario: {shown(error)}",
                 file=path,
                 line=number,
                 remedy="the log is of another scenario, or was edited",
@@ -93,6 +91,20 @@ def _names(value: Any) -> list[str]:
     return value
 
 
-def _shown(error: Exception) -> str:
+def shown(error: Exception) -> str:
+    """Return what is wrong with a line, shortened."""
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
+
+
+def log_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and content of every line of a packed log that nobody has checked.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, a line is no JSON object, or it is larger than the limits above.
+    """
+    return read_json_lines(
+        path, largest_bytes=LARGEST_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
+    )

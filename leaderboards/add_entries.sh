@@ -5,6 +5,20 @@ set -euo pipefail
 board=$1 workers=${2:-1}
 add() { python -m clustergym.leaderboard add --workers "$workers" --title "$2" "$board" "$1" "${@:3}"; }
 
+if [[ $board == placement ]]; then # Its entries are placers.
+  add arnold 'Arnold' placer=arnold
+  add arnold-moving 'Arnold, moving jobs' placer=arnold placer.defragment_s=3600
+  add best-fit 'best fit' placer=best-fit
+  add buddy 'buddy' placer=buddy
+  add buddy-still 'buddy, moving none' placer=buddy placer.defragment_s=null
+  add gpu-packing 'GPU packing' placer=gpu-packing
+  add minipod 'minipods, best fit' placer=minipod
+  add random-fit 'random fit' placer=random-fit
+  add round-robin 'round robin' placer=round-robin
+  add topology-aware 'topology-aware bisection' placer=topology-aware
+  exit
+fi
+
 add fcfs 'FCFS' policy=fcfs
 add sjf 'SJF' policy=sjf
 add srtf 'SRTF' policy=srtf

@@ -122,6 +122,8 @@ def _keys_at(schema: Any, keys: tuple[str | int, ...]) -> list[str]:
             schema = schema.model_fields[str(key)].annotation
         else:
             schema = get_args(schema)[-1]
+        if type(None) in get_args(schema):
+            schema = next(one for one in get_args(schema) if one is not type(None))
     return list(schema.model_fields)
 
 

@@ -18,19 +18,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="clustergym.leaderboard", description=__doc__, allow_abbrev=False)
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add = commands.add_parser("add", help="run a policy in every cell and write it as an entry")
+    add = commands.add_parser("add", help="run a policy or placer in every cell and write it as an entry")
     add.add_argument("board")
     add.add_argument("name", help="of the entry's folder")
-    add.add_argument("override", nargs="+", metavar="policy=NAME", help="and policy.PARAMETER=VALUE")
+    chosen = "and policy.PARAMETER=VALUE; or so for a placer"
+    add.add_argument("override", nargs="+", metavar="policy=NAME", help=chosen)
     add.add_argument("--title", help="as it is to be shown")
     add.add_argument("--author", action="append", metavar="NAME", help="may be given several times")
     add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
-    check = commands.add_parser(
-        "check", help="replay entries without their policies and compare every metric"
-    )
+    check = commands.add_parser("check", help="replay entries without running them and compare every metric")
     check.add_argument("board", nargs="?", help="all by default")
     check.add_argument("entry", nargs="*", help="all by default")
-    check.add_argument("--strict", type=int, default=0, metavar="N", help="run the policy again in N cells")
+    check.add_argument("--strict", type=int, default=0, metavar="N", help="run it again in N cells")
     check.add_argument("--seed", type=int, default=0, help="of the draw of these cells")
     check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
     score = commands.add_parser("score", help="print the standings of a board")
@@ -42,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     curves = commands.add_parser("curves", help="replay entries and write their curves")
     curves.add_argument("board")
     curves.add_argument("entry", nargs="*", help="all by default")
-    freeze = commands.add_parser("freeze", help="measure the constants of a new board")
+    freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
     freeze.add_argument("board")
     freeze.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
     return parser
@@ -53,16 +52,23 @@ def _add(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.add import add
     from clustergym.leaderboard.board import load_board
 
-    for word in options.override:
-        if not word.startswith(("policy=", "policy.", "+policy.")):
-            remedy = "only the policy is an entry's: policy=NAME policy.PARAMETER=VALUE"
-            raise InputError(f"{word!r} is not of the policy", remedy=remedy)
-    _check_workers(options.workers)
     board = load_board(options.board, options.root)
-    parameters = composed("config", options.override)["policy"]
+    kind = board.chooses
+    for word in options.override:
+        if not word.startswith((f"{kind}=", f"{kind}.", f"+{kind}.")):
+            remedy = f"only the {kind} is an entry's: {kind}=NAME {kind}.PARAMETER=VALUE"
+            raise InputError(f"{word!r} is not of the {kind}", remedy=remedy)
+    _check_workers(options.workers)
+    parameters = composed("config", options.override)[kind]
     authors = options.author or ["clustergym"]
     folder = add(
-        board, options.name, parameters, title=options.title, authors=authors, workers=options.workers
+        board,
+        options.name,
+        parameters,
+        title=options.title,
+        authors=authors,
+        workers=options.workers,
+        words=options.override,
     )
     print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")
     return 0

@@ -1,9 +1,10 @@
-"""Making what is committed: an entry of a policy, and the frozen constants of a board."""
+"""Making what is committed: an entry, and the frozen constants and hashes of a board."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,8 @@ from clustergym.leaderboard.curves import write_curves
 from clustergym.leaderboard.entry import (
     FIXED,
     TIMES,
+    Chosen,
     Entry,
-    PolicyKeys,
     ResultRow,
     decisions_path,
     read_results,
@@ -37,6 +38,9 @@ SOLVERS = {
     "allox": "scipy linear_sum_assignment",
     "pollux": "genetic search",
 }
+ALGORITHM_SOLVERS = {"arnold": ("exact search over components (Arnold's programme)", "100,000 choices")}
+"""Solver and limits, by the algorithm of a placer."""
+
 TRAINED = {"learned": ["train"]}
 """What the project's own policies use and were trained on, by policy name."""
 
@@ -49,23 +53,39 @@ def add(
     title: str | None = None,
     authors: Sequence[str] = ("clustergym",),
     workers: int = 1,
+    words: Sequence[str] = (),
 ) -> Path:
-    """Run a policy in every cell of a board and write it as an entry; cells already run are kept.
+    """Run a policy or placer in every cell of a board and write it as an entry; cells already run are kept.
+
+    Parameters
+    ----------
+    board : Board
+        It says what `parameters` are of.
+    name : str
+        Of the entry's folder.
+    parameters : mapping
+    title : str, optional
+        As it is to be shown.
+    authors : sequence of str
+    workers : int
+        Processes.
+    words : sequence of str
+        The overrides that say the same on the command line; by default every parameter.
 
     Raises
     ------
     InputError
-        For a name that is none, a policy that cannot run on the board, and an entry of that name with
-        another policy or board version.
+        For a name that is none, a policy or placer that cannot run on the board, and an entry of that
+        name with another one or of another version of the board.
     """
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
         raise InputError(f"{name!r} is no name of an entry", field="name", remedy=remedy)
     folder = board.folder / name
-    entry = _entry(board, name, parameters, title or name, authors)
-    known = _resumed(folder, entry)
+    entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
+    known = _resumed(folder, entry, board)
     (folder / "decisions").mkdir(parents=True, exist_ok=True)
-    _write_yaml(folder / "entry.yaml", entry.model_dump())
+    _write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
     rows = dict(known)
 
     def done(row: ResultRow) -> None:
@@ -81,31 +101,48 @@ def add(
 
 
 def _entry(
-    board: Board, name: str, parameters: Mapping[str, Any], title: str, authors: Sequence[str]
+    board: Board,
+    name: str,
+    parameters: Mapping[str, Any],
+    title: str,
+    authors: Sequence[str],
+    words: Sequence[str],
 ) -> Entry:
     from clustergym import __version__
-    from clustergym.registry import make_policy, parameters_of
+    from clustergym.registry import parameters_of
 
-    policy = make_policy(parameters)
-    words = [f"policy.{key}={value}" for key, value in parameters.items() if key != "name"]
-    command = ["python -m clustergym.leaderboard add", board.name, name, f"policy={policy.name}", *words]
+    policy, placer = board.contestants(parameters)
+    places = board.chooses == "placer"
+    chosen = Chosen(name=parameters["name"], parameters=_plain(parameters_of(placer if places else policy)))
+    solver, limits = SOLVERS.get(policy.name, "none"), "none"
+    if places:
+        solver, limits = ALGORITHM_SOLVERS.get(str(parameters.get("algorithm")), ("none", "none"))
+    command = [board.name, name, *words]
     return Entry(
         board=board.name,
         board_version=board.version,
         title=title,
         authors=list(authors),
-        policy=PolicyKeys(name=policy.name, parameters=_plain(parameters_of(policy))),
+        policy=None if places else chosen,
+        placer=chosen if places else None,
         version=__version__,
-        information_class=policy.information_class.value,
+        information_class="none" if places else policy.information_class.value,
         deterministic=True,
-        trained_on=TRAINED.get(policy.name, []),
+        trained_on=TRAINED.get(chosen.name, []),
         search_budget="none",
-        solver=SOLVERS.get(policy.name, "none"),
-        limits="none",
+        solver=solver,
+        limits=limits,
         hardware=HARDWARE,
         licence=LICENCE,
-        command=" ".join([command[0], *(shlex.quote(word) for word in command[1:])]),
+        command=" ".join(["python -m clustergym.leaderboard add", *(shlex.quote(word) for word in command)]),
     )
+
+
+def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
+    """Return parameters as overrides; YAML's values are Hydra's."""
+    kind = board.chooses
+    rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in parameters.items() if key != "name"]
+    return [f"{kind}={parameters['name']}", *rest]
 
 
 def _plain(value: Any) -> Any:
@@ -114,15 +151,15 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def _resumed(folder: Path, entry: Entry) -> dict[Cell, ResultRow]:
+def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, ResultRow]:
     """Return the rows of an entry that was begun, if it is the same."""
     from clustergym.leaderboard.entry import read_entry
 
     if not (folder / "entry.yaml").is_file():
         return {}
-    found = read_entry(folder)
-    if (found.policy, found.board_version) != (entry.policy, entry.board_version):
-        message = "is of another policy, parameters or board version"
+    found = read_entry(folder, board)
+    if (found.chosen, found.board_version) != (entry.chosen, entry.board_version):
+        message = f"is of another {board.chooses}, parameters or board version"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
     rows = read_results(folder) if (folder / "results.csv").is_file() else []
     return {row.cell: row for row in rows if decisions_path(folder, row.cell).is_file()}
@@ -155,44 +192,69 @@ An entry of the board [{board.name}](../README.md), version {board.version}. Mad
 
 `results.csv` has a row for each scenario and seed; `decisions/` what was decided. From that,
 `python -m clustergym.leaderboard check {board.name} {folder.name}` computes every metric anew, without
-the policy.
+the {board.chooses}.
 """
     with atomic_path(folder / "README.md") as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def freeze(board: Board, workers: int = 1) -> Path:
-    """Run fcfs and the reference policy in every cell and write the constants into board.yaml.
+    """Write into board.yaml what it lacks: the constants of its cells, and the hashes of all its traces.
+
+    For the constants, the baseline and the reference run in every cell.
 
     Raises
     ------
     InputError
-        If the board has constants already, which only a new version may replace; or if the reference
-        is no better than fcfs in a cell.
+        If the board has both already, which only a new version may replace; or if the reference
+        is no better than the baseline in a cell.
     """
-    from clustergym.metrics.bounds import lower_bounds
-
-    path = board.folder / "board.yaml"
-    if any(one.constants for one in board.scenarios):
-        remedy = "raise the version and remove the constants"
+    path, content = board.folder / "board.yaml", board.model_dump(exclude_none=True)
+    frozen = [any(getattr(one, key) for one in board.scenarios) for key in ("constants", "traces")]
+    if all(frozen):
+        remedy = "raise the version and remove the constants and traces"
         raise InputError("its constants are frozen", file=path, field="constants", remedy=remedy)
-    found = {
-        label: {row.cell: row for row in run_cells(board, parameters, board.cells, None, workers)}
-        for label, parameters in (("fcfs", {"name": "fcfs"}), ("reference", board.reference))
-    }
-    content = board.model_dump()
-    for scenario in content["scenarios"]:
-        for seed in board.seeds:
-            cell = Cell(scenario["name"], seed)
-            values = {label: float(rows[cell].metrics[board.metric] or 0.0) for label, rows in found.items()}
-            worse = values["reference"] - values["fcfs"]
-            if (worse >= 0) if board.better == "lower" else (worse <= 0):
-                message = f"the reference is no better than fcfs in {cell}: {values}"
-                raise InputError(
-                    message, file=path, field="reference", remedy="choose another reference or load"
-                )
-            built = board.scenario(cell)
-            bound = {"jct_bound": lower_bounds(built).jct_mean}
-            scenario["constants"][seed] = {"sha256": built.sha256, **values, **bound}
+    for key, there, measured in zip(("constants", "traces"), frozen, (_constants, _traces), strict=True):
+        if not there:
+            found = measured(board, workers)
+            for scenario in content["scenarios"]:
+                scenario[key] = found[scenario["name"]]
     _write_yaml(path, content)
     return path
+
+
+def _constants(board: Board, workers: int) -> dict[str, Any]:
+    """Measure what cells are scored against, by scenario and seed."""
+    from clustergym.metrics.bounds import lower_bounds
+
+    runs: dict[str, tuple[Mapping[str, Any], Sequence[str]]] = {
+        "baseline": (board.baseline, ()),
+        "reference": (board.reference, board.reference_overrides),
+    }
+    rows = {
+        label: run_cells(board, parameters, board.cells, None, workers, overrides=overrides)
+        for label, (parameters, overrides) in runs.items()
+    }
+    found: dict[str, dict[int, Any]] = {one.name: {} for one in board.scenarios}
+    for at, cell in enumerate(board.cells):
+        values = {label: float(every[at].metrics[board.metric] or 0.0) for label, every in rows.items()}
+        worse = values["reference"] - values["baseline"]
+        if (worse >= 0) if board.better == "lower" else (worse <= 0):
+            message = f"the reference is no better than the baseline in {cell}: {values}"
+            remedy = "choose another reference or load"
+            raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)
+        built = board.scenario(cell)
+        bound = {"jct_bound": lower_bounds(built).jct_mean}
+        found[cell.scenario][cell.seed] = {"sha256": built.sha256, **values, **bound}
+    return found
+
+
+def _traces(board: Board, workers: int) -> dict[str, Any]:
+    """Draw the traces of every split; return their hashes by scenario, split and seed."""
+    return {
+        one.name: {
+            split: {seed: board.trace(Cell(one.name, seed)).sha256 for seed in seeds}
+            for split, seeds in board.splits.items()
+        }
+        for one in board.scenarios
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,13 +15,15 @@ from clustergym.cluster.yaml_file import read_mapping
 from clustergym.errors import InputError, nearest
 from clustergym.metrics.catalogue import METRICS
 from clustergym.paths import PACKAGE
-from clustergym.policy import Placer
+from clustergym.policy import Placer, Policy
 from clustergym.scenario import Scenario
+from clustergym.workload.trace import Trace
 
 NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 """Boards, scenarios and entries are named so: no name is a path."""
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(gt=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -43,14 +45,14 @@ class Constants(Checked):
     ----------
     sha256 : str
         Of the scenario: trace, cluster, oracle, costs and rules.
-    fcfs, reference : float
-        The metric of first come, first served, and of the reference policy.
+    baseline, reference : float
+        The metric of the board's baseline and of its reference.
     jct_bound : float
         Seconds of mean JCT that no schedule can beat (`clustergym.metrics.bounds`).
     """
 
     sha256: Sha256
-    fcfs: float
+    baseline: float
     reference: float
     jct_bound: float
 
@@ -65,11 +67,14 @@ class BoardScenario(Checked):
         Of the main job, less the seed.
     constants : dict of int to Constants
         By seed; empty only while a board is made.
+    traces : dict of str to dict of int to str
+        SHA-256 of the traces of every split, by split and seed; empty only while a board is made.
     """
 
     name: Name
     overrides: list[Text]
     constants: dict[int, Constants] = Field(default_factory=dict)
+    traces: dict[Name, dict[int, Sha256]] = Field(default_factory=dict)
 
 
 class Board(Checked):
@@ -87,10 +92,19 @@ class Board(Checked):
     split : str
         Its traces are named so in `trained_on`; an entry trained on them is open.
     seeds : list of int
-    placer : dict
-        Of every entry.
+        Of that split.
+    tuning_seeds : dict of str to list of int
+        Of the splits to train and tune on, by split: the same scenarios with other seeds.
+    chooses : str
+        What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy.
+    policy, placer : dict
+        The one of the two that is the board's.
+    baseline : dict
+        Policy or placer, whichever an entry is, that scores 0.
     reference : dict
-        Policy that scores 1; fcfs scores 0.
+        That which scores 1.
+    reference_overrides : list of str
+        Of the main job, for the reference alone, where that is what an ideal setting would give.
     scenarios : list of BoardScenario
     """
 
@@ -101,10 +115,15 @@ class Board(Checked):
     metric: Text
     better: Literal["lower", "higher"]
     drops: bool = False
-    split: Text
-    seeds: Annotated[list[int], Field(min_length=1)]
-    placer: dict[str, Any]
+    split: Name
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    tuning_seeds: dict[Name, Annotated[list[Seed], Field(min_length=1)]] = Field(default_factory=dict)
+    chooses: Literal["policy", "placer"] = "policy"
+    policy: dict[str, Any] | None = None
+    placer: dict[str, Any] | None = None
+    baseline: dict[str, Any] = Field(default_factory=lambda: {"name": "fcfs"})
     reference: dict[str, Any]
+    reference_overrides: list[Text] = Field(default_factory=list)
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
     _folder: Path = PrivateAttr(default=Path())
 
@@ -131,29 +150,43 @@ class Board(Checked):
             )
         return found.constants[cell.seed]
 
-    def scenario(self, cell: Cell) -> Scenario:
-        """Build the scenario of a cell."""
+    @property
+    def splits(self) -> dict[str, list[int]]:
+        """Seeds of every split."""
+        return {**self.tuning_seeds, self.split: self.seeds}
+
+    def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
+        """Build the scenario of a cell, or what further overrides of the main job make of it."""
         from clustergym.config import build_scenario
 
-        return build_scenario(self.configuration(cell))
+        return build_scenario(self.configuration(cell, overrides))
 
-    def configuration(self, cell: Cell) -> dict[str, Any]:
+    def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
         """Return the configuration of the main job in a cell."""
         from clustergym.api import compose
 
         found = next(one for one in self.scenarios if one.name == cell.scenario)
-        return compose([*found.overrides, f"seed={cell.seed}"])
+        return compose([*found.overrides, *overrides, f"seed={cell.seed}"])
 
-    def make_placer(self) -> Placer:
-        """Return a new placer."""
-        from clustergym.registry import make_placer
+    def trace(self, cell: Cell) -> Trace:
+        """Return the trace of a scenario and a seed, which may be of any split."""
+        from clustergym.config import make_cluster, make_trace
 
-        return make_placer(self.placer)
+        config = self.configuration(cell)
+        cluster = make_cluster(config["cluster"])
+        return make_trace(config["trace"], cell.seed, cluster, config["scenario"]["counts"])
+
+    def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
+        """Return a new policy and a new placer: what an entry chose, and what is the board's."""
+        from clustergym.registry import make_placer, make_policy
+
+        own = {"policy": self.policy, "placer": self.placer, self.chooses: chosen}
+        return make_policy(own["policy"] or {}), make_placer(own["placer"] or {})
 
     def score(self, cell: Cell, value: float) -> float:
-        """Return 0 for as good as fcfs, 1 for as good as the reference; beyond either, on the same line."""
+        """Return 0 for as good as the baseline, 1 for the reference; beyond either, on the same line."""
         constants = self.constants(cell)
-        return (value - constants.fcfs) / (constants.reference - constants.fcfs)
+        return (value - constants.baseline) / (constants.reference - constants.baseline)
 
 
 def boards_dir() -> Path:
@@ -193,6 +226,31 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
         yield "name", f"{board.name!r} is not its folder's", f"name it {board.folder.name}"
     if board.metric not in METRICS:
         yield "metric", f"unknown metric {board.metric!r}", nearest(board.metric, list(METRICS))
-    for key, values in (("seeds", board.seeds), ("scenarios", [one.name for one in board.scenarios])):
+    if board.split in board.tuning_seeds:
+        yield "tuning_seeds", f"has the board's own split {board.split!r}", "name it otherwise"
+    seeds = [seed for values in board.splits.values() for seed in values]
+    names = [one.name for one in board.scenarios]
+    for key, values in (("seeds", board.seeds), ("tuning_seeds", seeds), ("scenarios", names)):
         if len(set(values)) < len(values):
             yield key, "names one twice", "name each once"
+    fixed = "placer" if board.chooses == "policy" else "policy"
+    if getattr(board, fixed) is None:
+        yield fixed, f"is missing, and entries choose the {board.chooses}", f"name the {fixed} of every entry"
+    if getattr(board, board.chooses) is not None:
+        yield board.chooses, "is what entries choose", f"leave it out, or give chooses: {fixed}"
+    yield from _trace_problems(board)
+
+
+def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Tell of hashes of traces that are not there, or that two splits share."""
+    found: dict[str, str] = {}
+    for scenario in board.scenarios:
+        if scenario.traces and {split: sorted(one) for split, one in scenario.traces.items()} != {
+            split: sorted(seeds) for split, seeds in board.splits.items()
+        }:
+            yield "scenarios", f"{scenario.name} has traces of other seeds", "remove traces, and freeze"
+        for split, digests in scenario.traces.items():
+            for seed, digest in digests.items():
+                if found.setdefault(digest, split) != split:
+                    where = f"{scenario.name}-{seed} of {split} is a trace of {found[digest]} too"
+                    yield "scenarios", where, "give the splits other seeds"

@@ -1,4 +1,4 @@
-"""Checking an entry: its decisions are replayed without the policy, and every metric computed anew."""
+"""Checking an entry: what it decided is replayed without it, and every metric computed anew."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board, Cell
@@ -23,12 +22,11 @@ from clustergym.leaderboard.entry import (
     read_entry,
     read_results,
 )
+from clustergym.leaderboard.logs import LOGS
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
 
 BOUNDED = ("jct_mean", "makespan")
-SHORTEST_ROUND_S, LONGEST_ROUND_S = 1.0, 1e6
-"""A log with shorter rounds would be replayed for ever."""
 TOLERANCE = 1e-9
 LONGEST_DECISION_S = 3600.0
 
@@ -49,10 +47,10 @@ class Kind(enum.StrEnum):
     TRACE_HASH = "trace hash"
     """Made on another scenario than the board's."""
     HEADER = "header"
-    """The log's policy, class, round, placer or seed are not those of entry and board."""
+    """The log's policy, class, round, placer, period or seed are not those of entry and board."""
     ILLEGAL_DECISION = "illegal decision"
     DIVERGED = "replay diverged"
-    """A decision where there is no decision point, or after the end; or a replay that stalls."""
+    """A decision or placement where none is asked for, or after the end; or a replay that stalls."""
     DIGEST = "digest mismatch"
     METRIC = "metric mismatch"
     UNFINISHED = "unfinished jobs"
@@ -62,7 +60,7 @@ class Kind(enum.StrEnum):
     CURVES = "curves"
     """Missing, malformed, or not those of the decisions."""
     RERUN = "re-run differs"
-    """The policy, run again, decides otherwise."""
+    """The policy or placer, run again, decides otherwise."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +92,14 @@ def check(board: Board, name: str, strict: int = 0, seed: int = 0) -> list[Flag]
     name : str
         Of the entry's folder.
     strict : int
-        Cells, drawn at random, in which the policy is run again; only policies that this project
-        publishes, whatever the entry says.
+        Cells, drawn at random, in which the policy or placer is run again; only those that this
+        project publishes, whatever the entry says.
     seed : int
         Of that draw.
     """
     try:
         folder = entry_folder(board, name)
-        entry, rows = read_entry(folder), read_results(folder)
+        entry, rows = read_entry(folder, board), read_results(folder)
     except InputError as error:
         return [Flag(Kind.SCHEMA, name, str(error))]
     flags = [*_files(folder, board), *_identity(entry, board), *_cells(rows, board)]
@@ -131,6 +129,11 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(Kind.BOARD, "entry.yaml", of)
+    if board.chooses == "placer" and entry.chosen.name in published("placer"):
+        try:
+            board.contestants(entry.keys)
+        except InputError as error:
+            yield Flag(Kind.SCHEMA, "entry.yaml", str(error))
 
 
 def _cells(rows: Sequence[ResultRow], board: Board) -> Iterator[Flag]:
@@ -146,24 +149,22 @@ def _cells(rows: Sequence[ResultRow], board: Board) -> Iterator[Flag]:
 
 
 def _replayed(folder: Path, entry: Entry, board: Board, cell: Cell, row: ResultRow) -> list[Flag]:
-    """Replay a cell's decisions and compare; what is wrong at one step hides the later ones."""
+    """Replay a cell and compare; what is wrong at one step hides the later ones."""
     from clustergym.leaderboard.curves import difference
 
-    simulation = replayed(folder, entry, board, cell)
-    if isinstance(simulation, Flag):
-        return [simulation]
-    flags = list(_compared(simulation, board, cell, row))
-    flags += _times(str(cell), row, simulation.decision_points)
+    made = replayed(folder, entry, board, cell)
+    if isinstance(made, Flag):
+        return [made]
+    simulation, decided = made
+    flags = [*_compared(simulation, board, cell, row), *_times(str(cell), row, decided)]
     wrong = "" if flags else difference(board, folder, cell, simulation)
     return [*flags, *([Flag(Kind.CURVES, str(cell), wrong)] if wrong else [])]
 
 
-def replayed(folder: Path, entry: Entry, board: Board, cell: Cell) -> Simulation | Flag:
-    """Return the run that a cell's decisions make, or what is wrong with them."""
-    from clustergym.decision_log import read_decisions
-    from clustergym.policy import InformationClass
+def replayed(folder: Path, entry: Entry, board: Board, cell: Cell) -> tuple[Simulation, int] | Flag:
+    """Return the run that a cell's log makes and how many decisions there were, or what is wrong with it."""
+    from clustergym.leaderboard.placements import PlacementError
     from clustergym.sim.engine import StalledError
-    from clustergym.sim.run import replay
     from clustergym.sim.validate import DecisionError
 
     where, path = str(cell), decisions_path(folder, cell)
@@ -175,46 +176,25 @@ def replayed(folder: Path, entry: Entry, board: Board, cell: Cell) -> Simulation
     if scenario.sha256 != board.constants(cell).sha256:
         message = "the board's own scenario has changed since its constants were frozen"
         return Flag(Kind.TRACE_HASH, where, message)
+    log = LOGS[board.chooses](entry, board, cell)
     try:
-        header, changes = read_decisions(path, scenario)
+        header = log.read(path, scenario)
     except InputError as error:
         return Flag(Kind.DECISION_LOG, where, str(error))
     if header.get("scenario_sha256") != scenario.sha256:
         return Flag(Kind.TRACE_HASH, where, "the decisions were made on another scenario")
-    wrong = _header(header, entry, board, cell)
+    wrong = log.wrong(header)
     if wrong:
         return Flag(Kind.HEADER, where, f"{wrong} is not that of the entry or the board")
-    information, round_s = InformationClass(entry.information_class), header["round_s"]
     try:
-        simulation = replay(scenario, board.make_placer(), information, round_s, cell.seed, changes)
-    except DecisionError as error:
+        simulation, decided = log.replay(scenario, header[log.period])
+    except (DecisionError, PlacementError) as error:
         return Flag(Kind.ILLEGAL_DECISION, where, str(error))
     except (InputError, StalledError) as error:
         return Flag(Kind.DIVERGED, where, str(error))
-    if simulation.changes != changes:
+    if log.idle(simulation):
         return Flag(Kind.DECISION_LOG, where, "tells of decisions that change nothing")
-    return simulation
-
-
-def _header(header: dict[str, Any], entry: Entry, board: Board, cell: Cell) -> str:
-    """Return what of a log's header is not as it must be; nothing if all is."""
-    from clustergym.registry import parameters_of
-
-    placer = board.make_placer()
-    wanted = {
-        "policy": entry.policy.name,
-        "information_class": entry.information_class,
-        "placer": {"name": placer.name, **parameters_of(placer)},
-        "seed": cell.seed,
-    }
-    for key, value in wanted.items():
-        if header.get(key) != value or type(header.get(key)) is not type(value):
-            return key
-    round_s = header.get("round_s", "")
-    is_number = isinstance(round_s, int | float) and not isinstance(round_s, bool)
-    if round_s is not None and not (is_number and SHORTEST_ROUND_S <= round_s <= LONGEST_ROUND_S):
-        return "round_s"
-    return ""
+    return simulation, decided
 
 
 def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) -> Iterator[Flag]:
@@ -262,18 +242,16 @@ def _times(where: str, row: ResultRow, points: int) -> Iterator[Flag]:
 
 
 def _rerun(entry: Entry, board: Board, rows: dict[Cell, ResultRow], strict: int, seed: int) -> Iterator[Flag]:
-    """Run the policy again in cells drawn at random; nothing that the entry names is imported."""
+    """Run it again in cells drawn at random; nothing that the entry names is imported."""
     import numpy as np
 
     from clustergym.leaderboard.run_cells import run_cell
-    from clustergym.registry import make_policy
 
-    known = published_policies()
-    if entry.policy.name not in known:
-        message = f"{entry.policy.name!r} is not published here and cannot be run again"
+    if entry.chosen.name not in published(board.chooses):
+        message = f"{entry.chosen.name!r} is not published here and cannot be run again"
         yield Flag(Kind.RERUN, "entry.yaml", message)
         return
-    files = [value for value in entry.policy.parameters.values() if isinstance(value, str) and "/" in value]
+    files = [value for value in entry.chosen.parameters.values() if isinstance(value, str) and "/" in value]
     if files:
         yield Flag(Kind.RERUN, "entry.yaml", f"{_short(files[0])!r} names a file, which is not opened")
         return
@@ -282,11 +260,11 @@ def _rerun(entry: Entry, board: Board, rows: dict[Cell, ResultRow], strict: int,
     rng = np.random.default_rng([seed, 41])
     for index in sorted(rng.choice(len(board.cells), min(strict, len(board.cells)), replace=False).tolist()):
         cell = board.cells[index]
-        parameters = {"name": entry.policy.name, **entry.policy.parameters}
         try:
-            knows = make_policy(parameters).information_class.value
-            again = run_cell(board.name, board.folder.parent, parameters, None, cell)
-        except Exception as error:  # Of a policy with parameters that nobody tried before.
+            policy = board.contestants(entry.keys)[0]
+            knows = policy.information_class.value if board.chooses == "policy" else "none"
+            again = run_cell(board.name, board.folder.parent, entry.keys, None, cell)
+        except Exception as error:  # Of one with parameters that nobody tried before.
             yield Flag(Kind.RERUN, str(cell), f"{type(error).__name__}: {_short(str(error))}")
             continue
         if knows != entry.information_class:
@@ -297,11 +275,11 @@ def _rerun(entry: Entry, board: Board, rows: dict[Cell, ResultRow], strict: int,
             yield Flag(Kind.RERUN, str(cell), message)
 
 
-def published_policies() -> frozenset[str]:
-    """Return the names of the policies in this project's own package."""
+def published(kind: str) -> frozenset[str]:
+    """Return the names of the policies, or placers, in this project's own package."""
     from clustergym.registry import entry_points
 
-    points = entry_points("clustergym.policies")
+    points = entry_points({"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind])
     return frozenset(name for name, target in points.items() if target.startswith("policies."))
 
 

@@ -114,13 +114,13 @@ def write_curves(board: Board, name: str) -> Path:
     from clustergym.leaderboard.check import Flag, replayed
 
     folder = entry_folder(board, name)
-    entry, found = read_entry(folder), {}
+    entry, found = read_entry(folder, board), {}
     for cell in shown_cells(board):
-        simulation = replayed(folder, entry, board, cell)
-        if isinstance(simulation, Flag):
+        made = replayed(folder, entry, board, cell)
+        if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
-            raise InputError(f"cannot be replayed: {simulation}", file=folder, remedy=remedy)
-        found[cell.scenario] = plain(curves_of(simulation))
+            raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
+        found[cell.scenario] = plain(curves_of(made[0]))
     content = {"schema": SCHEMA, "seed": board.seeds[0], "scenarios": found}
     with atomic_path(folder / FILE) as temporary:
         temporary.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")

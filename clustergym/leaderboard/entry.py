@@ -44,8 +44,8 @@ CLASSES = tuple(one.value for one in InformationClass)
 Line = Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class PolicyKeys(Checked):
-    """The policy: a name of the registry and its parameters, or any name for one that is not published."""
+class Chosen(Checked):
+    """A policy or placer: a name of the registry and its parameters, or any name if it is not published."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -59,10 +59,12 @@ class Entry(Checked):
     board, board_version
     title : str
     authors : list of str
-    policy : PolicyKeys
+    policy, placer : Chosen
+        Either, as the board says.
     version : str
-        Of the policy's code.
+        Of its code.
     information_class : str
+        `none` of a placer: it is told which nodes are free, and nothing of jobs but type and number of GPUs.
     deterministic : bool
         Whether the same seed gives the same decisions; only then can it be re-run.
     trained_on : list of str
@@ -76,7 +78,8 @@ class Entry(Checked):
     board_version: Annotated[int, Field(ge=1)]
     title: Line
     authors: Annotated[list[Line], Field(min_length=1, max_length=100)]
-    policy: PolicyKeys
+    policy: Chosen | None = None
+    placer: Chosen | None = None
     version: Line
     information_class: Literal["clairvoyant", "profiled", "data_parallel", "bootstrap", "none"]
     deterministic: bool
@@ -87,6 +90,18 @@ class Entry(Checked):
     hardware: Line
     licence: Line
     command: Line
+
+    @property
+    def chosen(self) -> Chosen:
+        """What the board lets an entry choose: `read_entry` sees to it that there is one."""
+        found = self.policy or self.placer
+        assert found is not None
+        return found
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Its name and parameters."""
+        return {"name": self.chosen.name, **self.chosen.parameters}
 
     def division(self, board: Board) -> str:
         """Return the division: information class, and open if trained on the board's own traces."""
@@ -133,16 +148,34 @@ def entry_folder(board: Board, name: str) -> Path:
     return folder
 
 
-def read_entry(folder: Path) -> Entry:
+def read_entry(folder: Path, board: Board) -> Entry:
     """Read entry.yaml.
 
     Raises
     ------
     InputError
-        If it is missing or malformed.
+        If it is missing or malformed, or chooses something else than the board lets entries choose.
     """
     source = read_mapping(folder / "entry.yaml")
-    return checked(Entry, source.content, file=source.path, source=source)
+    entry = checked(Entry, source.content, file=source.path, source=source)
+    problem = next(_problems(entry, board), None)
+    if problem is not None:
+        key, message, remedy = problem
+        raise InputError(message, file=source.path, line=source.line((key,)), field=key, remedy=remedy)
+    return entry
+
+
+def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
+    """Tell of keys that do not go with what the board lets entries choose."""
+    fixed = "placer" if board.chooses == "policy" else "policy"
+    if getattr(entry, fixed) is not None:
+        yield fixed, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
+    if getattr(entry, board.chooses) is None:
+        message = f"is missing: entries of {board.name} choose a {board.chooses}"
+        yield board.chooses, message, f"give {board.chooses}: {{name: …, parameters: …}}"
+    if board.chooses == "placer" and entry.information_class != "none":
+        message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
+        yield "information_class", message, "give none"
 
 
 def decisions_path(folder: Path, cell: Cell) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,18 @@ SHOWN = {
 """Columns of raw figures: title and unit."""
 
 RULES = """\
-A cell is a scenario and a seed. Its score is 0 for what first come, first served reaches and 1 for what the
+A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 1 for what the
 reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
 score is the interquartile mean of its cells, with a 95 % bootstrap interval stratified by scenario. Entries
 are ranked inside a division only; those whose interval reaches into that of the best of a rank share it.
 *P(better)*: the probability that the entry is better in a cell than the one below it. *To the bound*: the
 mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`).
+"""
+
+
+PLACERS = """\
+Entries are placers: they say which nodes a job gets, and when it moves. Which jobs run is up to the board's
+policy ({policy}).
 """
 
 
@@ -105,9 +111,18 @@ def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
 
 
 def _rules(board: Board) -> str:
-    words = [f"{key}={value}" for key, value in board.reference.items() if key != "name"]
-    reference = " ".join([str(board.reference["name"]), *words])
-    return RULES.format(reference=reference, metric=board.metric, better=board.better)
+    reference = _words(board.reference, board.reference_overrides)
+    fcfs = board.chooses == "policy" and board.baseline == {"name": "fcfs"}
+    baseline = "first come, first served" if fcfs else f"the baseline ({_words(board.baseline)})"
+    text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
+    if board.chooses == "placer":
+        text = PLACERS.format(policy=_words(board.policy or {})) + text
+    return text
+
+
+def _words(keys: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
+    words = [f"{key}={value}" for key, value in keys.items() if key != "name"]
+    return " ".join([str(keys.get("name")), *words, *overrides])
 
 
 def _cell(text: str) -> str:
@@ -161,16 +176,25 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
-        "beside": next((one.name for one in found if one.entry.policy.name == "fcfs"), ""),
+        "beside": next((one.name for one in found if _is_baseline(board, one)), ""),
         "entries": [_entry(board, one, bound, styles[one.name]) for one in found],
     }
 
 
 def _styles(found: Sequence[Standing]) -> dict[str, Style]:
-    """Return styles by entry: an entry named as its policy comes before the policy's variants."""
-    ordered = sorted(found, key=lambda one: (one.name != one.entry.policy.name, one.name))
-    styles = styles_of([one.entry.policy.name for one in ordered])
+    """Return styles by entry: an entry named as its policy or algorithm comes before the variants of that."""
+    ordered = sorted(found, key=lambda one: (one.name != _drawn_as(one), one.name))
+    styles = styles_of([_drawn_as(one) for one in ordered])
     return {one.name: style for one, style in zip(ordered, styles, strict=True)}
+
+
+def _drawn_as(one: Standing) -> str:
+    return str(one.entry.chosen.parameters.get("algorithm", one.entry.chosen.name))
+
+
+def _is_baseline(board: Board, one: Standing) -> bool:
+    keys = one.entry.keys
+    return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
 def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str, Any]:
@@ -189,9 +213,7 @@ def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str,
         "authors": list(one.entry.authors),
         "command": one.entry.command,
         "facts": {
-            "policy": " ".join(
-                [one.entry.policy.name, *(f"{k}={v}" for k, v in one.entry.policy.parameters.items())]
-            ),
+            board.chooses: _words(one.entry.keys),
             "version": one.entry.version,
             "trained on": ", ".join(one.entry.trained_on) or "nothing",
             "search budget": one.entry.search_budget,

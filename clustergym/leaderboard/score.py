@@ -87,7 +87,7 @@ def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
 
 def _standing(board: Board, name: str) -> Standing:
     folder = entry_folder(board, name)
-    entry, every = read_entry(folder), {row.cell: row for row in read_results(folder)}
+    entry, every = read_entry(folder, board), {row.cell: row for row in read_results(folder)}
     for cell in board.cells:
         if cell not in every or every[cell].metrics[board.metric] is None:
             message = f"has no {board.metric} in {cell}"

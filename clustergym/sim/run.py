@@ -52,7 +52,13 @@ class Run:
 def simulate(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int = 0, progress: Progress | None = None
 ) -> Run:
-    """Run a policy on a scenario to its end.
+    """Run a policy on a scenario to its end; raises as `drive`."""
+    simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
+    return drive(simulation, policy, seed, progress)
+
+
+def drive(simulation: Simulation, policy: Policy, seed: int = 0, progress: Progress | None = None) -> Run:
+    """Run a policy on a simulation that was made for it, from the start to the end.
 
     Raises
     ------
@@ -61,8 +67,7 @@ def simulate(
     StalledError
         If it starts nothing though nothing else can happen.
     """
-    started = time.perf_counter()
-    simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
+    started, scenario = time.perf_counter(), simulation.scenario
     policy.check(scenario.trace, simulation.setting)
     policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
     times = DecisionTimes()

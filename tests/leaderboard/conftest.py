@@ -1,4 +1,4 @@
-"""A small board of two cells, with an entry of fcfs on it."""
+"""Small boards with entries on them: one of policies, one of placers."""
 
 from __future__ import annotations
 
@@ -36,6 +36,58 @@ BOARD = {
         }
     ],
 }
+
+
+PLACERS = {
+    "name": "placers",
+    "version": 1,
+    "title": "A small board of placers",
+    "summary": "Eighty jobs, one seed, shared links, nodes that fail.",
+    "metric": "jct_mean",
+    "better": "lower",
+    "split": "test",
+    "seeds": [6],
+    "tuning_seeds": {"train": [0, 1], "dev": [2]},
+    "chooses": "placer",
+    "policy": {"name": "sjf"},
+    "baseline": {"name": "minipod", "algorithm": "random_fit"},
+    "reference": {"name": "buddy"},
+    "reference_overrides": ["cluster.fabric.core_oversubscription=1.0"],
+    "scenarios": [
+        {
+            "name": "ii",
+            "overrides": [
+                "scenario=pretraining",
+                "cluster.fabric.core_oversubscription=8.0",
+                "scenario.contention=true",
+                "scenario.failures.mtbf_s=2000000",
+                "trace.jobs=80",
+                "trace.load=1.5",
+                "trace.min_duration_s=600",
+                "trace.max_duration_s=14400",
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def placers_made(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("placers")
+    (root / "placers").mkdir()
+    (root / "placers" / "board.yaml").write_text(yaml.safe_dump(PLACERS, sort_keys=False))
+    freeze(load_board("placers", root))
+    board = load_board("placers", root)
+    add(board, "random-fit", {"name": "minipod", "algorithm": "random_fit"}, title="random fit")
+    add(board, "moving", {"name": "buddy", "defragment_s": 600.0})
+    return root
+
+
+@pytest.fixture
+def placers(placers_made, tmp_path) -> Path:
+    """A copy of the board of placers that a test may change."""
+    shutil.copytree(placers_made, tmp_path / "placers")
+    return tmp_path / "placers"
 
 
 @pytest.fixture(scope="session")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import pytest
 import yaml
 
+from clustergym.api import compose
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.entry import entry_names, read_entry, read_results
 from clustergym.leaderboard.render import bound_jct, stale
 from clustergym.leaderboard.score import scores_of, standings
-from clustergym.registry import make_policy
 
 
 def test_fcfs_scores_0_and_the_reference_1(root):
@@ -24,7 +25,7 @@ def test_fcfs_scores_0_and_the_reference_1(root):
         (scores,) = scores_of(board, read_results(root / "small" / name))
         assert scores.tolist() == pytest.approx([expected, expected])
     constants = board.constants(board.cells[0])
-    assert board.score(board.cells[0], 2 * constants.reference - constants.fcfs) == pytest.approx(2.0)
+    assert board.score(board.cells[0], 2 * constants.reference - constants.baseline) == pytest.approx(2.0)
 
 
 def test_entries_are_ranked_inside_their_division(root):
@@ -101,6 +102,12 @@ BAD_BOARDS = {
     "no version": ({"version": None}, "version"),
     "another name": ({"name": "other"}, "is not its folder's"),
     "an unknown key": ({"colour": "red"}, "unknown key"),
+    "neither policy nor placer of its own": ({"placer": None}, "placer: is missing"),
+    "both of its own": ({"policy": {"name": "sjf"}}, "policy: is what entries choose"),
+    "entries of what there is not": ({"chooses": "oracle"}, "chooses"),
+    "a policy as a choice of placers": ({"chooses": "placer"}, "policy: is missing"),
+    "a seed in two splits": ({"tuning_seeds": {"train": [6]}}, "tuning_seeds: names one twice"),
+    "its own split to tune on": ({"tuning_seeds": {"test": [9]}}, "has the board's own split"),
 }
 
 
@@ -125,6 +132,77 @@ def test_score_prints_what_it_writes(root, capsys, tmp_path):
     assert "1.00 [1.00, 1.00]" in printed
 
 
+# Splits
+
+
+def test_freeze_writes_what_is_lacking_and_no_more(placers):
+    path = placers / "placers" / "board.yaml"
+    frozen = path.read_text()
+    content = yaml.safe_load(frozen)
+    traces = content["scenarios"][0].pop("traces")
+    assert {split: list(one) for split, one in traces.items()} == {"train": [0, 1], "dev": [2], "test": [6]}
+    path.write_text(yaml.safe_dump(content, sort_keys=False, width=110))
+    assert main(["--root", str(placers), "freeze", "placers"]) == 0
+    assert path.read_text() == frozen
+
+
+BAD_SPLITS = {
+    "a trace in two splits": (
+        lambda one: one["traces"]["dev"].update({2: one["traces"]["train"][1]}),
+        "ii-2 of dev is a trace of train too",
+    ),
+    "a trace of the test split in another": (
+        lambda one: one["traces"]["train"].update({0: one["traces"]["test"][6]}),
+        "ii-6 of test is a trace of train too",
+    ),
+    "a seed that no split has": (
+        lambda one: one["traces"]["dev"].update({9: "0" * 64}),
+        "ii has traces of other seeds",
+    ),
+    "a split left out": (lambda one: one["traces"].pop("train"), "ii has traces of other seeds"),
+    "no hash": (lambda one: one["traces"]["dev"].update({2: "x"}), "scenarios[0].traces.dev[2]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SPLITS)
+def test_bad_splits_are_one_line(name, placers, capsys):
+    change, expected = BAD_SPLITS[name]
+    path = placers / "placers" / "board.yaml"
+    content = yaml.safe_load(path.read_text())
+    change(content["scenarios"][0])
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    assert main(["--root", str(placers), "score", "placers"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert expected in error
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_committed_splits_share_no_trace(name):
+    board = load_board(name)
+    for scenario in board.scenarios:
+        assert list(scenario.traces) == ["train", "dev", "test"] == list(board.splits)
+        digests = [digest for one in scenario.traces.values() for digest in one.values()]
+        assert len(set(digests)) == len(digests) >= 8 + 8 + 16
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_committed_traces_drawn_by_the_version_are_as_hashed(name):
+    board = load_board(name)
+    for place, (split, seeds) in enumerate(board.splits.items()):
+        scenario = board.scenarios[(board.version + place) % len(board.scenarios)]
+        if name == "scale":
+            scenario = board.scenarios[0]
+        seed = seeds[board.version % len(seeds)]
+        assert board.trace(Cell(scenario.name, seed)).sha256 == scenario.traces[split][seed]
+
+
+def test_a_trace_is_that_of_its_scenario(placers):
+    board = load_board("placers", placers)
+    (cell,) = board.cells
+    assert board.scenario(cell).trace.sha256 == board.trace(cell).sha256
+
+
 # The committed boards
 
 
@@ -139,9 +217,19 @@ def test_committed_entries_are_whole(name):
     assert len(board.seeds) >= 8
     assert len(entry_names(board)) >= 3
     for entry in entry_names(board):
-        found = read_entry(board.folder / entry)
-        assert make_policy({"name": found.policy.name, **found.policy.parameters})
+        found = read_entry(board.folder / entry, board)
+        assert board.contestants(found.keys)
+        assert "None" not in found.command  # Hydra's word for nothing is null.
         assert {row.cell for row in read_results(board.folder / entry)} == set(board.cells)
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_the_command_of_an_entry_names_what_was_run(name):
+    board = load_board(name)
+    entry = read_entry(board.folder / entry_names(board)[-1], board)
+    command = shlex.split(entry.command)
+    assert command[:5] == ["python", "-m", "clustergym.leaderboard", "add", name]
+    assert compose(command[6:])[board.chooses] == entry.keys
 
 
 # A cell of 10,240 GPUs takes some seconds to build and to replay.

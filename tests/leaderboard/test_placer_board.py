@@ -1,0 +1,388 @@
+"""A board whose entries are placers: the board's policy decides what runs, the log says on which nodes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustergym.leaderboard.__main__ import main
+from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.check import Kind, check
+from clustergym.leaderboard.placements import (
+    nodes_of,
+    placement_lines,
+    read_placements,
+    replay_placements,
+    runs_of,
+    simulate_recorded,
+)
+from clustergym.leaderboard.render import pages
+from clustergym.leaderboard.score import standings
+from clustergym.policy import Infeasible
+from policies.placement.buddy import Buddy
+from policies.placement.minipod import MinipodPlacer
+
+LOG = "decisions/ii-6.jsonl.gz"
+Lines = list[dict[str, Any]]
+
+
+def flags(root: Path, entry: str = "moving", strict: int = 0) -> list[str]:
+    return [str(flag) for flag in check(load_board("placers", root), entry, strict)]
+
+
+def kinds(root: Path, entry: str = "moving", strict: int = 0) -> set[Kind]:
+    return {flag.kind for flag in check(load_board("placers", root), entry, strict)}
+
+
+def read_log(path: Path) -> Lines:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def write_log(path: Path, lines: Lines) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def claims(folder: Path, **changes: Any) -> None:
+    """Change keys of entry.yaml; None takes one out."""
+    content = yaml.safe_load((folder / "entry.yaml").read_text()) | changes
+    (folder / "entry.yaml").write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}))
+
+
+def claims_throughout(folder: Path, name: str, parameters: dict[str, Any]) -> None:
+    """Say in entry.yaml and in every log that another placer answered."""
+    claims(folder, placer={"name": name, "parameters": parameters})
+    for path in (folder / "decisions").iterdir():
+        header, *lines = read_log(path)
+        write_log(path, [{**header, "placer": {"name": name, **parameters}}, *lines])
+
+
+def test_the_baseline_scores_0_and_all_are_of_one_division(placers):
+    board = load_board("placers", placers)
+    found = {one.name: one for one in standings(board)}
+    assert found["random-fit"].score == pytest.approx((0.0, 0.0, 0.0))
+    assert {one.division for one in found.values()} == {"none, closed"}
+    # The reference is buddy where the core is not oversubscribed: entries run where it is, 8:1.
+    assert found["moving"].score.value < 1.0
+    entry = yaml.safe_load((placers / "placers" / "moving" / "entry.yaml").read_text())
+    assert entry["placer"] == {"name": "buddy", "parameters": {"defragment_s": 600.0}}
+    assert "policy" not in entry
+
+
+def test_what_was_not_tampered_with_has_no_flag(placers):
+    assert flags(placers, strict=1) == flags(placers, "random-fit", strict=1) == []
+    lines = read_log(placers / "placers" / "moving" / LOG)[1:]
+    assert {frozenset(line) for line in lines} == {
+        frozenset({"time_s", "gpu_type", "gpus", "nodes"}),
+        frozenset({"time_s", "move"}),
+    }
+
+
+def test_the_placer_is_not_needed_to_check(placers, monkeypatch):
+    def never(*args: Any) -> None:
+        raise AssertionError("the entry's placer was asked")
+
+    monkeypatch.setattr(Buddy, "place", never)
+    monkeypatch.setattr(Buddy, "defragment", never)
+    monkeypatch.setattr(MinipodPlacer, "place", never)
+    assert flags(placers) == flags(placers, "random-fit") == []
+
+
+def test_a_placer_that_is_not_published_is_replayed_and_never_run(placers):
+    claims_throughout(placers / "placers" / "moving", "my.own-placer", {"depth": 3})
+    assert flags(placers) == []
+    (line,) = flags(placers, strict=1)
+    expected = "re-run differs: entry.yaml: 'my.own-placer' is not published here and cannot be run again"
+    assert line == expected
+
+
+def test_the_answers_of_another_placer_are_found_by_running_it_again(placers):
+    folder = placers / "placers" / "random-fit"
+    claims_throughout(folder, "minipod", {"defragment_s": None, "algorithm": "best_fit"})
+    assert flags(placers, "random-fit") == []
+    assert kinds(placers, "random-fit", strict=1) == {Kind.RERUN}
+
+
+# What entry.yaml says: the line of each, and no other
+
+BUDDY = {"name": "buddy", "parameters": {"defragment_s": 600.0}}
+CLAIMED: dict[str, tuple[dict[str, Any], str]] = {
+    "another placer": (
+        {"placer": {"name": "nobody"}},
+        "header: ii-6: placer is not that of the entry or the board",
+    ),
+    "a policy instead": (
+        {"policy": {"name": "sjf"}, "placer": None},
+        "entry.yaml:{policy}: policy: is the board's: entries of placers choose a placer (leave it out)",
+    ),
+    "a policy besides": (
+        {"policy": {"name": "sjf"}},
+        "entry.yaml:{policy}: policy: is the board's: entries of placers choose a placer (leave it out)",
+    ),
+    "neither": ({"placer": None}, "placer: is missing: entries of placers choose a placer"),
+    "a parameter that is not taken": (
+        {"placer": {"name": "buddy", "parameters": {"defragment_s": 600.0, "depth": 3}}},
+        "schema: entry.yaml: placer.depth: unknown key 'depth'",
+    ),
+    "a parameter of another type": (
+        {"placer": {"name": "buddy", "parameters": {"defragment_s": "often"}}},
+        "schema: entry.yaml: placer.defragment_s: 'often' is no float or null",
+    ),
+    "another parameter": (
+        {"placer": {"name": "buddy", "parameters": {"defragment_s": 900.0}}},
+        "header: ii-6: placer is not that of the entry or the board",
+    ),
+    "a class and its module": (
+        {"placer": {"name": "policies.placement.buddy:Buddy"}},
+        "placer.name: ",
+    ),
+    "a module": (
+        {"placer": {"name": "policies.placement.buddy"}},
+        "header: ii-6: placer is not that of the entry or the board",
+    ),
+    "a path": ({"placer": {"name": "../buddy"}}, "placer.name: "),
+    "a placer that is a list": ({"placer": ["buddy"]}, "placer: "),
+    "a key that a placer has not": ({"placer": {**BUDDY, "nodes": 1}}, "placer.nodes: unknown key"),
+    "an information class": (
+        {"information_class": "clairvoyant"},
+        "information_class: 'clairvoyant' is not that of a placer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMED)
+def test_tampered_entry(name: str, placers: Path) -> None:
+    changes, expected = CLAIMED[name]
+    folder = placers / "placers" / "moving"
+    claims(folder, **changes)
+    lines = (folder / "entry.yaml").read_text().splitlines()
+    at = next((row for row, line in enumerate(lines, 1) if line.startswith("policy:")), 0)
+    first = flags(placers)[0]
+    assert expected.format(policy=at) in first, first
+    assert "\n" not in first
+
+
+def test_a_placer_on_a_board_of_policies(root, capsys):
+    claims(root / "small" / "first", policy=None, placer={"name": "buddy"})
+    (flag,) = check(load_board("small", root), "first")
+    assert flag.kind == Kind.SCHEMA
+    assert "placer: is the board's: entries of small choose a policy (leave it out)" in flag.message
+    assert main(["--root", str(root), "add", "small", "x", "placer=buddy"]) == 2
+    assert "'placer=buddy' is not of the policy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["policy=fcfs"], "'policy=fcfs' is not of the placer"),
+        (["placer=buddy", "policy=fcfs"], "'policy=fcfs' is not of the placer"),
+        (["placer=budy"], "buddy"),
+        (["placer=buddy", "placer.depth=3"], "depth"),
+        (["placer=buddy", "+placer.depth=3"], "unknown key 'depth'"),
+        (["placer=minipod", "placer.algorithm=best"], "unknown placement algorithm 'best'"),
+        (["placer=buddy", "placer.defragment_s=0"], "placer.defragment_s"),
+    ],
+)
+def test_what_cannot_be_entered_is_one_line(words, expected, placers, capsys):
+    assert main(["--root", str(placers), "add", "placers", "x", *words]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    assert expected in lines[0]
+    assert not (placers / "placers" / "x" / "results.csv").exists()
+
+
+def test_the_command_of_an_entry_makes_the_same(placers):
+    folder = placers / "placers" / "moving"
+    command = yaml.safe_load((folder / "entry.yaml").read_text())["command"].split()
+    assert command[:5] == ["python", "-m", "clustergym.leaderboard", "add", "placers"]
+    before = {path.name: path.read_bytes() for path in (folder / "decisions").iterdir()}
+    shutil.rmtree(folder)
+    assert main(["--root", str(placers), *command[3:]]) == 0
+    assert {path.name: path.read_bytes() for path in (folder / "decisions").iterdir()} == before
+
+
+# What the log says
+
+
+def _at(place: int, **changes: Any) -> Callable[[Lines], Lines]:
+    return lambda lines: [*lines[:place], {**lines[place], **changes}, *lines[place + 1 :]]
+
+
+def _nodes(change: Callable[[list[Any]], Any]) -> Callable[[Lines], Lines]:
+    """Change the nodes of the first placement."""
+    return lambda lines: _at(1, nodes=change(lines[1]["nodes"]))(lines)
+
+
+def _move(change: Callable[[str, list[Any]], Any]) -> Callable[[Lines], Lines]:
+    """Change the first move."""
+
+    def changed(lines: Lines) -> Lines:
+        place = next(row for row, line in enumerate(lines) if "move" in line)
+        return _at(place, move=change(*lines[place]["move"][0]))(lines)
+
+    return changed
+
+
+def _onto_the_first(lines: Lines) -> Lines:
+    """Place a job where another was placed at the same instant."""
+    row = _twins(lines)
+    return _at(row, nodes=lines[row - 1]["nodes"])(lines)
+
+
+def _twins(lines: Lines) -> int:
+    """Return where a placement last follows one of the same instant and size."""
+    same = [[(line["time_s"], line.get("gpus"), "nodes" in line) for line in lines[at:]] for at in (1, 2)]
+    return max(row for row, (a, b) in enumerate(zip(*same, strict=False), start=2) if a == b and a[2])
+
+
+def _waits(lines: Lines) -> Lines:
+    """Let the first job wait, which the log then does not go on from."""
+    line = {key: value for key, value in lines[1].items() if key != "nodes"}
+    return [lines[0], {**line, "infeasible": ["not now", 0, 0]}, *lines[2:]]
+
+
+LOGGED: dict[str, tuple[Callable[[Lines], Lines], Kind]] = {
+    "a node that is not there": (_nodes(lambda nodes: [[438, *nodes[0][1:]]]), Kind.DECISION_LOG),
+    "a node below them": (_nodes(lambda nodes: [[-1, *nodes[0][1:]]]), Kind.DECISION_LOG),
+    "nodes up to 2^31": (_nodes(lambda nodes: [[0, 2**31, 8]]), Kind.DECISION_LOG),
+    "half a node": (_nodes(lambda nodes: [[0.5, *nodes[0][1:]]]), Kind.DECISION_LOG),
+    "nodes that are no runs": (_nodes(lambda nodes: [0, 1, 2]), Kind.DECISION_LOG),
+    "no nodes": (_nodes(lambda nodes: []), Kind.DECISION_LOG),
+    "a node twice": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8], [0, 1, 8]]), Kind.DECISION_LOG),
+    "fewer GPUs than asked for": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8]]), Kind.DECISION_LOG),
+    "more GPUs than a node has": (_nodes(lambda nodes: [[0, nodes[0][1] // 2, 16]]), Kind.ILLEGAL_DECISION),
+    "nodes of another job": (_onto_the_first, Kind.ILLEGAL_DECISION),
+    "another number of GPUs": (lambda lines: _at(1, gpus=64, nodes=[[0, 8, 8]])(lines), Kind.DIVERGED),
+    "an answer left out": (lambda lines: [lines[0], *lines[2:]], Kind.DIVERGED),
+    "an answer twice": (lambda lines: [*lines[:2], *lines[1:]], Kind.DIVERGED),
+    "an answer after the end": (lambda lines: [*lines, {**lines[-1], "time_s": 1e9}], Kind.DIVERGED),
+    "an answer sooner": (lambda lines: _at(len(lines) - 1, time_s=lines[-2]["time_s"])(lines), Kind.DIVERGED),
+    "answers out of order": (lambda lines: [lines[0], *reversed(lines[1:])], Kind.DECISION_LOG),
+    "a job that waits": (_waits, Kind.DIVERGED),
+    "a reason of 2 lines": (
+        lambda lines: [*_waits(lines)[:1], {**_waits(lines)[1], "infeasible": ["a\nb", 0, 0]}, *lines[2:]],
+        Kind.DECISION_LOG,
+    ),
+    "an unknown GPU type": (_at(1, gpu_type="H900"), Kind.DECISION_LOG),
+    "a further key": (_at(1, run="rm -rf /"), Kind.DECISION_LOG),
+    "a time that is none": (_at(1, time_s=float("nan")), Kind.DECISION_LOG),
+    "a move of nobody": (_move(lambda job, runs: [["nobody", runs]]), Kind.DECISION_LOG),
+    "a move to more GPUs": (_move(lambda job, runs: [[job, [[0, 128, 8]]]]), Kind.ILLEGAL_DECISION),
+    "a move of a job that waits": (_move(lambda job, runs: [["philly-79", runs]]), Kind.ILLEGAL_DECISION),
+    "no move": (_move(lambda job, runs: []), Kind.DECISION_LOG),
+    "a log of decisions": (_at(0, schema="clustergym.decisions/1"), Kind.DECISION_LOG),
+    "the policy's parameters": (_at(0, policy={"name": "sjf"}), Kind.HEADER),
+    "another policy": (_at(0, policy={"name": "fcfs"}), Kind.HEADER),
+    "another seed": (_at(0, seed=8), Kind.HEADER),
+    "moves in no time": (_at(0, defragment_s=1e-9), Kind.HEADER),
+    "another scenario": (_at(0, scenario_sha256="0" * 64), Kind.TRACE_HASH),
+}
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_tampered_log(name: str, placers: Path) -> None:
+    change, expected = LOGGED[name]
+    path = placers / "placers" / "moving" / LOG
+    write_log(path, change(read_log(path)))
+    found = check(load_board("placers", placers), "moving")
+    assert found[0].kind == expected, [str(flag) for flag in found]
+    assert {flag.where for flag in found} == {"ii-6"}
+
+
+class _Watching(MinipodPlacer):
+    """Keeps what was free when it was last asked."""
+
+    def place(self, allocations: Any, gpu_type: int, gpus: int) -> Any:
+        self.free = allocations.free_on_node.copy()
+        return super().place(allocations, gpu_type, gpus)
+
+
+def test_other_nodes_are_another_run(placers):
+    """A node of the last job becomes another free one: that is legal, and not what was entered."""
+    board = load_board("placers", placers)
+    (cell,) = board.cells
+    policy, watching = board.contestants({"name": "buddy"})[0], _Watching(algorithm="random_fit")
+    simulate_recorded(board.scenario(cell), policy, watching, cell.seed)
+    path = placers / "placers" / "random-fit" / LOG
+    lines = read_log(path)
+    *others, last = nodes_of(lines[-1]["nodes"])
+    free = set(np.flatnonzero(watching.free == 8).tolist()) - {node for node, _ in (*others, last)}
+    nodes = tuple(sorted([*others, (max(free), 8)]))
+    write_log(path, _at(len(lines) - 1, nodes=runs_of(nodes))(lines))
+    assert Kind.DIGEST in kinds(placers, "random-fit") <= {Kind.DIGEST, Kind.METRIC}
+
+
+def test_a_wrong_count_of_answers_is_flagged(placers):
+    path = placers / "placers" / "moving" / "results.csv"
+    header, first, *rest = path.read_text().splitlines()
+    row = first.split(",")
+    row[3] = str(int(row[3]) - 1)
+    path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
+    assert kinds(placers) == {Kind.DECISION_TIMES}
+
+
+# The parts
+
+
+class _Choosy(Buddy):
+    """Places nothing at first."""
+
+    asked = 0
+
+    def place(self, allocations: Any, gpu_type: int, gpus: int) -> Any:
+        self.asked += 1
+        if self.asked <= 3:
+            return Infeasible("not yet", nodes_short=2)
+        return super().place(allocations, gpu_type, gpus)
+
+
+def test_jobs_that_wait_are_logged_and_replayed(placers, tmp_path):
+    board = load_board("placers", placers)
+    cell = board.cells[0]
+    scenario, policy = board.scenario(cell), board.contestants({"name": "buddy"})[0]
+    run, recorded = simulate_recorded(scenario, policy, _Choosy(), cell.seed)
+    assert [answer.infeasible for answer in recorded.answers[:4]] == [
+        *[Infeasible("not yet", nodes_short=2)] * 3,
+        None,
+    ]
+    write_log(tmp_path / "log.gz", list(placement_lines(scenario, recorded.answers, {})))
+    _, answers = read_placements(tmp_path / "log.gz", scenario)
+    assert answers == recorded.answers
+    again, asked = replay_placements(scenario, policy, answers, 3600.0, cell.seed)
+    assert again.log.digest == run.simulation.log.digest
+    assert asked == recorded.times.count
+
+
+@given(st.dictionaries(st.integers(0, 60), st.integers(1, 8), min_size=1))
+def test_runs_hold_nodes(shares: dict[int, int]) -> None:
+    nodes = tuple(sorted(shares.items()))
+    runs = runs_of(nodes)
+    assert nodes_of(runs) == nodes
+    # No two of them could be one.
+    assert all((a[0] + a[1], a[2]) != (b[0], b[2]) for a, b in pairwise(runs))
+
+
+def test_neighbours_with_as_many_gpus_are_one_run():
+    assert runs_of(((3, 8), (4, 8), (5, 4), (7, 4), (8, 4))) == ((3, 2, 8), (5, 1, 4), (7, 2, 4))
+
+
+def test_the_pages_name_baseline_reference_and_policy(placers):
+    board = load_board("placers", placers)
+    readme, page = pages(board).values()
+    assert "policy (sjf)" in readme
+    assert "the baseline (minipod algorithm=random_fit)" in readme
+    assert "reference (buddy cluster.fabric.core_oversubscription=1.0)" in readme
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    facts = {entry["name"]: entry["facts"]["placer"] for entry in data["entries"]}
+    assert facts["moving"] == "buddy defragment_s=600.0"
