@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustergym.errors import InputError
@@ -25,6 +25,8 @@ def test_means_by_hand():
     assert means(np.array([0.0, 2.0]), np.array([3.0, 5.0]), 4.0, 4).tolist() == [3.0, 3.0, 5.0, 5.0]
 
 
+# The machine may be busy.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1000)), min_size=1, max_size=30),
     st.floats(0, 50),

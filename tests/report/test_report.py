@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustergym import run
@@ -133,6 +133,8 @@ def test_fewer_steps_by_hand():
     assert [part.tolist() for part in kept] == [[0, 1], [3, 5]]
 
 
+# The machine may be busy.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1000)), min_size=1, max_size=40),
     st.integers(1, 10),
