@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def add(
         raise InputError(f"{name!r} is no name of an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
-    known = _resumed(folder, entry, board)
+    known, begun = _resumed(folder, entry, board), folder.exists()
     (folder / "decisions").mkdir(parents=True, exist_ok=True)
     _write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
     rows = dict(known)
@@ -93,7 +94,12 @@ def add(
         _write_results(folder, [rows[cell] for cell in board.cells if cell in rows])
 
     missing = [cell for cell in board.cells if cell not in known]
-    run_cells(board, parameters, missing, folder / "decisions", workers, done)
+    try:
+        run_cells(board, parameters, missing, folder / "decisions", workers, done)
+    except InputError:
+        if not begun and not rows:
+            shutil.rmtree(folder)
+        raise
     _write_results(folder, [rows[cell] for cell in board.cells])
     write_curves(board, name)
     _write_readme(folder, entry, board)

@@ -33,7 +33,7 @@ class PlacementError(InputError):
     """A logged answer that no placer may give where it stands."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a placer answered.
 
@@ -322,12 +322,12 @@ class _Reader:
         """Parse runs of nodes of one type, ascending."""
         if not isinstance(value, list) or not value:
             raise TypeError("nodes are no list")
-        runs = [(first, number, each) for first, number, each in value]
+        runs, types = [(first, number, each) for first, number, each in value], self.spec.node_type
         for first, number, each in runs:
-            inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(self.spec.node_type)
+            inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(types)
             if not inside or not _whole(each, 1):
                 raise ValueError(f"{[first, number, each]!r} are no nodes of this cluster")
-            if (self.spec.node_type[first : first + number] != self.spec.node_type[runs[0][0]]).any():
+            if len(self.kinds) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
                 raise ValueError(f"{[first, number, each]!r} are of another GPU type than the first")
         if any(one[0] + one[1] > other[0] for one, other in pairwise(runs)):
             raise ValueError("nodes are named twice or out of order")

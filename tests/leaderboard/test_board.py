@@ -94,6 +94,7 @@ def test_bad_input_is_one_line(root, capsys):
         error = capsys.readouterr().err
         lines = [line for line in error.splitlines() if line.startswith("error: ")]
         assert len(lines) == 1, error
+    assert not (root / "small" / "x").exists()
 
 
 BAD_BOARDS = {

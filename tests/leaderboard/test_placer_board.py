@@ -199,7 +199,7 @@ def test_what_cannot_be_entered_is_one_line(words, expected, placers, capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1
     assert expected in lines[0]
-    assert not (placers / "placers" / "x" / "results.csv").exists()
+    assert not (placers / "placers" / "x").exists()
 
 
 def test_the_command_of_an_entry_makes_the_same(placers):
@@ -321,6 +321,20 @@ def test_other_nodes_are_another_run(placers):
     nodes = tuple(sorted([*others, (max(free), 8)]))
     write_log(path, _at(len(lines) - 1, nodes=runs_of(nodes))(lines))
     assert Kind.DIGEST in kinds(placers, "random-fit") <= {Kind.DIGEST, Kind.METRIC}
+
+
+def test_a_crowd_of_nodes_is_refused(placers):
+    path = placers / "placers" / "moving" / LOG
+    header, first, *_ = read_log(path)
+    scattered = {**first, "time_s": 0.0, "gpus": 219, "nodes": [[2 * place, 1, 1] for place in range(219)]}
+    crowd = json.dumps(scattered).encode() + b"\n"
+    with gzip.open(path, "wb", compresslevel=1) as packed:
+        packed.write(json.dumps(header).encode() + b"\n")
+        for _ in range(2_000_000 // 219 + 1):
+            packed.write(crowd)
+    (line,) = flags(placers)
+    assert line.startswith("decision log: ii-6: ")
+    assert "2,000,000 jobs and nodes" in line
 
 
 def test_a_wrong_count_of_answers_is_flagged(placers):
