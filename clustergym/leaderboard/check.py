@@ -152,10 +152,10 @@ def _replayed(folder: Path, entry: Entry, board: Board, cell: Cell, row: ResultR
     """Replay a cell and compare; what is wrong at one step hides the later ones."""
     from clustergym.leaderboard.curves import difference
 
-    found = replayed(folder, entry, board, cell)
-    if isinstance(found, Flag):
-        return [found]
-    simulation, decided = found
+    made = replayed(folder, entry, board, cell)
+    if isinstance(made, Flag):
+        return [made]
+    simulation, decided = made
     flags = [*_compared(simulation, board, cell, row), *_times(str(cell), row, decided)]
     wrong = "" if flags else difference(board, folder, cell, simulation)
     return [*flags, *([Flag(Kind.CURVES, str(cell), wrong)] if wrong else [])]

@@ -116,11 +116,11 @@ def write_curves(board: Board, name: str) -> Path:
     folder = entry_folder(board, name)
     entry, found = read_entry(folder, board), {}
     for cell in shown_cells(board):
-        run = replayed(folder, entry, board, cell)
-        if isinstance(run, Flag):
+        made = replayed(folder, entry, board, cell)
+        if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
-            raise InputError(f"cannot be replayed: {run}", file=folder, remedy=remedy)
-        found[cell.scenario] = plain(curves_of(run[0]))
+            raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
+        found[cell.scenario] = plain(curves_of(made[0]))
     content = {"schema": SCHEMA, "seed": board.seeds[0], "scenarios": found}
     with atomic_path(folder / FILE) as temporary:
         temporary.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")

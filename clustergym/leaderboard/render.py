@@ -176,16 +176,25 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
-        "beside": next((one.name for one in found if one.entry.chosen.name == "fcfs"), ""),
+        "beside": next((one.name for one in found if _is_baseline(board, one)), ""),
         "entries": [_entry(board, one, bound, styles[one.name]) for one in found],
     }
 
 
 def _styles(found: Sequence[Standing]) -> dict[str, Style]:
-    """Return styles by entry: an entry named as its policy comes before the policy's variants."""
-    ordered = sorted(found, key=lambda one: (one.name != one.entry.chosen.name, one.name))
-    styles = styles_of([one.entry.chosen.name for one in ordered])
+    """Return styles by entry: an entry named as its policy or algorithm comes before the variants of that."""
+    ordered = sorted(found, key=lambda one: (one.name != _drawn_as(one), one.name))
+    styles = styles_of([_drawn_as(one) for one in ordered])
     return {one.name: style for one, style in zip(ordered, styles, strict=True)}
+
+
+def _drawn_as(one: Standing) -> str:
+    return str(one.entry.chosen.parameters.get("algorithm", one.entry.chosen.name))
+
+
+def _is_baseline(board: Board, one: Standing) -> bool:
+    keys = one.entry.keys
+    return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
 def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from clustergym.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.check import Kind, check
 from clustergym.leaderboard.curves import RANKS, STEPS, read_curves
 from clustergym.leaderboard.entry import read_results
 from clustergym.report.series import means
@@ -100,3 +101,12 @@ def test_curves_of_another_board_are_refused(root):
     shutil.rmtree(path.parent / "decisions")
     path.unlink()
     assert read_curves(load_board("small", root), path.parent) == {}
+
+
+def test_the_entry_of_a_placer_has_curves(placers):
+    board = load_board("placers", placers)
+    path = placers / "placers" / "moving" / "curves.json"
+    assert [*read_curves(board, path.parent)] == [scenario.name for scenario in board.scenarios]
+    assert check(board, "moving") == []
+    path.write_text(path.read_text().replace('"jct_s":[', '"jct_s":[1,', 1))
+    assert {flag.kind for flag in check(board, "moving")} == {Kind.CURVES}
