@@ -25,11 +25,11 @@ def times_or_guess(view: View) -> Floats:
     """
     time_s = view.iteration_time_s()
     enough = view.setting.counts >= view.requested_gpus[:, None, None]
-    unknown = ~(np.isfinite(time_s) & enough).any(axis=(1, 2))
-    if not unknown.any():
+    lacking: Bools = ~(np.isfinite(time_s) & enough).any(axis=(1, 2))
+    if not lacking.any():
         return time_s
     guess = request_times(view)
-    unknown = np.flatnonzero(guess.guessed & unknown)
+    unknown = np.flatnonzero(guess.guessed & lacking)
     if len(unknown):
         time_s = time_s.copy()
         time_s[unknown, :, requested_level(view)[unknown]] = guess.time_s[unknown]
