@@ -25,7 +25,8 @@ def times_or_guess(view: View) -> Floats:
     """
     time_s = view.iteration_time_s()
     enough = view.setting.counts >= view.requested_gpus[:, None, None]
-    lacking: Bools = ~(np.isfinite(time_s) & enough).any(axis=(1, 2))
+    enough_known: Bools = (np.isfinite(time_s) & enough).any(axis=(1, 2))
+    lacking = np.logical_not(enough_known)
     if not lacking.any():
         return time_s
     guess = request_times(view)
