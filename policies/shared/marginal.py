@@ -25,12 +25,11 @@ def times_or_guess(view: View) -> Floats:
     """
     time_s = view.iteration_time_s()
     enough = view.setting.counts >= view.requested_gpus[:, None, None]
-    enough_known: Bools = (np.isfinite(time_s) & enough).any(axis=(1, 2))
-    lacking = np.logical_not(enough_known)
-    if not lacking.any():
+    lacking = np.flatnonzero(~(np.isfinite(time_s) & enough).any(axis=(1, 2)))
+    if not len(lacking):
         return time_s
     guess = request_times(view)
-    unknown = np.flatnonzero(guess.guessed & lacking)
+    unknown = lacking[guess.guessed[lacking]]
     if len(unknown):
         time_s = time_s.copy()
         time_s[unknown, :, requested_level(view)[unknown]] = guess.time_s[unknown]
