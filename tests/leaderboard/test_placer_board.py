@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.leaderboard.__main__ import main
@@ -378,6 +378,7 @@ def test_jobs_that_wait_are_logged_and_replayed(placers, tmp_path):
     assert asked == recorded.times.count
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 60), st.integers(1, 8), min_size=1))
 def test_runs_hold_nodes(shares: dict[int, int]) -> None:
     nodes = tuple(sorted(shares.items()))
