@@ -164,8 +164,8 @@ class NetworkAgent(Agent):
         _seed(model, seed, number)
         try:
             model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
-        except ValueError:
-            # Distributions of PyTorch refuse what is no number.
+        except (ValueError, RuntimeError):
+            # Distributions of PyTorch refuse what is no number, as either, by a switch that sb3-contrib sets.
             _require_finite(model)
             raise
         _require_finite(model)
