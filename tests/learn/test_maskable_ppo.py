@@ -234,7 +234,7 @@ def test_the_committed_one_is_better_than_its_imitator():
     curves = loaded.about["curves"]
     assert loaded.about["trained_on_test"] is False
     imitator = min(row["dev_jct_h"] for row in curves["imitation"])
-    assert min(row["dev_jct_h"] for row in curves["segments"]) < 0.98 * imitator
+    assert min(row["dev_jct_h"] for row in curves["segments"]) < 0.99 * imitator
     policy = make_policy({"name": "learned", "checkpoint": "elastic-16"})
     assert policy.fingerprint() == loaded.sha256
 
