@@ -89,7 +89,8 @@ def main(argv: list[str] | None = None) -> int:
         _draw(out.parent / name, draw)
     _write(out, report.text, "--out")
     if given.json is not None:
-        _write(given.json, json.dumps(report.figures, indent=2, allow_nan=False) + "\n", "--json")
+        plain = {"paper": given.paper, "quick": given.quick, "claims": report.claims, "runs": report.figures}
+        _write(given.json, json.dumps(plain, indent=2, allow_nan=False) + "\n", "--json")
     print(report.text)
     print(f"wrote {out}")
     return 0

@@ -124,7 +124,7 @@ def test_fcfs_is_within_15_percent_of_the_published_simulator(tmp_path, capsys):
     assert main([*argv, "--work", "two", "--out", "again.md"]) == 0
     assert Path("again.md").read_text() == text
     assert "| fcfs | *published* | 202 |" in text
-    rows = json.loads(Path("figures.json").read_text())
+    rows = json.loads(Path("figures.json").read_text())["runs"]
     assert {row["trace"] for row in rows} == {"philly", "testbed-a", "testbed-b"}
     assert all(row["jobs_finished"] == 244 for row in rows if row["trace"].startswith("testbed"))
     for row in (row for row in rows if row["published"]):
@@ -145,7 +145,7 @@ needs_data = pytest.mark.skipif(
 def test_gavel_is_within_3_percent_of_its_simulator(capsys):
     argv = ["gavel", "--data", str(DATA), "--policies", "gavel,fcfs", "--json", "figures.json", "--work", "w"]
     assert main(argv) == 0
-    rows = json.loads(Path("figures.json").read_text())
+    rows = json.loads(Path("figures.json").read_text())["runs"]
     assert {row["jobs_finished"] for row in rows} == {96}
     held = {row["label"]: row for row in rows if row["policy"] == "gavel"}
     assert held["max-min fairness"]["jct_mean"] / 3600 == pytest.approx(4.06, rel=0.03)
@@ -173,7 +173,9 @@ def test_sia_is_within_15_percent_of_its_simulator_with_jobs_own_batches(capsys)
         "w",
     ]
     assert main(argv) == 0
-    rows = [row for row in json.loads(Path("figures.json").read_text()) if row["setting"] == "fixed batch"]
+    rows = [
+        row for row in json.loads(Path("figures.json").read_text())["runs"] if row["setting"] == "fixed batch"
+    ]
     assert [row["trace"] for row in rows] == ["philly-1", "saturn-1"]
     for row in rows:
         assert row["jct_mean"] == pytest.approx(row["published_jct_s"], rel=0.15)

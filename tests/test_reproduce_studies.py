@@ -131,7 +131,7 @@ def test_arnold_quick(capsys):
     assert main(["arnold", "--quick", "--json", "figures.json"]) == 0
     capsys.readouterr()
     text = Path("docs/reproduction/arnold-quick.md").read_text()
-    (figures,) = json.loads(Path("figures.json").read_text())
+    (figures,) = json.loads(Path("figures.json").read_text())["runs"]
     most = figures["summary"]["greatest_ratio"]
     assert f"| best baseline's score over Arnold's, most | 1.67 | {most:.2f} |" in text
     assert 1.0 < most < 2.0
@@ -158,7 +158,7 @@ def test_ares_quick_of_one_policy(capsys):
     argv = ["ares", "--quick", "--data", str(DATA), "--policies", "lucid", "--json", "figures.json"]
     assert main([*argv, "--work", "one"]) == 0
     text = Path("docs/reproduction/ares-quick.md").read_text()
-    rows = json.loads(Path("figures.json").read_text())
+    rows = json.loads(Path("figures.json").read_text())["runs"]
     assert [row["trace"] for row in rows] == [f"{kind} sia 1" for kind in KINDS]
     assert all(row["jobs_finished"] == START_JOBS for row in rows)
     assert f"| lucid | {rows[0]['jct_mean'] / 3600:.2f} |" in text
@@ -184,7 +184,7 @@ def test_crius_quick_of_one_baseline(capsys):
     argv = ["crius", "--quick", "--data", str(DATA), "--policies", "fcfs", "--json", "figures.json"]
     assert main(argv) == 0
     assert "fcfs took" in capsys.readouterr().err
-    rows = json.loads(Path("figures.json").read_text())
+    rows = json.loads(Path("figures.json").read_text())["runs"]
     assert [row["setting"] for row in rows] == list(crius.SETTINGS)
     text = Path("docs/reproduction/crius-quick.md").read_text()
     assert f"| fcfs | fair | {rows[0]['jobs_finished']} |" in text

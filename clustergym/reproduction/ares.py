@@ -146,7 +146,7 @@ def reproduce(options: Options) -> Report:
             _file(study, "time"): LinePlot([_time_panel(timed)]),
         }
         figures += timed
-    return Report("\n\n".join(parts) + "\n", figures, plots)
+    return Report("\n\n".join(parts) + "\n", figures, plots=plots)
 
 
 def _plain(cell: Cell, figures: Figures) -> dict[str, Any]:

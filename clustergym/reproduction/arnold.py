@@ -48,7 +48,7 @@ def reproduce(options: Options) -> Report:
         "from the figures of `python -m clustergym.bench placement`.\n\n"
         f"{_claims(figures)}\n\n![Score by alpha]({name})\n\n## The figures in full\n\n{details.strip()}\n"
     )
-    return Report(text, [dict(figures)], {name: lambda path: draw(dict(figures), path)})
+    return Report(text, [dict(figures)], plots={name: lambda path: draw(dict(figures), path)})
 
 
 def _figures(options: Options) -> Figures:

@@ -105,7 +105,7 @@ def reproduce(options: Options) -> Report:
         if "crius" in chosen:
             parts.append(_ablations(found, rounds))
     figures = [_plain(one, values) for one, values in found.items()]
-    return Report("\n\n".join(parts) + "\n", figures, {plot: LinePlot(_bars(study, found))})
+    return Report("\n\n".join(parts) + "\n", figures, plots={plot: LinePlot(_bars(study, found))})
 
 
 def _plain(one: Cell, figures: Figures) -> dict[str, Any]:

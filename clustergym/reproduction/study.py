@@ -55,12 +55,13 @@ class Options:
 class Report:
     """Text in Markdown, the same figures, unrounded, as plain JSON values, and plots beside the text.
 
-    `plots` is, by file name, what draws each and replaces the file as a whole; the text refers to them by
-    these names.
+    `claims` are the rows of the table that opens the text, `Claim.plain()` each. `plots` is, by file name,
+    what draws each and replaces the file as a whole; the text refers to them by these names.
     """
 
     text: str
     figures: list[dict[str, Any]]
+    claims: list[dict[str, Any]] = field(default_factory=list)
     plots: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
 

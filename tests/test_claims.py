@@ -1,0 +1,49 @@
+"""Verdicts on claims, each worked out by hand."""
+
+import pytest
+
+from clustergym.reproduction.claims import Claim, claims_table
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "neutral", "verdict"),
+    [
+        (-50.0, -45.0, 0.0, "reproduced"),  # nine tenths of the effect
+        (-50.0, -44.0, 0.0, "smaller"),
+        (-50.0, -90.0, 0.0, "reproduced"),  # more than was claimed
+        (-50.0, 0.0, 0.0, "reversed"),
+        (1.5, 1.44, 1.0, "smaller"),  # 0.88 of the gain
+        (1.5, 0.9, 1.0, "reversed"),
+        (4.0, 4.4, None, "reproduced"),
+        (4.0, 4.5, None, "larger"),
+        (4.0, 3.5, None, "smaller"),
+    ],
+)
+def test_verdict(paper, ours, neutral, verdict):
+    assert Claim("x", "Fig. 1", paper, fair=ours, neutral=neutral).verdict == verdict
+
+
+def test_both_settings_are_told_where_they_differ():
+    assert Claim("x", "Fig. 1", -50.0, fair=10.0, as_published=-50.0).verdict == "reproduced (fair: reversed)"
+    assert Claim("x", "Fig. 1", -50.0, fair=-50.0, as_published=-50.0).verdict == "reproduced"
+
+
+def test_without_a_figure_of_ours():
+    assert Claim("x", "Fig. 1", None, why="needs GPUs").verdict == "not simulated"
+    assert Claim("x", "Fig. 1", 3.0, quick=False).verdict == "not run"
+
+
+def test_table_shows_units_and_signs():
+    text = claims_table(
+        [
+            Claim("mean JCT", "section 5", -50.0, fair=2.0),
+            Claim("gain", "Fig. 2", 1.5, 1.5, unit="x", neutral=1.0),
+        ]
+    )
+    assert "| mean JCT | section 5 | -50.0 % | +2.0 % | - | reversed |  |" in text
+    assert "| gain | Fig. 2 | 1.5x | 1.5x | - | reproduced |  |" in text
+
+
+def test_a_figure_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="no figure"):
+        Claim("x", "Fig. 1", float("nan"))
