@@ -11,6 +11,7 @@ from clustergym.reproduction.study import table
 
 TOLERANCE = 0.1
 """Share of the paper's figure that ours may lack, or differ by, and still reproduce it."""
+_ROUNDING = 1e-9
 
 REPRODUCED, SMALLER, LARGER, REVERSED, NOT_SIMULATED, NOT_RUN = (
     "reproduced",
@@ -70,11 +71,11 @@ class Claim:
         if self.paper is None:
             return NOT_SIMULATED
         if self.neutral is None:
-            if abs(ours - self.paper) <= TOLERANCE * abs(self.paper):
+            if abs(ours - self.paper) <= TOLERANCE * abs(self.paper) + _ROUNDING:
                 return REPRODUCED
             return SMALLER if ours < self.paper else LARGER
         share = (ours - self.neutral) / (self.paper - self.neutral)
-        if share >= 1 - TOLERANCE:
+        if share >= 1 - TOLERANCE - _ROUNDING:
             return REPRODUCED
         return SMALLER if share > 0 else REVERSED
 
