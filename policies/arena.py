@@ -36,14 +36,13 @@ class Arena(Policy):
 
     Differences from the paper: queues are by estimated run time at the request (the paper
     leaves the number of queues and their bounds open); a scaling up must repay its restart;
-    while other jobs wait, a candidate pays the queue's mean value for each GPU it takes; as many
-    GPUs of each type as profiling holds are left out of scaling up, so that new jobs can be
-    profiled; the program of `ilp` is followed by launches of what still fits.
+    while other jobs wait, a candidate pays the queue's mean value for each GPU it takes; the
+    program of `ilp` is followed by launches of what still fits.
     How a plan is estimated (Crius: one plan for each of 2^stages partitions) is the oracle's
     affair, not the policy's. Crius is conf/policy/crius.yaml: `opportunistic`, without privilege.
 
     The paper's ablations that change no decision are changes of costs: without pruning the
-    scenario's `costs.search=full`, without disaggregated profiling `costs.profile_s` as long
+    scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much
     as running every plan takes (see clustergym/reproduction/arena.py, which runs them).
 
     Parameters
@@ -140,7 +139,7 @@ class Arena(Policy):
         if self.opportunistic:
             self._note_blockers(view, order, waiting)
         self._privileged(cluster, view, waiting)
-        cluster.grow_all(view.setting.profile_gpus)
+        cluster.grow_all()
         decision = cluster.decision()
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
 
@@ -189,8 +188,7 @@ class Arena(Policy):
         if self.ilp:
             from policies.shared.scaling_ilp import best_scalings
 
-            spare = cluster.view.setting.profile_gpus
-            steps = best_scalings(cluster, np.array(waiting, dtype=np.int64), spare)
+            steps = best_scalings(cluster, np.array(waiting, dtype=np.int64))
             cluster.enact(steps or [])
             self._ilp_fallbacks += steps is None
             waiting = [at for at in waiting if cluster.kind[at] < 0]

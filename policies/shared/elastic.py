@@ -182,18 +182,10 @@ class VirtualCluster(Allotments):
 
     # Scaling up
 
-    def grow_all(self, spare: int = 0) -> None:
-        """Give idle GPUs to running jobs, greatest gain first, while a change repays its restart.
-
-        Parameters
-        ----------
-        spare : int
-            GPUs of each type that are left idle.
-        """
-        self.free -= spare
+    def grow_all(self) -> None:
+        """Give idle GPUs to running jobs, greatest gain first, while a change repays its restart."""
         if (self.free > 0).any():
             self._grow_all()
-        self.free += spare
 
     def _grow_all(self) -> None:
         held = np.flatnonzero(self.kind >= 0)
