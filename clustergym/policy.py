@@ -36,6 +36,16 @@ class InformationClass(enum.StrEnum):
     """No iteration times at all."""
 
 
+KNOWS: Mapping[str, str] = {
+    InformationClass.CLAIRVOYANT: "an oracle: knows the times jobs will really run at",
+    InformationClass.PROFILED: "knows profiles of adaptive parallelism",
+    InformationClass.DATA_PARALLEL: "knows data-parallel profiles",
+    InformationClass.BOOTSTRAP: "knows the least count that runs on each GPU type",
+    InformationClass.NONE: "knows no speeds",
+}
+"""Information classes in words, as tables and pages show them."""
+
+
 class InformationError(RuntimeError):
     """A policy asked for what its information class does not grant."""
 
