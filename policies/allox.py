@@ -248,7 +248,8 @@ class _Plan:
     def move(self) -> None:
         """Move running jobs to idle GPUs where they end earlier, those that gain most first."""
         running = np.flatnonzero((self.view.gpus > 0) & (self.kind >= 0))
-        gain_s = self.held_s[running, None] - self.left_s[running]
+        held_s, left_s = self.held_s[running, None], self.left_s[running]
+        gain_s = np.subtract(held_s, left_s, out=np.full(left_s.shape, -np.inf), where=np.isfinite(left_s))
         for place in np.argsort(-gain_s, axis=None, kind="stable").tolist():
             row, kind = divmod(place, gain_s.shape[1])
             at = int(running[row])

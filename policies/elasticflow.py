@@ -191,7 +191,9 @@ class ElasticFlow(Policy):
     def _group(self, view: View, at: Ints, kind: int, rate: Floats) -> Jobs:
         """Return the jobs of one type in order of deadline."""
         wanted = rate[at, kind, requested_level(view)[at]]
-        at_request_s = 1.0 / np.where(wanted > 0, wanted, rate[at, kind].max(axis=1))
+        rate_s = np.where(wanted > 0, wanted, rate[at, kind].max(axis=1))
+        # No rate yet: the types on which the job runs as requested are still to be profiled.
+        at_request_s = np.divide(1.0, rate_s, out=np.full(len(at), np.inf), where=rate_s > 0)
         deadline_s = np.array(
             [self._deadline_of(view, int(p), float(s)) for p, s in zip(at, at_request_s, strict=True)]
         )
@@ -213,6 +215,8 @@ class ElasticFlow(Policy):
         if self.mode == "strict":
             return given if np.isfinite(given) else np.inf
         job = int(view.job[at])
+        if not np.isfinite(at_request_s) and job not in self._deadline_s:
+            return given if np.isfinite(given) else np.inf
         if job not in self._deadline_s:
             least = float(view.submit_s[at]) + self.least_slack * float(view.iterations[at]) * at_request_s
             self._deadline_s[job] = max(given, least) if np.isfinite(given) else least
