@@ -89,8 +89,7 @@ class View:
     now_s : float
     setting : Setting
     available : ndarray of int, shape (T,)
-        GPUs a decision may use: capacity less what is on failed nodes and, while no job is queued, what
-        profiling holds. Where jobs are queued profiling gives way to the decision.
+        GPUs a decision may use: capacity less what profiling holds and what is on failed nodes.
     free : ndarray of int, shape (T,)
         Available GPUs that no job holds now.
     job : ndarray of int, shape (n,)

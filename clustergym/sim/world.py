@@ -69,7 +69,6 @@ class World(ABC):
         self._in_view: set[int] = set()
         self._rows: Ints | None = None
         self._profiles = ProfileBook(scenario, information)
-        self._lifted: list[tuple[Profile, Nodes]] = []
         self._failures_in_a_row = 0
         self._book = Book({planned.job: ticks(planned.start_s) for planned in scenario.reservations})
         self._planned_allotments: dict[int, tuple[int, int]] = {}
@@ -101,7 +100,7 @@ class World(ABC):
 
     def _gpus_out_of_use(self) -> Ints:
         """Return GPUs of each type that no decision may use, shape (T,)."""
-        out, cluster = self._profiles.held - self._yielding(), self.scenario.cluster
+        out, cluster = self._profiles.held.copy(), self.scenario.cluster
         for node in self.allocations.down:
             out[cluster.node_type[node]] += cluster.node_gpus[node]
         for row in self._book.running:
@@ -158,13 +157,9 @@ class World(ABC):
     # Profiling
 
     @property
-    def _gives_way(self) -> bool:
-        """Whether profiling comes after decisions: a View would show a queued job."""
+    def _decision_comes_first(self) -> bool:
+        """Whether profiles start only on what a decision leaves: some job that is known is queued."""
         return self._profiles.active and any(self.jobs.phase[row] == Phase.QUEUED for row in self._in_view)
-
-    def _yielding(self) -> Ints:
-        """Return the GPUs of each type that profiles hold and a decision may use all the same, shape (T,)."""
-        return self._profiles.held * int(self._gives_way)
 
     def _start_profiling(self) -> None:
         """Start the profiles that wait on GPUs that are free, in order."""
@@ -186,9 +181,9 @@ class World(ABC):
     def _profile_holder(self, profile: Profile) -> int:
         return -1 - (profile.row * len(self.setting.gpu_types) + profile.kind)
 
-    def _stop_profile(self, profile: Profile, nodes: Nodes = ()) -> Nodes:
-        """Stop a profile and return its nodes: `nodes`, where they were lifted, or those it holds."""
-        nodes = nodes or self.allocations.release(self._profile_holder(profile))
+    def _stop_profile(self, profile: Profile) -> Nodes:
+        """Stop a profile and return the nodes it held."""
+        nodes = self.allocations.release(self._profile_holder(profile))
         self._profiles.stop(profile, self._now)
         row, kind = profile.row, profile.kind
         self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
@@ -219,31 +214,6 @@ class World(ABC):
             if runs and heir is not None:
                 self._start_profile(profile, nodes)
 
-    def _lift_profiles(self, kinds: set[int]) -> None:
-        """Take the GPUs of profiles on some types away, until `_settle_profiles`, so that jobs come first."""
-        for profile in self._profiles.running:
-            if profile.kind in kinds:
-                self._lifted.append((profile, self.allocations.release(self._profile_holder(profile))))
-
-    def _give_way(self, nodes: Nodes) -> None:
-        """Put off lifted profiles, the latest first, whose GPUs a job has just been given."""
-        for node, _ in nodes:
-            on_node = [one for one in self._lifted if any(at == node for at, _ in one[1])]
-            short = sum(gpus for _, held in on_node for at, gpus in held if at == node)
-            short -= int(self.allocations.free_on_node[node])
-            while short > 0:
-                profile, held = last = on_node.pop()
-                short -= sum(gpus for at, gpus in held if at == node)
-                self._lifted.remove(last)
-                self._stop_profile(profile, held)
-                self._profiles.put_off(profile)
-
-    def _settle_profiles(self) -> None:
-        """Give lifted profiles that no job displaced their GPUs back."""
-        for profile, nodes in self._lifted:
-            self.allocations.allocate(self._profile_holder(profile), nodes)
-        self._lifted = []
-
     def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
         """Launch a job on the nodes the placer finds, or on given ones: a job that ran on others migrates."""
         jobs, scenario = self.jobs, self.scenario
@@ -255,7 +225,6 @@ class World(ABC):
             self._unplaced(row, kind, gpus, nodes)
             return
         self.allocations.allocate(row, nodes)
-        self._give_way(nodes)
         locality = int(scenario.cluster.locality(nodes))
         iteration_s = scenario.iteration_s(row, kind, level, locality)
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus

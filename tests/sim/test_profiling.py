@@ -120,53 +120,25 @@ def test_jobs_of_another_model_share_nothing():
     assert profiles_of(run) == [("start", 0, 0, 0), ("start", 5, 1, 0), ("end", 30, 0, 0), ("end", 35, 1, 0)]
 
 
-def test_profiling_gives_way_to_a_waiting_job_and_keeps_what_it_has_measured():
-    # a, known from 30 on, waits until 45 for all 4 GPUs, one of which the profile of b, of another
-    # model, has held since 40. That is put off with 5 of 30 s done; it goes on when a ends, from 65 to 90.
-    jobs = [Job("a", 0, 20, gpus=4), Job("b", 40, 10, family="n"), Job("wake", 45, 1)]
-    script_of = {45.0: {"a": ("X", 4)}, 90.0: {"b": ("X", 1), "wake": ("X", 1)}}
+def test_a_job_that_waits_comes_before_a_profile_that_would_start():
+    # a, known from 30 on, waits. At 45 b comes, of another model; a is given all 4 GPUs then, and b's profile
+    # starts when a has ended, at 65.
+    jobs = [Job("a", 0, 20, gpus=4), Job("b", 45, 10, family="n"), Job("wake", 45, 1)]
+    run = run_of(scenario_of(jobs), {45.0: {"a": ("X", 4)}, 95.0: {"b": ("X", 1), "wake": ("X", 1)}})
+    assert times_of(run, EventKind.START) == {0: 45, 1: 95, 2: 95}
+    assert profiles_of(run)[2:] == [("start", 65, 1, 0), ("end", 95, 1, 0)]
+
+
+def test_a_profile_takes_what_a_decision_leaves_and_keeps_it_to_its_end():
+    # a waits and is left waiting at 40: b's profile starts on one of 4 GPUs, and 3 are left to a until 70.
+    jobs = [Job("a", 0, 20, gpus=2), Job("b", 40, 10, family="n"), Job("wake", 45, 1)]
     scenario = scenario_of(jobs)
-    script = Script(scenario, dict(script_of), PROFILED)
+    entries = {45.0: {"a": ("X", 2)}, 70.0: {"a": ("X", 2), "b": ("X", 1), "wake": ("X", 1)}}
+    script = Script(scenario, dict(entries), PROFILED)
     simulate(scenario, script, Buddy())
     seen = {view.now_s: (view.available.tolist(), view.free.tolist()) for view in script.views}
-    # While a waits, what the profile holds is free to it.
-    assert seen[45.0] == ([4], [4])
-    run = run_of(scenario, dict(script_of))
-    assert profiles_of(run)[2:] == [
-        ("start", 40, 1, 0),
-        ("end", 45, 1, 0),
-        ("start", 65, 1, 0),
-        ("end", 90, 1, 0),
-    ]
-    assert times_of(run, EventKind.START) == {0: 45, 1: 90, 2: 90}
-    order = [e.kind for e in run.simulation.log.events if e.time_s == 45]
-    assert order == [EventKind.SUBMIT, EventKind.PROFILE_END, EventKind.START]
-
-
-def test_a_decision_that_leaves_room_for_a_profile_does_not_touch_it():
-    jobs = [Job("a", 0, 20, gpus=2), Job("b", 40, 10, family="n"), Job("wake", 45, 1)]
-    run = run_of(
-        scenario_of(jobs), {45.0: {"a": ("X", 2)}, 70.0: {"a": ("X", 2), "b": ("X", 1), "wake": ("X", 1)}}
-    )
-    assert profiles_of(run)[2:] == [("start", 40, 1, 0), ("end", 70, 1, 0)]
-
-
-def test_the_profile_that_started_last_is_put_off_first():
-    # Profiles of b and c hold 1 GPU each from 35 and 40 on; at 45 a takes 3 of 4: that of c is put off with
-    # 5 of its 30 s done. It goes on when b's ends, at 65, and ends at 90.
-    jobs = [Job("a", 0, 100, 2), Job("b", 35, 10, family="n"), Job("c", 40, 10, family="o"), Job("d", 45, 5)]
-    scenario = scenario_of(jobs)
-    run = run_of(
-        scenario, {45.0: {"a": ("X", 2), "d": ("X", 1)}, 90.0: {"a": ("X", 2), "b": ("X", 1), "c": ("X", 1)}}
-    )
-    assert profiles_of(run)[2:] == [
-        ("start", 35, 1, 0),
-        ("start", 40, 2, 0),
-        ("end", 45, 2, 0),
-        ("end", 65, 1, 0),
-        ("start", 65, 2, 0),
-        ("end", 90, 2, 0),
-    ]
+    assert seen[45.0] == ([3], [3])
+    assert profiles_of(run_of(scenario, entries))[2:] == [("start", 40, 1, 0), ("end", 70, 1, 0)]
 
 
 def test_while_no_job_waits_profiling_comes_before_growth():
