@@ -168,7 +168,10 @@ def _characterisation(found: dict[str, Any]) -> str:
     text = CHARACTERISATION.format(core=found["core_oversubscription"]) + _gains(rows)
     models = list(dict.fromkeys(row["model"] for row in rows))
     text += "\nOn average over layers: " + "; ".join(_average(rows, model) for model in models) + ".\n"
-    text += "\nWithout overlap, one virtual stage per stage:\n\n" + _gains(found["without_overlap"])
+    text += (
+        "\nWithout overlap, one virtual stage per stage; Fig. 4 has the alignments in the opposite order:\n\n"
+        + _gains(found["without_overlap"])
+    )
     text += "\n### Gain at 48 layers by oversubscription of the core (PP-aligned / DP-aligned)\n\n"
     text += _by_parameter("core", found["core_factors"], models)
     text += "\n### The same by the share of a port's rate that large messages reach\n\n"
