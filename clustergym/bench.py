@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     _check_files(options)
     if options.speed:
         return _speed(options, states)
-    figures = _figures(options.quick, states, options.seed)
+    figures = placement_figures(options.quick, states, options.seed)
     _write(figures, options)
     return 0
 
@@ -66,7 +66,9 @@ def _check_files(options: argparse.Namespace) -> None:
         )
 
 
-def _figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
+def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
+    """Return all figures of the placement benchmark as plain values."""
+    from clustergym.placement.ablation import ablate
     from clustergym.placement.benchmark import ALPHAS, QUICK_ALPHAS, run_benchmark
     from clustergym.placement.characterisation import characterise
     from clustergym.placement.fullness import by_fullness
@@ -75,6 +77,7 @@ def _figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
     figures["fullness"] = by_fullness(states, seed, quick)
     _say("fullness")
     figures["characterisation"] = characterise(states, seed)
+    figures["ablation"] = ablate(states, seed)
     return figures
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from clustergym.placement.characterisation import MODELS
 from clustergym.reproduce import main
-from clustergym.reproduction import ares, arnold, crius
+from clustergym.reproduction import ares, arnold_claims, crius
 from clustergym.reproduction.ares_scenarios import KINDS, START, START_JOBS, scenario_of, trace_names
 from clustergym.reproduction.line_plots import LinePlot, Panel
 from clustergym.reproduction.study import Cell, Options
@@ -131,26 +132,30 @@ def test_arnold_quick(capsys):
     assert main(["arnold", "--quick", "--json", "figures.json"]) == 0
     capsys.readouterr()
     text = Path("docs/reproduction/arnold-quick.md").read_text()
-    (figures,) = json.loads(Path("figures.json").read_text())["runs"]
-    most = figures["summary"]["greatest_ratio"]
-    assert f"| best baseline's score over Arnold's, most | 1.67 | {most:.2f} |" in text
-    assert 1.0 < most < 2.0
+    written = json.loads(Path("figures.json").read_text())
+    (figures,), rows = written["runs"], {row["claim"]: row for row in written["claims"]}
+    most = rows["best baseline's score over Arnold's, most"]
+    assert most["fair"] == figures["summary"]["greatest_ratio"]
+    assert most["verdict"] == "reproduced"
+    assert f"| section 3, Fig. 6, Table 1 | 1.67x | {most['fair']:.2f}x | - | reproduced |" in text
     assert max(figures["characterisation"]["inside_a_minipod"].values()) <= 0.003
-    assert "Inside one minipod: agrees." in text
+    assert rows["inside one minipod placement changes at most 0.3 % (1: yes)"]["verdict"] == "reproduced"
+    assert len(rows) == text.split("## Claims")[1].split("\n- ")[0].count("\n| ") - 2
     assert Path("docs/reproduction/arnold-quick.svg").is_file()
     assert main(["arnold", "--quick", "--out", "again.md"]) == 0
     assert Path("again.md").read_text() == text
 
 
-def test_arnold_verdicts_follow_the_figures():
-    found = {"inside_a_minipod": {"dense": 0.01}, "two_minipods": [], "core_oversubscription": 2.0}
-    gains = {"gain": {"pp_aligned": 0.01, "dp_aligned": 0.02}, "communication_share": 0.4}
-    found["two_minipods"] = [{"model": model, **gains} for model in arnold.ALIGNED]
-    factors = {model: {"pp_aligned": 0.0} for model in arnold.ALIGNED}
-    found["core_factors"] = {"1.25": factors, "4.0": factors}
-    dense, _, inside = arnold._alignment(found)
-    assert "PP alignment is not the better and its gain does not grow" in dense[1]
-    assert inside[1] == "Inside one minipod: does not agree."
+def test_arnold_statements_follow_the_figures():
+    gains = {"gain": {"pp_aligned": 0.01, "dp_aligned": 0.02}, "layers": 16}
+    found = {
+        "inside_a_minipod": {"dense": 0.01},
+        "two_minipods": [{"model": model.name, **gains} for model in MODELS for _ in range(2)],
+    }
+    rows = {row.claim: row.verdict for row in arnold_claims._statements(found)}
+    # DP alignment is the better for every model, the gain stays, and a minipod matters by 1 %.
+    assert rows.pop("the best alignment depends on the type of GPU") == "not simulated"
+    assert set(rows.values()) == {"reversed"}
 
 
 @needs_data

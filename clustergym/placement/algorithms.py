@@ -16,6 +16,8 @@ ALGORITHMS = {
     "arnold": "policies.placement.arnold",
     "best_fit": "policies.placement.best_fit",
     "random_fit": "policies.placement.random_fit",
+    "best_fit_by_node": "policies.placement.best_fit_by_node",
+    "random_fit_by_node": "policies.placement.random_fit_by_node",
     "gpu_packing": "policies.placement.gpu_packing",
     "topology_aware": "policies.placement.topology_aware",
     "round_robin": "policies.placement.round_robin",

@@ -13,10 +13,11 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, Ints
 from clustergym.metrics.statistics import estimate
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import UNITS, PretrainingJob, Unit
+from clustergym.placement.core import Core
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import cell_spread, cells
 from clustergym.placement.states import draw_free_nodes
-from clustergym.placement.step_time import PretrainingModel, Tiers, predict
+from clustergym.placement.step_time import NETWORK_SHARE, PretrainingModel, Tiers, predict
 
 JOB = PretrainingJob(96, 12, 4, 2)
 FREE = (8, 6)
@@ -29,6 +30,7 @@ LARGE_MOE = PretrainingModel("MoE, 48 experts", hidden=2048, layers=48, heads=16
 MODELS = (DENSE, MOE, LARGE_MOE)
 
 CORE_FACTORS = (1.0, 1.25, 1.5, 2.0, 4.0)
+NETWORK_SHARES = (0.4, 0.6, 0.8, 1.0)
 SCALE_CORE_FACTORS = (1.0, 2.0, 4.0)
 ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
@@ -44,15 +46,15 @@ class Scale(NamedTuple):
 SCALES = (
     Scale(PretrainingJob(208, 26, 4, 2), 11, 16),
     Scale(PretrainingJob(9600, 150, 8, 8), 20, 100),
-    Scale(PretrainingJob(9600, 150, 8, 8), 30, 100),
 )
+"""The larger job takes more than half of a cluster of more than 2,000 nodes (Arnold, sections 2 and 3)."""
 
 
-def fabric_tiers(core_oversubscription: float) -> Tiers:
+def fabric_tiers(core_oversubscription: float, network_share: float = NETWORK_SHARE) -> Tiers:
     """Return the tiers of Arnold's H800 nodes under a core of some oversubscription."""
     cluster: ClusterSpec = load_cluster("arnold-i")
     fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)
-    return Tiers.of(ClusterSpec(cluster.name, cluster.groups, fabric))
+    return Tiers.of(ClusterSpec(cluster.name, cluster.groups, fabric), network_share)
 
 
 def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
@@ -91,12 +93,12 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 
 
 def two_minipods(
-    models: Sequence[PretrainingModel], layers: Sequence[int], core: float
+    models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
 ) -> list[dict[str, Any]]:
     """Return step times and gains over packing of 96 GPUs in two minipods, by model and layers."""
-    tiers, rows = fabric_tiers(core), []
+    rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
-        times = {name: predict(made, JOB, model, tiers) for name, made in placements(FREE, JOB).items()}
+        times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
         base = times["packed"].total_s
         rows.append(
             {
@@ -160,7 +162,11 @@ def _candidate(job: PretrainingJob, states: Sequence[Ints], unit: Unit, alpha: f
 
 
 def choose_alpha(
-    model: PretrainingModel, job: PretrainingJob, offered: Sequence[Candidate], tiers: Tiers
+    model: PretrainingModel,
+    job: PretrainingJob,
+    offered: Sequence[Candidate],
+    tiers: Tiers,
+    core: Core | None = None,
 ) -> AlphaChoice:
     """Return the unit and alpha whose placements train fastest: how a model is characterised.
 
@@ -168,10 +174,19 @@ def choose_alpha(
     """
     ranked = []
     for unit, alpha, matrices, _ in offered:
-        step_s = float(np.mean([predict(matrix, job, model, tiers).total_s for matrix in matrices]))
+        step_s = float(
+            np.mean([predict(matrix, job, model, tiers, core=core).total_s for matrix in matrices])
+        )
         touched = sum(sum(cell_spread(matrix)) for matrix in matrices)
         ranked.append((round(step_s, 9), touched, AlphaChoice(unit, alpha, step_s)))
     return min(ranked, key=lambda entry: entry[:2])[2]
+
+
+def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
+    """Return the free nodes of each minipod in random states that have room for the job."""
+    job, minipods, nodes = scale
+    streams = [np.random.default_rng([seed, job.gpus, minipods, state]) for state in range(states)]
+    return [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
@@ -181,16 +196,15 @@ def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str
     `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
     """
     job, minipods, nodes = scale
-    streams = [np.random.default_rng([seed, job.gpus, minipods, state]) for state in range(states)]
-    drawn = [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
+    drawn = free_nodes(scale, states, seed)
     offered, before = candidates(job, drawn), [packed(free.tolist(), job) for free in drawn]
     unsplit = np.repeat(np.arange(job.rows)[:, None], job.columns, axis=1)
     rows = []
     for model in MODELS:
-        choice, found = _chosen(model, job, offered, before, fabric_tiers(core))
-        ideal = _compared(before, [unsplit] * states, job, model, fabric_tiers(core))
+        choice, found = chosen(model, job, offered, before, fabric_tiers(core))
+        ideal = compared(before, [unsplit] * states, job, model, fabric_tiers(core))
         by_core = {
-            str(factor): _chosen(model, job, offered, before, fabric_tiers(factor))[1]["gain"][0]
+            str(factor): chosen(model, job, offered, before, fabric_tiers(factor))[1]["gain"][0]
             for factor in SCALE_CORE_FACTORS
         }
         rows.append(
@@ -203,26 +217,32 @@ def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str
     return rows
 
 
-def _chosen(
+def chosen(
     model: PretrainingModel,
     job: PretrainingJob,
     offered: Sequence[Candidate],
-    before: list[Ints],
+    before: Sequence[Ints],
     tiers: Tiers,
+    core: Core | None = None,
 ) -> tuple[AlphaChoice, dict[str, Any]]:
-    """Return the unit and alpha that suit a model, and what they gain over packing."""
-    choice = choose_alpha(model, job, offered, tiers)
+    """Return the unit and alpha that suit a model, and what they gain over the placements `before`."""
+    choice = choose_alpha(model, job, offered, tiers, core)
     after = next(c.matrices for c in offered if (c.unit, c.alpha) == (choice.unit, choice.alpha))
-    return choice, _compared(before, after, job, model, tiers)
+    return choice, compared(before, after, job, model, tiers, core)
 
 
-def _compared(
-    before: list[Ints], after: list[Ints], job: PretrainingJob, model: PretrainingModel, tiers: Tiers
+def compared(
+    before: Sequence[Ints],
+    after: Sequence[Ints],
+    job: PretrainingJob,
+    model: PretrainingModel,
+    tiers: Tiers,
+    core: Core | None = None,
 ) -> dict[str, Any]:
     """Return the gain in throughput (mean, 95 % interval) and the mean ratios of the spreads."""
     gains, dp_ratios, pp_ratios = [], [], []
     for theirs, ours in zip(before, after, strict=True):
-        slower, faster = (predict(matrix, job, model, tiers).total_s for matrix in (theirs, ours))
+        slower, faster = (predict(matrix, job, model, tiers, core=core).total_s for matrix in (theirs, ours))
         gains.append(slower / faster - 1)
         wide, narrow = cell_spread(theirs), cell_spread(ours)
         dp_ratios.append(wide.dp / narrow.dp)
@@ -234,19 +254,21 @@ def _compared(
     }
 
 
+def _gains(tiers: Tiers) -> dict[str, dict[str, float]]:
+    """Return by model the gains of 96 GPUs in two minipods."""
+    return {row["model"]: row["gain"] for model in MODELS for row in two_minipods([model], [48], tiers)}
+
+
 def characterise(states: int, seed: int) -> dict[str, Any]:
     """Return all of the characterisation as plain values."""
     core = Fabric().core_oversubscription
+    tiers = fabric_tiers(core)
     return {
         "core_oversubscription": core,
-        "two_minipods": two_minipods(MODELS, LAYERS, core),
-        "core_factors": {
-            str(factor): {
-                model.name: two_minipods([model], [model.layers], factor)[0]["gain"] for model in MODELS
-            }
-            for factor in CORE_FACTORS
-        },
-        "without_overlap": two_minipods([replace(m, chunk_layers=None) for m in MODELS], [48], core),
+        "two_minipods": two_minipods(MODELS, LAYERS, tiers),
+        "core_factors": {str(factor): _gains(fabric_tiers(factor)) for factor in CORE_FACTORS},
+        "network_shares": {str(share): _gains(fabric_tiers(core, share)) for share in NETWORK_SHARES},
+        "without_overlap": two_minipods([replace(m, chunk_layers=None) for m in MODELS], [48], tiers),
         "inside_a_minipod": inside_a_minipod(MODELS),
         "scale": [row for scale in SCALES for row in at_scale(scale, states, seed, core)],
     }

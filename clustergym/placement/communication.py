@@ -29,7 +29,7 @@ class PretrainingJob:
     """An LLM pre-training job of fixed parallelism on whole nodes.
 
     A node carries `gpus_per_node / tensor_parallel` tensor-parallel groups: as many consecutive
-    data-parallel ranks of one pipeline stage. The communication matrix (Arnold, section 4) has
+    data-parallel ranks of one pipeline stage. The communication matrix (Arnold, section 2, Eq. 1) has
     one node per cell, `rows` = DP / (8 / TP) and `columns` = PP: a row is a PP group (the nodes that
     pass activations to each other), a column a DP group (the nodes that synchronise the gradients
     of one stage). Tensor-parallel groups never leave their node.
@@ -89,6 +89,16 @@ class PretrainingJob:
     def nodes(self) -> int:
         """Nodes in all."""
         return self.rows * self.columns
+
+    @property
+    def silent_share(self) -> float:
+        """Share of the pairs of GPUs that exchange nothing directly.
+
+        Those of a tensor-parallel group all do; data-parallel groups are rings, and so are the stages
+        of a pipeline.
+        """
+        rings = (min(2, size - 1) for size in (self.data_parallel, self.pipeline_parallel))
+        return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
         """Return number and size (nodes) of the groups of a kind.

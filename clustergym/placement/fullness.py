@@ -9,12 +9,13 @@ import numpy as np
 from clustergym.cluster.config import load_cluster
 from clustergym.cluster.spec import Ints
 from clustergym.errors import InputError
-from clustergym.placement.benchmark import BASELINES, COMPARED, SETTINGS, Setting, solve
+from clustergym.placement.benchmark import BASELINES, SETTINGS, Setting, solve
 from clustergym.placement.instances import Instance
 from clustergym.placement.states import draw_free_nodes, minipod_sizes
 
-RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0))
-"""Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's."""
+RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0))
+"""Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's, (1, 1) an
+empty cluster."""
 
 
 ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -44,7 +45,7 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
 
 def _drawn(low: Ints, high: Ints, needed: int, states: int, stream: list[int]) -> list[Ints]:
     """Return free nodes of each state; none if the job hardly ever fits."""
-    missing = max(1, needed - int(low.sum()))
+    missing = max(0, needed - int(low.sum()))
     streams = [np.random.default_rng([*stream, state]) for state in range(states)]
     try:
         return [low + draw_free_nodes(high - low, missing, rng) for rng in streams]
@@ -54,7 +55,7 @@ def _drawn(low: Ints, high: Ints, needed: int, states: int, stream: list[int]) -
 
 def _ratio(setting: Setting, drawn: list[Ints], alpha: float, stream: list[int]) -> float:
     means = {}
-    for name in COMPARED:
+    for name in ("arnold", *BASELINES):
         rng = np.random.default_rng(stream)
         means[name] = np.mean([solve(name, Instance(setting.job, free, alpha), rng).score for free in drawn])
     return float(min(means[name] for name in BASELINES) / means["arnold"])

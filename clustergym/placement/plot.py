@@ -7,7 +7,7 @@ from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.paths import atomic_path
-from clustergym.placement.benchmark import estimates
+from clustergym.placement.benchmark import BASELINES, estimates
 from clustergym.report.colours import style_of
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -44,8 +44,8 @@ def draw(figures: dict[str, Any], path: Path) -> None:
 
 
 def _panel(axes: Any, setting: dict[str, Any], alphas: list[float]) -> None:
-    for name, scores in setting["scores"].items():
-        found = estimates(scores)
+    for name in ("arnold", *BASELINES):
+        found = estimates(setting["scores"][name])
         style, label = style_of(name), name.replace("_", " ")
         axes.plot(alphas, [e.mean for e in found], marker=".", label=label, **style.matplotlib)
         low, high = [e.low for e in found], [e.high for e in found]

@@ -15,6 +15,7 @@ from clustergym.oracle.devices import Devices, Layout, link_gbs
 from clustergym.oracle.latency import GRADIENT_BYTES
 from clustergym.oracle.models import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
 from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.core import Core
 
 SWITCH_S = 1e-6
 """Latency a switch adds to a message (assumed); it crosses 1 inside a leaf, 3 inside a minipod, 5 across."""
@@ -128,26 +129,39 @@ class Tiers(NamedTuple):
     latency_s: Floats
     matmul_flops: float
 
+    def layout(self, tier: Locality, across: float | None) -> Layout:
+        """Return the layout of a tier; with `across` the core is so many times slower than a minipod."""
+        if tier != Locality.CROSS or across is None:
+            return self.layouts[tier]
+        inside = self.layouts[Locality.MINIPOD]
+        network, transfer = inside.network_gbs / across, inside.transfer_gbs / across
+        return inside._replace(network_gbs=network, transfer_gbs=transfer)
+
     @staticmethod
-    def of(cluster: ClusterSpec) -> Tiers:
-        """Return the tiers of a cluster, for its first GPU type."""
+    def of(cluster: ClusterSpec, network_share: float = NETWORK_SHARE) -> Tiers:
+        """Return the tiers of a cluster, for its first GPU type; messages reach `network_share` of a port."""
         group = cluster.groups[0]
-        layouts = [_layout(cluster, tier) for tier in Locality]
+        layouts = [_layout(cluster, tier, network_share) for tier in Locality]
         latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
         return Tiers(layouts, latency, float(Devices.of([group.gpu_type]).matmul_flops[0]))
 
 
-def _layout(cluster: ClusterSpec, tier: Locality) -> Layout:
+def _layout(cluster: ClusterSpec, tier: Locality, network_share: float) -> Layout:
     """Return two full nodes joined by a tier; no GPU gets more of the network than its own link."""
     group = cluster.groups[0]
     per_node, link = float(group.gpus_per_node), link_gbs(group.gpu_type)
-    network = np.array(min(NETWORK_SHARE * cluster.bandwidth_gbs(0, tier), per_node * link))
+    network = np.array(min(network_share * cluster.bandwidth_gbs(0, tier), per_node * link))
     counts = np.array(2 * per_node), np.array(2.0), np.array(per_node)
     return Layout(*counts, np.array(link), network, network, np.array(True))
 
 
 def predict(
-    matrix: Ints, job: PretrainingJob, model: PretrainingModel, tiers: Tiers, leaves: Ints | None = None
+    matrix: Ints,
+    job: PretrainingJob,
+    model: PretrainingModel,
+    tiers: Tiers,
+    leaves: Ints | None = None,
+    core: Core | None = None,
 ) -> StepTime:
     """Return the time of a step; each collective runs at the slowest tier it crosses.
 
@@ -160,6 +174,8 @@ def predict(
     tiers : Tiers
     leaves : ndarray of int, shape (rows, columns), optional
         Leaf of each node, by which groups inside a leaf are told; by default all leave it.
+    core : Core, optional
+        Rule for traffic across minipods (`placement/core.py`); by default the oversubscription of `tiers`.
 
     Notes
     -----
@@ -171,11 +187,14 @@ def predict(
     chunks = model.chunks(job.columns)
     slots = model.micro_batches * chunks + job.columns - 1
     place = [matrix] if leaves is None else [matrix, leaves]
+    hop, reduction = (None, None) if core is None else core(matrix, chunks > 1)
+    hop_tier, column_tier = _hop_tier(place, chunks > 1), _column_tier(place)
     return StepTime(
         slots * _compute_s(model, job, tiers) / chunks,
         slots * _tensor_s(model, job, tiers) / chunks,
-        slots * 2 * _hop_s(model, job, tiers, _hop_tier(place, chunks > 1)),
-        _reduction_s(model, job, tiers, _column_tier(place)) / chunks,
+        slots * 2 * _hop_s(model, job, tiers.layout(hop_tier, hop), float(tiers.latency_s[hop_tier])),
+        _reduction_s(model, job, tiers.layout(column_tier, reduction), float(tiers.latency_s[column_tier]))
+        / chunks,
     )
 
 
@@ -194,27 +213,25 @@ def _tensor_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers) -> flo
     return float(all_reduce_s(volume, inside, one, tiers.layouts[0])) * model.layers / job.columns
 
 
-def _hop_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers, tier: Locality) -> float:
+def _hop_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, latency_s: float) -> float:
     """Return seconds to send the activations of one micro-batch from stage to stage."""
     if job.columns == 1:
         return 0.0
     senders = job.gpus_per_node / job.tensor_parallel
-    rate = float(tiers.layouts[tier].transfer_gbs) * 1e9
-    return float(tiers.latency_s[tier]) + senders * model.costs["boundary_bytes"] / rate
+    rate = float(layout.transfer_gbs) * 1e9
+    return latency_s + senders * model.costs["boundary_bytes"] / rate
 
 
-def _reduction_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers, tier: Locality) -> float:
+def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, latency_s: float) -> float:
     """Return seconds of the all-reduce of a stage's gradients, experts' apart from the others'."""
     inside, across = np.array(job.gpus_per_node / job.tensor_parallel), np.array(float(job.rows))
     experts = model.costs.get("expert_parameters", 0.0)
     shared = (model.costs["parameters"] - experts) / (job.tensor_parallel * job.columns)
-    layout = tiers.layouts[tier]
     seconds = float(all_reduce_s(np.array(GRADIENT_BYTES * shared), inside, across, layout))
     if experts:
         part = np.array(GRADIENT_BYTES * experts / (job.gpus_per_node * job.columns))
         seconds += float(all_reduce_s(part, np.array(1.0), across, layout))
-    farther = float(tiers.latency_s[tier]) - NETWORK_STEP_S
-    return seconds + 2 * (job.rows - 1) * farther
+    return seconds + 2 * (job.rows - 1) * (latency_s - NETWORK_STEP_S)
 
 
 def _hop_tier(place: list[Ints], wraps: bool) -> Locality:

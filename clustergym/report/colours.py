@@ -39,8 +39,11 @@ _ORDERS = (
 
 
 def style_of(name: str) -> Style:
-    """Return the style of a policy or placement algorithm; any other name has one by its hash."""
-    plain = name.split(" ")[0].replace("_", "-")
+    """Return the style of a policy or placement algorithm; any other name has one by its hash.
+
+    An algorithm that places node by node is drawn as the one that places whole groups.
+    """
+    plain = name.split(" ")[0].replace("_", "-").removesuffix("-by-node")
     place = next((order.index(plain) for order in _ORDERS if plain in order), None)
     if place is None:
         place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

@@ -1,4 +1,7 @@
-"""Best fit: each communication group goes to the minipod with the fewest free nodes that suffice."""
+"""Best fit: each communication group goes to the minipod with the fewest free nodes that suffice.
+
+Arnold's benchmark places node by node instead: `best_fit_by_node`.
+"""
 
 from __future__ import annotations
 

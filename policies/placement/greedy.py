@@ -35,6 +35,29 @@ def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
     return Assignment(counts)
 
 
+def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignment:
+    """Place the nodes of one group after the other, each in the minipod that `choose` names.
+
+    Groups stay together only as far as their nodes happen to follow each other. An instance that does not fit
+    gets an infeasible assignment.
+    """
+    if instance.shortfall:
+        return Assignment.infeasible(instance)
+    free = instance.free_nodes.copy()
+    counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
+    for group in np.repeat(np.arange(instance.groups), instance.group_nodes):
+        chosen = choose(free)
+        counts[group, chosen] += 1
+        free[chosen] -= 1
+    return Assignment(counts)
+
+
+def random_by_room(free: Ints, draws: np.random.Generator) -> int:
+    """Return a minipod drawn with the probability of its free nodes."""
+    ends = np.cumsum(free)
+    return int(np.searchsorted(ends, draws.integers(ends[-1]), side="right"))
+
+
 def tightest(free: Ints, wanted: int) -> int | None:
     """Return the minipod with the fewest free nodes that suffice (ties: lowest index)."""
     fitting = np.flatnonzero(free >= wanted)

@@ -1,4 +1,7 @@
-"""Random fit: each communication group goes to a random minipod with room, which balances the load."""
+"""Random fit: each communication group goes to a random minipod with room, which balances the load.
+
+Arnold's benchmark places node by node instead: `random_fit_by_node`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numpy as np
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import whole_groups_first
+from policies.placement.greedy import random_by_room, whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
@@ -20,7 +23,6 @@ def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignm
         fitting = np.flatnonzero(free >= wanted)
         if not len(fitting):
             return None
-        ends = np.cumsum(free[fitting])
-        return int(fitting[np.searchsorted(ends, draws.integers(ends[-1]), side="right")])
+        return int(fitting[random_by_room(free[fitting], draws)])
 
     return whole_groups_first(instance, choose)

@@ -36,6 +36,28 @@ def test_best_fit_takes_the_tightest_minipod_and_splits_over_the_roomiest():
     assert counts("best_fit", 2, 3, [4, 2]) == [[3, 0], [1, 2]]
 
 
+def test_best_fit_by_node_splits_groups_as_nodes_run_out():
+    # Free 5, 2, 3, groups of two. Nodes 1 and 2 go to the minipod with 2, which is full then; 3, 4 and 5 to
+    # the one with 3; the rest to the last. So the third group is split though 5 nodes are free in one place,
+    # and whole groups would have left none split: T = 2 over 3 minipods against 1 over 3.
+    assert counts("best_fit_by_node", 4, 2, [5, 2, 3]) == [[0, 2, 0], [0, 0, 2], [1, 0, 1], [2, 0, 0]]
+    job = job_of(4, 2)
+    instance = Instance(job, np.array([5, 2, 3]), 0.25)
+    rng = np.random.default_rng(0)
+    assert score(algorithm("best_fit_by_node")(instance, rng), instance) == 0.25 * 3 + 0.75 * 2
+    assert score(algorithm("best_fit")(instance, rng), instance) == 0.25 * 3 + 0.75 * 1
+    # Ties go to the lowest index, and a minipod that was begun has the fewest free nodes from then on.
+    assert counts("best_fit_by_node", 2, 2, [3, 3]) == [[2, 0], [1, 1]]
+
+
+def test_random_fit_by_node_is_balanced_and_splits_groups():
+    placed = np.array(counts("random_fit_by_node", 200, 2, [400, 400, 400, 400]))
+    # 400 nodes over four equal minipods: 100 each, standard deviation below 9.
+    assert (np.abs(placed.sum(axis=0) - 100) < 35).all()
+    # Two nodes drawn alone share a minipod about once in four times; a whole group always does.
+    assert 20 < (placed.max(axis=1) == 2).sum() < 90
+
+
 def test_gpu_packing_fills_the_roomiest_and_ends_in_the_tightest():
     # Eight nodes: all of 5, then 3 in the tightest that takes 3; groups of two run through them.
     assert counts("gpu_packing", 4, 2, [4, 5, 3, 1]) == [
@@ -59,12 +81,19 @@ def test_random_fit_is_balanced_and_of_its_seed():
     assert counts("random_fit", 20, 2, free, seed=1) != counts("random_fit", 20, 2, free, seed=2)
 
 
-def test_topology_aware_cuts_along_the_heavier_groups():
-    # 4 x 4 nodes over two minipods of 8. Only PP matters: two whole rows each; only DP: two columns each.
-    by_rows = counts("topology_aware", 4, 4, [8, 8], alpha=0.0)
-    assert sorted(by_rows) == [[0, 4], [0, 4], [4, 0], [4, 0]]
-    by_columns = counts("topology_aware", 4, 4, [8, 8], alpha=1.0)
-    assert by_columns == [[2, 2]] * 4
+def test_topology_aware_makes_the_lightest_cut_whatever_alpha():
+    # 4 x 4 nodes over two minipods of 8. A cut across the rows, two whole columns each, cuts one edge in each
+    # of four rows: 4. A cut across the columns cuts each column's ring of four twice: 8.
+    for alpha in (0.0, 0.5, 1.0):
+        assert counts("topology_aware", 4, 4, [8, 8], alpha=alpha) == [[2, 2]] * 4
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 8), st.integers(1, 4), st.lists(st.integers(0, 12), min_size=2, max_size=5))
+def test_no_baseline_of_the_paper_knows_alpha(rows, columns, free):
+    if sum(free) >= rows * columns:
+        for name in ("best_fit_by_node", "random_fit_by_node", "gpu_packing", "topology_aware"):
+            assert counts(name, rows, columns, free, 0.1) == counts(name, rows, columns, free, 0.9), name
 
 
 def test_topology_aware_stays_in_one_half_where_it_fits():

@@ -11,7 +11,7 @@ import pytest
 from clustergym import bench
 from clustergym.__main__ import COMMANDS
 from clustergym.errors import InputError
-from clustergym.placement.benchmark import BASELINES, summary
+from clustergym.placement.benchmark import BASELINES, COMPARED, summary
 from clustergym.placement.characterisation import (
     DENSE,
     FREE,
@@ -80,13 +80,13 @@ def test_gains_of_larger_jobs_grow_with_the_core_s_oversubscription(quick):
 def test_ratios_by_fullness(quick):
     figures = json.loads(quick["a.json"].read_text())
     rows = figures["fullness"]
-    assert len(rows) == 3 * 6
+    assert len(rows) == 3 * 7
     known = [row for row in rows if row["greatest_ratio"] is not None]
     assert len(known) > 12
     assert all(row["greatest_ratio"] >= row["mean_ratio"] >= 1 - 1e-9 for row in known)
-    # Where three quarters of every minipod of 88 are free, 96 nodes are two minipods and no group split.
+    # Six nodes in each of three empty minipods: two minipods and no group split, whoever fills them in turn.
     ratios = {(row["name"], row["least"]): row["greatest_ratio"] for row in rows}
-    assert ratios["ii", 0.75] == pytest.approx(1.0)
+    assert ratios["i", 1.0] == pytest.approx(1.0)
     assert figures["summary"]["greatest_ratio_in_a_state"]["i"] >= 1.0
 
 
@@ -99,16 +99,28 @@ def test_report_and_plot(quick):
 
 
 def test_summary_by_hand():
-    # Two alphas, two states. Means: arnold 1, 2; best fit 2, 2; the others 3. Ratios 2 and 1.
-    scores = {name: [[3.0, 3.0], [3.0, 3.0]] for name in BASELINES}
-    scores |= {"arnold": [[1.0, 1.0], [2.0, 2.0]], "best_fit": [[1.0, 3.0], [2.0, 2.0]]}
-    found = summary([{"name": "x", "scores": scores}])
+    # Two alphas, two states. Means: arnold 1, 2; GPU packing 2, 2; the others 3. Ratios 2 and 1.
+    scores = {name: [[3.0, 3.0], [3.0, 3.0]] for name in COMPARED}
+    scores |= {"arnold": [[1.0, 1.0], [2.0, 2.0]], "gpu_packing": [[1.0, 3.0], [2.0, 2.0]]}
+    # Round robin, which is none of the paper's, has 1.5 at the first alpha: only `whole_groups` counts it.
+    scores["round_robin"] = [[1.0, 2.0], [3.0, 3.0]]
+    found = summary([{"name": "x", "scores": scores}], [0.2, 0.8])
     assert found["ratio_to_best_baseline"] == {"x": [2.0, 1.0]}
     assert (found["greatest_ratio"], found["mean_ratio"]) == (2.0, 1.5)
-    # State by state: best fit 1, 3 over 1, and the others 3: 3 in the second state of the first alpha.
+    assert found["whole_groups"] == {"greatest_ratio": 1.5, "mean_ratio": 1.25}
+    assert found["by_setting"]["x"] == found["with_ends"] == {"greatest_ratio": 2.0, "mean_ratio": 1.5}
+    # State by state: GPU packing 1, 3 over 1, and the others 3: 3 in the second state of the first alpha.
     assert found["greatest_ratio_in_a_state"] == {"x": 3.0}
-    assert found["ties"]["x"]["best_fit"] == 0.75
-    assert found["ties"]["x"]["gpu_packing"] == 0.0
+    assert found["ties"]["x"]["gpu_packing"] == 0.75
+    assert found["ties"]["x"]["topology_aware"] == 0.0
+
+
+def test_alpha_0_and_1_count_only_with_the_ends():
+    scores = {name: [[4.0], [3.0], [2.0]] for name in COMPARED} | {"arnold": [[1.0], [2.0], [2.0]]}
+    found = summary([{"name": "x", "scores": scores}], [0.0, 0.5, 1.0])
+    assert (found["greatest_ratio"], found["mean_ratio"]) == (1.5, 1.5)
+    assert found["with_ends"] == {"greatest_ratio": 4.0, "mean_ratio": (4.0 + 1.5 + 1.0) / 3}
+    assert found["greatest_ratio_in_a_state"] == {"x": 1.5}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +146,7 @@ def test_malformed_arguments_are_one_line(arguments, message, capsys):
 
 
 def test_a_file_that_cannot_be_written(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "_figures", lambda *_: {})
+    monkeypatch.setattr(bench, "placement_figures", lambda *_: {})
     monkeypatch.setattr("clustergym.placement.report.report", lambda _: "text")
     (tmp_path / "file").write_text("")
     assert bench.main([*QUICK, "-o", str(tmp_path / "file" / "x.md")]) == 2
@@ -182,7 +194,7 @@ def test_step_time_by_hand():
 
 
 def test_aligned_is_never_slower_than_packed_and_inside_a_minipod_hardly_matters():
-    for row in two_minipods(MODELS, (16, 64), 2.0):
+    for row in two_minipods(MODELS, (16, 64), fabric_tiers(2.0)):
         assert min(row["gain"].values()) >= 0
     assert max(inside_a_minipod(MODELS).values()) < 0.01
 

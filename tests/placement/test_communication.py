@@ -71,6 +71,13 @@ def test_spread_and_score_by_hand():
     assert cell_spread(cells(made, job, "pp")) == Spread(dp=2, pp=2)
 
 
+def test_pairs_of_gpus_that_exchange_nothing():
+    # 32 GPUs, TP 8, PP 2, DP 2: each talks to 7 in its node, to 1 of the other rank and 1 of the other stage.
+    assert PretrainingJob(32, 2, 8, 2).silent_share == 1 - 9 / 31
+    # Rings of 150 ranks and 8 stages: 2 neighbours in each.
+    assert PretrainingJob(9600, 150, 8, 8).silent_share == 1 - 11 / 9599
+
+
 def test_spread_of_dp_groups():
     job = PretrainingJob(64, 4, 8, 2)
     made = Assignment(np.array([[4, 0], [1, 3]]))

@@ -268,7 +268,7 @@ def test_a_policy_has_one_colour_and_policies_differ():
     assert len({style_of(name) for name in ("arena", "fcfs", "ares", "sia", "hesrpt", "gandiva")}) == 6
     assert style_of("somebody's").colour in COLOURS
     assert len({style_of(name) for name in ("arnold", "best_fit", "random_fit", "gpu_packing")}) == 4
-    assert style_of("best_fit") == style_of("best-fit")
+    assert style_of("best_fit") == style_of("best-fit") == style_of("best_fit_by_node")
 
 
 def test_variants_of_a_policy_share_its_colour_and_leave_others_their_style():

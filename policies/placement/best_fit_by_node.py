@@ -1,0 +1,19 @@
+"""Best fit, node by node, as in Arnold's benchmark: each goes to the minipod with the fewest free nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.cluster.spec import Ints
+from clustergym.placement.instances import Assignment, Instance
+from policies.placement.greedy import node_by_node
+
+
+def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
+    """Place an instance; nothing is random here. Ties: the lowest index."""
+
+    def choose(free: Ints) -> int:
+        with_room = np.flatnonzero(free)
+        return int(with_room[free[with_room].argmin()])
+
+    return node_by_node(instance, choose)
