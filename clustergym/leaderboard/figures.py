@@ -30,11 +30,11 @@ TITLES = {
 """Columns of a board, in order."""
 
 CLASSES = {
-    "clairvoyant": "Oracles: they know the times jobs will really run at",
-    "profiled": "Told profiles of adaptive parallelism",
-    "data_parallel": "Told profiles of data parallelism",
-    "bootstrap": "Told the speed on the fewest GPUs of each type",
-    "none": "Told no speeds",
+    "clairvoyant": "Oracles (clairvoyant): know the times jobs will really run at",
+    "profiled": "Profiled: told profiles of adaptive parallelism",
+    "data_parallel": "Data-parallel: told profiles of data parallelism",
+    "bootstrap": "Bootstrap: told the speed on the fewest GPUs of each type",
+    "none": "None: told no speeds",
 }
 """What policies of an information class know."""
 
