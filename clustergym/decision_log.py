@@ -24,15 +24,24 @@ REMEDY = "give the decision log of a finished run"
 KEYS = frozenset({"time_s", "launch", "preempt", "drop"})
 
 
-def read_decisions(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list[Change]]:
+def read_decisions(
+    path: Path, scenario: Scenario, packed: bytes | None = None
+) -> tuple[dict[str, Any], list[Change]]:
     """Read a decision log: its header and its changes.
+
+    Parameters
+    ----------
+    path : Path
+    scenario : Scenario
+    packed : bytes, optional
+        The log itself, where the file has those of several runs.
 
     Raises
     ------
     InputError
         If it cannot be read, is no decision log, or names what the scenario does not have.
     """
-    lines = log_lines(path)
+    lines = log_lines(path, packed)
     header = next(lines, (1, {}))[1]
     if header.get("schema") != DECISIONS_SCHEMA:
         raise InputError(
@@ -97,7 +106,7 @@ def shown(error: Exception) -> str:
     return text if len(text) <= 120 else text[:120] + "…"
 
 
-def log_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def log_lines(path: Path, packed: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield number and content of every line of a packed log that nobody has checked.
 
     Raises
@@ -106,5 +115,9 @@ def log_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         If it cannot be read, a line is no JSON object, or it is larger than the limits above.
     """
     return read_json_lines(
-        path, largest_bytes=LARGEST_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
+        path,
+        largest_bytes=LARGEST_BYTES,
+        longest_line_bytes=LONGEST_LINE_BYTES,
+        remedy=REMEDY,
+        packed=packed,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from clustergym.errors import InputError
 
 
 def read_json_lines(
-    path: Path, *, largest_bytes: int, longest_line_bytes: int, remedy: str
+    path: Path, *, largest_bytes: int, longest_line_bytes: int, remedy: str, packed: bytes | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and object of each line of a gzip file; lines are read one by one.
 
@@ -25,6 +26,8 @@ def read_json_lines(
     longest_line_bytes : int
     remedy : str
         What to do about a file that is damaged or too large.
+    packed : bytes, optional
+        The gzip stream itself, where it is a part of the file.
 
     Raises
     ------
@@ -33,8 +36,8 @@ def read_json_lines(
     """
     read, number = 0, 0
     try:
-        with gzip.open(path, "rb") as packed:
-            while line := packed.readline(longest_line_bytes + 1):
+        with gzip.open(path if packed is None else io.BytesIO(packed), "rb") as unpacked:
+            while line := unpacked.readline(longest_line_bytes + 1):
                 read, number = read + len(line), number + 1
                 if read > largest_bytes or len(line) > longest_line_bytes:
                     what = f"is longer than {longest_line_bytes:,} bytes"

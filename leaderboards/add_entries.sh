@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Makes the project's own entries of a board: bash leaderboards/add_entries.sh BOARD [WORKERS]
-# Entries that are there already are kept; cells that are missing are run.
+# Makes the project's own entries of a board and its pages: bash leaderboards/add_entries.sh BOARD [WORKERS]
+# Cells that were run on this version of the board are kept, those that are missing are run: a stopped one goes on.
+# After `freeze BOARD --next-version` that is every cell of every entry.
 set -euo pipefail
 board=$1 workers=${2:-1}
 add() { python -m clustergym.leaderboard add --workers "$workers" --title "$2" "$board" "$1" "${@:3}"; }
+render() { python -m clustergym.leaderboard render "$board"; }
 
 if [[ $board == placement ]]; then # Its entries are placers.
   add arnold 'Arnold' placer=arnold
@@ -16,6 +18,7 @@ if [[ $board == placement ]]; then # Its entries are placers.
   add random-fit 'random fit' placer=random-fit
   add round-robin 'round robin' placer=round-robin
   add topology-aware 'topology-aware bisection' placer=topology-aware
+  render
   exit
 fi
 
@@ -39,8 +42,10 @@ add hesrpt 'heSRPT' policy=hesrpt
 add arena 'Arena' policy=arena
 add crius 'Crius' policy=crius
 add learned 'learned auction' policy=learned
-add pollux 'Pollux' policy=pollux
 add sia 'Sia' policy=sia
+if [[ $board != scale ]]; then
+  add pollux 'Pollux' policy=pollux
+fi
 if [[ $board == deadline ]]; then # The other boards have no deadlines.
   add elasticflow 'ElasticFlow' policy=elasticflow
   add arena-deadline 'Arena, deadlines' policy=arena policy.objective=deadline
@@ -49,3 +54,4 @@ fi
 if [[ $board == fair ]]; then
   add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
 fi
+render

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,28 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--strict", type=int, default=0, metavar="N", help="run it again in N cells")
     check.add_argument("--seed", type=int, default=0, help="of the draw of these cells")
     check.add_argument("--json", type=Path, metavar="FILE", help="write what was found")
+    _add_workers(check)
     score = commands.add_parser("score", help="print the standings of a board")
     score.add_argument("board")
-    score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+    score.add_argument("--json", type=Path, metavar="FILE", help="write the same figures")
     render = commands.add_parser("render", help="write README.md and index.html of boards")
     render.add_argument("board", nargs="*", help="all by default")
     render.add_argument("--check", action="store_true", help="write nothing; fail if they would change")
     curves = commands.add_parser("curves", help="replay entries and write their curves")
     curves.add_argument("board")
     curves.add_argument("entry", nargs="*", help="all by default")
+    _add_workers(curves)
     freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
     freeze.add_argument("board")
-    freeze.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    anew = "raise the version and measure all of it anew; every entry is then to be run anew"
+    freeze.add_argument("--next-version", action="store_true", help=anew)
+    _add_workers(freeze)
     return parser
+
+
+def _add_workers(command: argparse.ArgumentParser) -> None:
+    words = "processes (as many as there are cores)"
+    command.add_argument("--workers", type=int, metavar="N", help=words)
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -58,7 +68,7 @@ def _add(options: argparse.Namespace) -> int:
         if not word.startswith((f"{kind}=", f"{kind}.", f"+{kind}.")):
             remedy = f"only the {kind} is an entry's: {kind}=NAME {kind}.PARAMETER=VALUE"
             raise InputError(f"{word!r} is not of the {kind}", remedy=remedy)
-    _check_workers(options.workers)
+    workers = _workers(options)
     parameters = composed("config", options.override)[kind]
     authors = options.author or ["clustergym"]
     folder = add(
@@ -67,28 +77,34 @@ def _add(options: argparse.Namespace) -> int:
         parameters,
         title=options.title,
         authors=authors,
-        workers=options.workers,
+        workers=workers,
         words=options.override,
     )
     print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")
     return 0
 
 
-def _check_workers(workers: int) -> None:
+def _workers(options: argparse.Namespace) -> int:
+    from clustergym.parallel import cores
+
+    workers: int = cores() if options.workers is None else options.workers
     if workers < 1:
         raise InputError(f"{workers} processes", field="--workers", remedy="give at least 1")
+    return workers
 
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import board_names, load_board
-    from clustergym.leaderboard.check import check
+    from clustergym.leaderboard.check import check_entries
     from clustergym.leaderboard.entry import entry_names
 
     found: dict[str, Any] = {}
+    workers = _workers(options)
     for name in [options.board] if options.board else board_names(options.root):
         board = load_board(name, options.root)
-        for entry in options.entry or entry_names(board):
-            flags = check(board, entry, options.strict, options.seed)
+        entries = options.entry or entry_names(board)
+        every = check_entries(board, entries, options.strict, options.seed, workers, progress=True)
+        for entry, flags in every.items():
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
             print(f"{name}/{entry}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
@@ -102,27 +118,30 @@ def _score(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from clustergym.leaderboard.board import load_board
-    from clustergym.leaderboard.render import interval, shown
+    from clustergym.leaderboard.figures import division_words, interval, shown
     from clustergym.leaderboard.score import standings
     from clustergym.tables import print_table
 
     board = load_board(options.board, options.root)
     found = standings(board)
     table = Table(title=f"{board.name} version {board.version}")
-    for title in ("division", "rank", "entry", "score", "P(better)", *(one.name for one in board.scenarios)):
+    scenarios = [one.name for one in board.scenarios]
+    for title in ("division", "rank", "rank, all", "entry", "score", "P(better)", *scenarios):
         table.add_column(title, justify="left" if title in ("division", "entry") else "right")
     table.add_column("mean JCT, s", justify="right")
     for one in found:
         over = "" if one.over_next is None else f"{one.over_next.value:.2f}"
-        scenarios = [f"{value:.2f}" for value in one.by_scenario.values()]
-        jct = shown(one.raw["jct_mean"], "s")
-        table.add_row(one.division, str(one.rank), one.name, interval(one.score), over, *scenarios, jct)
+        each = [f"{value:z.2f}" for value in one.by_scenario.values()]
+        jct, words = shown(one.raw["jct_mean"], "s"), division_words(one.division)
+        ranks = str(one.rank), str(one.rank_all)
+        table.add_row(words, *ranks, one.name, interval(one.score), over, *each, jct)
     print_table(table)
     plain = [
         {
             "entry": one.name,
             "division": one.division,
             "rank": one.rank,
+            "rank_all": one.rank_all,
             "score": one.score._asdict(),
             "by_scenario": one.by_scenario,
             "over_next": None if one.over_next is None else one.over_next._asdict(),
@@ -151,10 +170,13 @@ def _curves(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import load_board
     from clustergym.leaderboard.curves import write_curves
     from clustergym.leaderboard.entry import entry_names
+    from clustergym.parallel import in_order
 
     board = load_board(options.board, options.root)
-    for name in options.entry or entry_names(board):
-        print(f"wrote {write_curves(board, name)}", flush=True)
+    names = options.entry or entry_names(board)
+    board.compose()
+    for path in in_order(partial(write_curves, board), names, _workers(options), f"curves of {board.name}"):
+        print(f"wrote {path}", flush=True)
     return 0
 
 
@@ -162,8 +184,8 @@ def _freeze(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.add import freeze
     from clustergym.leaderboard.board import load_board
 
-    _check_workers(options.workers)
-    print(f"wrote {freeze(load_board(options.board, options.root), options.workers)}")
+    board = load_board(options.board, options.root)
+    print(f"wrote {freeze(board, _workers(options), options.next_version, progress=True)}")
     return 0
 
 

@@ -9,25 +9,21 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from clustergym.errors import InputError
+from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell
+from clustergym.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.leaderboard.curves import write_curves
-from clustergym.leaderboard.entry import (
-    FIXED,
-    TIMES,
-    Chosen,
-    Entry,
-    ResultRow,
-    decisions_path,
-    read_results,
-)
-from clustergym.leaderboard.run_cells import run_cells
+from clustergym.leaderboard.entry import FIXED, TIMES, Chosen, Entry, ResultRow, read_entry, read_results
+from clustergym.leaderboard.run_cells import CellRun, run_cell, run_cells
 from clustergym.metrics.catalogue import METRICS
+from clustergym.parallel import in_order
 from clustergym.paths import atomic_path
 
 HARDWARE, LICENCE = "one core of an x86-64 machine", "Apache-2.0"
@@ -84,23 +80,22 @@ def add(
         raise InputError(f"{name!r} is no name of an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
-    known, begun = _resumed(folder, entry, board), folder.exists()
-    (folder / "decisions").mkdir(parents=True, exist_ok=True)
+    runs, begun = _resumed(folder, entry, board), folder.exists()
+    missing = [cell for cell in board.cells if cell not in runs]
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_runs(folder, board, runs)
     _write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
-    rows = dict(known)
 
-    def done(row: ResultRow) -> None:
-        rows[row.cell] = row
-        _write_results(folder, [rows[cell] for cell in board.cells if cell in rows])
+    def done(run: CellRun) -> None:
+        runs[run.row.cell] = run
+        _write_runs(folder, board, runs)
 
-    missing = [cell for cell in board.cells if cell not in known]
     try:
-        run_cells(board, parameters, missing, folder / "decisions", workers, done)
+        run_cells(board, parameters, missing, workers, done)
     except InputError:
-        if not begun and not rows:
+        if not begun and not runs:
             shutil.rmtree(folder)
         raise
-    _write_results(folder, [rows[cell] for cell in board.cells])
     write_curves(board, name)
     _write_readme(folder, entry, board)
     return folder
@@ -157,18 +152,24 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, ResultRow]:
-    """Return the rows of an entry that was begun, if it is the same."""
-    from clustergym.leaderboard.entry import read_entry
-
-    if not (folder / "entry.yaml").is_file():
+def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
+    """Return the runs of an entry that was begun; none if it is of an earlier version of the board."""
+    if not all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE)):
         return {}
     found = read_entry(folder, board)
+    if found.board_version < board.version:
+        return {}
     if (found.chosen, found.board_version) != (entry.chosen, entry.board_version):
         message = f"is of another {board.chooses}, parameters or board version"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
-    rows = read_results(folder) if (folder / "results.csv").is_file() else []
-    return {row.cell: row for row in rows if decisions_path(folder, row.cell).is_file()}
+    logs, rows = read_logs(folder), read_results(folder)
+    return {row.cell: CellRun(row, logs.packed(row.cell)) for row in rows if str(row.cell) in logs.labels}
+
+
+def _write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
+    """Write log and results; the log first, so that a row tells that there is a log too."""
+    write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
+    _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
 
 def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
@@ -196,7 +197,7 @@ An entry of the board [{board.name}](../README.md), version {board.version}. Mad
 
     {entry.command}
 
-`results.csv` has a row for each scenario and seed; `decisions/` what was decided. From that,
+`results.csv` has a row for each scenario and seed; `{cell_logs.FILE}` what was decided in each. From that,
 `python -m clustergym.leaderboard check {board.name} {folder.name}` computes every metric anew, without
 the {board.chooses}.
 """
@@ -204,10 +205,20 @@ the {board.chooses}.
         temporary.write_text(text, encoding="utf-8")
 
 
-def freeze(board: Board, workers: int = 1) -> Path:
+def freeze(board: Board, workers: int = 1, next_version: bool = False, progress: bool = False) -> Path:
     """Write into board.yaml what it lacks: the constants of its cells, and the hashes of all its traces.
 
     For the constants, the baseline and the reference run in every cell.
+
+    Parameters
+    ----------
+    board : Board
+    workers : int
+        Processes.
+    next_version : bool
+        Raise the version and measure all of it anew; the entries are then to be run anew too.
+    progress : bool
+        On stderr.
 
     Raises
     ------
@@ -215,52 +226,68 @@ def freeze(board: Board, workers: int = 1) -> Path:
         If the board has both already, which only a new version may replace; or if the reference
         is no better than the baseline in a cell.
     """
-    path, content = board.folder / "board.yaml", board.model_dump(exclude_none=True)
+    path = board.folder / "board.yaml"
+    if next_version:
+        bare = [one.model_copy(update={"constants": {}, "traces": {}}) for one in board.scenarios]
+        board = board.model_copy(update={"version": board.version + 1, "scenarios": bare})
+    content = board.model_dump(exclude_none=True)
     frozen = [any(getattr(one, key) for one in board.scenarios) for key in ("constants", "traces")]
     if all(frozen):
-        remedy = "raise the version and remove the constants and traces"
-        raise InputError("its constants are frozen", file=path, field="constants", remedy=remedy)
+        message, remedy = "its constants are frozen", "give --next-version"
+        raise InputError(message, file=path, field="constants", remedy=remedy)
+    board.compose()
     for key, there, measured in zip(("constants", "traces"), frozen, (_constants, _traces), strict=True):
         if not there:
-            found = measured(board, workers)
+            found = measured(board, workers, f"{key} of {board.name}" if progress else None)
             for scenario in content["scenarios"]:
                 scenario[key] = found[scenario["name"]]
     _write_yaml(path, content)
     return path
 
 
-def _constants(board: Board, workers: int) -> dict[str, Any]:
+def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Measure what cells are scored against, by scenario and seed."""
-    from clustergym.metrics.bounds import lower_bounds
-
-    runs: dict[str, tuple[Mapping[str, Any], Sequence[str]]] = {
-        "baseline": (board.baseline, ()),
-        "reference": (board.reference, board.reference_overrides),
-    }
-    rows = {
-        label: run_cells(board, parameters, board.cells, None, workers, overrides=overrides)
-        for label, (parameters, overrides) in runs.items()
-    }
     found: dict[str, dict[int, Any]] = {one.name: {} for one in board.scenarios}
-    for at, cell in enumerate(board.cells):
-        values = {label: float(every[at].metrics[board.metric] or 0.0) for label, every in rows.items()}
-        worse = values["reference"] - values["baseline"]
-        if (worse >= 0) if board.better == "lower" else (worse <= 0):
-            message = f"the reference is no better than the baseline in {cell}: {values}"
-            remedy = "choose another reference or load"
-            raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)
-        built = board.scenario(cell)
-        bound = {"jct_bound": lower_bounds(built).jct_mean}
-        found[cell.scenario][cell.seed] = {"sha256": built.sha256, **values, **bound}
+    measured = in_order(partial(_measured, board), board.cells, workers, label)
+    for cell, values in zip(board.cells, measured, strict=True):
+        found[cell.scenario][cell.seed] = values
     return found
 
 
-def _traces(board: Board, workers: int) -> dict[str, Any]:
-    """Draw the traces of every split; return their hashes by scenario, split and seed."""
-    return {
-        one.name: {
-            split: {seed: board.trace(Cell(one.name, seed)).sha256 for seed in seeds}
-            for split, seeds in board.splits.items()
-        }
-        for one in board.scenarios
+def _measured(board: Board, cell: Cell) -> dict[str, Any]:
+    """Measure what a cell is scored against."""
+    from clustergym.metrics.bounds import lower_bounds
+
+    runs = {
+        "baseline": run_cell(board, board.baseline, cell),
+        "reference": run_cell(board, board.reference, cell, board.reference_overrides),
     }
+    values = {label: float(run.row.metrics[board.metric] or 0.0) for label, run in runs.items()}
+    worse = values["reference"] - values["baseline"]
+    if (worse >= 0) if board.better == "lower" else (worse <= 0):
+        message = f"the reference is no better than the baseline in {cell}: {values}"
+        remedy = "choose another reference or load"
+        raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)
+    built = board.scenario(cell)
+    return {"sha256": built.sha256, **values, "jct_bound": lower_bounds(built).jct_mean}
+
+
+def _traces(board: Board, workers: int, label: str | None) -> dict[str, Any]:
+    """Draw the traces of every split; return their hashes by scenario, split and seed."""
+    found: dict[str, Any] = {one.name: {split: {} for split in board.splits} for one in board.scenarios}
+    places = [
+        (one.name, split, seed)
+        for one in board.scenarios
+        for split, seeds in board.splits.items()
+        for seed in seeds
+    ]
+    cells = [Cell(name, seed) for name, _, seed in places]
+    for (name, split, seed), digest in zip(
+        places, in_order(partial(_digest, board), cells, workers, label), strict=True
+    ):
+        found[name][split][seed] = digest
+    return found
+
+
+def _digest(board: Board, cell: Cell) -> str:
+    return board.trace(cell).sha256

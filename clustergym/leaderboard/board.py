@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -83,6 +84,8 @@ class Board(Checked):
     Attributes
     ----------
     name, version, title, summary
+    price : str, optional
+        What policies pay for what they are told, and why, in words.
     metric : str
         What is scored, of `clustergym.metrics.catalogue`.
     better : str
@@ -112,6 +115,7 @@ class Board(Checked):
     version: Annotated[int, Field(ge=1)]
     title: Text
     summary: Text
+    price: Text | None = None
     metric: Text
     better: Literal["lower", "higher"]
     drops: bool = False
@@ -126,6 +130,7 @@ class Board(Checked):
     reference_overrides: list[Text] = Field(default_factory=list)
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
     _folder: Path = PrivateAttr(default=Path())
+    _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -162,11 +167,21 @@ class Board(Checked):
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the configuration of the main job in a cell."""
+        """Return the configuration of the main job in a cell; composed once for all seeds of a scenario."""
         from clustergym.api import compose
 
         found = next(one for one in self.scenarios if one.name == cell.scenario)
-        return compose([*found.overrides, *overrides, f"seed={cell.seed}"])
+        words, seed = (*found.overrides, *overrides), f"seed={cell.seed}"
+        if any("${" in word for word in words):  # Something may hang on the seed.
+            return compose([*words, seed])
+        if words not in self._composed:
+            self._composed[words] = compose(words)
+        return {**deepcopy(self._composed[words]), "seed": cell.seed}
+
+    def compose(self) -> None:
+        """Compose every scenario's configuration, which processes that get the board then need not."""
+        for one in self.scenarios:
+            self.configuration(Cell(one.name, self.seeds[0]))
 
     def trace(self, cell: Cell) -> Trace:
         """Return the trace of a scenario and a seed, which may be of any split."""

@@ -13,6 +13,7 @@ from pydantic import Field
 from clustergym.cluster.schema import Checked, checked
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board, Cell, Name
+from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import entry_folder, read_entry
 from clustergym.paths import atomic_path
 from clustergym.report.series import Floats, means
@@ -111,12 +112,12 @@ def write_curves(board: Board, name: str) -> Path:
     InputError
         If there is no such entry, or its decisions cannot be replayed.
     """
-    from clustergym.leaderboard.check import Flag, replayed
+    from clustergym.leaderboard.cell_check import Flag, replayed
 
     folder = entry_folder(board, name)
-    entry, found = read_entry(folder, board), {}
+    entry, logs, found = read_entry(folder, board), read_logs(folder), {}
     for cell in shown_cells(board):
-        made = replayed(folder, entry, board, cell)
+        made = replayed(board, cell, board.scenario(cell), entry, logs)
         if isinstance(made, Flag):
             remedy = f"run `leaderboard check {board.name} {name}`"
             raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)

@@ -14,14 +14,14 @@ from pydantic import Field
 from clustergym.cluster.schema import Checked, checked
 from clustergym.cluster.yaml_file import read_mapping
 from clustergym.errors import InputError
+from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell, Name
 from clustergym.metrics.catalogue import METRICS
 from clustergym.policy import InformationClass
 
 LARGEST_RESULTS_BYTES = 4_000_000
 LARGEST_README_BYTES = 1_000_000
-LARGEST_PACKED_BYTES = 20_000_000
-FILES = ("entry.yaml", "results.csv", "curves.json", "README.md", "decisions")
+FILES = ("entry.yaml", "results.csv", "curves.json", "README.md", cell_logs.FILE)
 
 TIMES = ("decision_s_p50", "decision_s_p99", "wall_s")
 """Columns that differ from machine to machine: shown, not replayed."""
@@ -143,7 +143,7 @@ def entry_folder(board: Board, name: str) -> Path:
         if path.name not in FILES or path.is_symlink():
             message = "is a link" if path.is_symlink() else "does not belong in an entry"
             raise InputError(message, file=path, remedy=f"an entry has {', '.join(FILES)}")
-        if path.name != "decisions" and not path.is_file():
+        if not path.is_file():
             raise InputError("is no plain file", file=path, remedy="write it anew")
     return folder
 
@@ -176,11 +176,6 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     if board.chooses == "placer" and entry.information_class != "none":
         message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
         yield "information_class", message, "give none"
-
-
-def decisions_path(folder: Path, cell: Cell) -> Path:
-    """Return where the decision log of a cell lies."""
-    return folder / "decisions" / f"{cell}.jsonl.gz"
 
 
 def read_results(folder: Path) -> list[ResultRow]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clustergym.leaderboard.board import Board, Cell
+from clustergym.leaderboard.cell_logs import CellLogs
 from clustergym.leaderboard.entry import Entry
 from clustergym.policy import InformationClass, Placer, Policy
 from clustergym.scenario import Scenario
@@ -35,8 +35,8 @@ class Log(ABC):
         self.entry, self.board, self.cell = entry, board, cell
 
     @abstractmethod
-    def read(self, path: Path, scenario: Scenario) -> dict[str, Any]:
-        """Read the log and return its header; raises InputError for one that is none."""
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the cell's log and return its header; raises InputError for one that is none."""
 
     @abstractmethod
     def wanted(self) -> dict[str, Any]:
@@ -67,12 +67,12 @@ class DecisionLog(Log):
 
     period = "round_s"
 
-    def read(self, path: Path, scenario: Scenario) -> dict[str, Any]:
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
         """Read decisions."""
         from clustergym.decision_log import read_decisions
 
         self._changes: list[Change]
-        header, self._changes = read_decisions(path, scenario)
+        header, self._changes = read_decisions(logs.path, scenario, logs.packed(self.cell))
         return header
 
     def wanted(self) -> dict[str, Any]:
@@ -107,12 +107,12 @@ class PlacementLog(Log):
 
     period = "defragment_s"
 
-    def read(self, path: Path, scenario: Scenario) -> dict[str, Any]:
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
         """Read answers."""
         from clustergym.leaderboard.placements import read_placements
 
         self._answers: list[Answer]
-        header, self._answers = read_placements(path, scenario)
+        header, self._answers = read_placements(logs.path, scenario, logs.packed(self.cell))
         return header
 
     def wanted(self) -> dict[str, Any]:

@@ -252,15 +252,24 @@ def placement_lines(
             yield {**line, "infeasible": [short.reason, short.gpus_short, short.nodes_short]}
 
 
-def read_placements(path: Path, scenario: Scenario) -> tuple[dict[str, Any], list[Answer]]:
+def read_placements(
+    path: Path, scenario: Scenario, packed: bytes | None = None
+) -> tuple[dict[str, Any], list[Answer]]:
     """Read a placement log that nobody has checked: its header and its answers.
+
+    Parameters
+    ----------
+    path : Path
+    scenario : Scenario
+    packed : bytes, optional
+        The log itself, where the file has those of several runs.
 
     Raises
     ------
     InputError
         If it cannot be read, is no placement log, or names what the scenario does not have.
     """
-    lines = log_lines(path)
+    lines = log_lines(path, packed)
     header = next(lines, (1, {}))[1]
     if header.get("schema") != PLACEMENTS_SCHEMA:
         raise InputError(

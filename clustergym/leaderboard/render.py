@@ -11,35 +11,23 @@ from typing import Any
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.curves import plain, read_curves
+from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts, to_bound
 from clustergym.leaderboard.score import Standing, scores_of, standings
-from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
 from clustergym.paths import PACKAGE, atomic_path
-from clustergym.policy import KNOWS
 from clustergym.report.colours import Style, styles_of
 
 TEMPLATE = PACKAGE / "leaderboard" / "page.html"
 
-SHOWN = {
-    "jct_mean": ("mean JCT", "s"),
-    "jct_p99": ("p99 JCT", "s"),
-    "makespan": ("makespan", "s"),
-    "ftf_mean": ("mean FTF", ""),
-    "unfair_fraction": ("unfair", "%"),
-    "deadline_satisfaction": ("deadlines met", "%"),
-    "throughput_mean": ("samples/s", ""),
-    "restarts_mean": ("restarts", ""),
-    "decision_s_p99": ("decision p99", "ms"),
-}
-"""Columns of raw figures: title and unit."""
-
 RULES = """\
 A cell is a scenario and a seed. Its score is 0 for what {baseline} reaches and 1 for what the
 reference ({reference}) does, by {metric} ({better} is better); beyond either, on the same line. An entry's
-score is the interquartile mean of its cells, with a 95 % bootstrap interval stratified by scenario. Entries
-are ranked inside a division only; those whose interval reaches into that of the best of a rank share it.
-*P(better)*: the probability that the entry is better in a cell than the one below it. *To the bound*: the
-mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`).
+score is the interquartile mean of its cells, with a 95 % bootstrap interval stratified by scenario. Divisions
+are by what a policy is told of the speeds of jobs; clairvoyant entries are oracles, which know the times jobs
+will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
+an entry shares a rank if the difference to the best of that rank, over the same resampled cells, is not clear
+of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *To the
+bound*: the mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`).
 """
 
 
@@ -92,22 +80,23 @@ def stale(board: Board) -> list[Path]:
 
 def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
     """Return the board as Markdown, a table for each division."""
-    lines = [f"# {board.title}", "", board.summary, "", _rules(board)]
+    lines = [
+        f"# {board.title}",
+        "",
+        board.summary,
+        "",
+        *([board.price, ""] if board.price else []),
+        _rules(board),
+    ]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, ""]
-    titles = [title + (f", {unit}" if unit else "") for title, unit in SHOWN.values()]
     for division in dict.fromkeys(one.division for one in found):
-        inside = [one for one in found if one.division == division]
-        lines += [f"## {division}", "", f"{_knows(inside[0])}.", ""]
-        header = ["rank", "entry", "score", "P(better)", "to the bound", *titles]
-        lines.append("| " + " | ".join(header) + " |")
-        lines.append("| ---: | --- | " + " | ".join(["---:"] * (len(header) - 2)) + " |")
-        for one in inside:
-            row = [str(one.rank), f"[{_cell(one.entry.title)}]({one.name}/)", interval(one.score)]
-            row += ["" if one.over_next is None else f"{one.over_next.value:.2f}", _to_bound(one, bound)]
-            row += [shown(one.raw[name], unit) for name, (_, unit) in SHOWN.items()]
-            lines.append("| " + " | ".join(row) + " |")
+        lines += [f"## {division_words(division)}", "", "| " + " | ".join(TITLES.values()) + " |"]
+        lines.append("| " + " | ".join("---" if key == "title" else "---:" for key in TITLES) + " |")
+        for one in (one for one in found if one.division == division):
+            row = texts(one, bound) | {"title": f"[{_cell(one.entry.title)}]({one.name}/)"}
+            lines.append("| " + " | ".join(row[key] for key in TITLES) + " |")
         lines.append("")
     return "\n".join(lines)
 
@@ -133,27 +122,6 @@ def _cell(text: str) -> str:
     )
 
 
-def interval(found: Aggregate) -> str:
-    """Return a figure and its interval."""
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
-
-
-def _to_bound(one: Standing, bound: float) -> str:
-    jct = one.raw["jct_mean"]
-    return "" if jct is None or not bound else f"{jct / bound:.2f}x"
-
-
-def shown(value: float | None, unit: str) -> str:
-    """Return a figure for people."""
-    if value is None:
-        return "-"
-    if unit == "%":
-        return f"{100 * value:.1f} %"
-    if unit == "ms":
-        return f"{1000 * value:.3g}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def page(board: Board, found: Sequence[Standing], bound: float) -> str:
     """Return the board as one HTML page; data that entries bring is text in it, never markup."""
     try:
@@ -174,7 +142,9 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "version": board.version,
         "summary": board.summary,
         "rules": _rules(board).replace("`", "").replace("*", ""),
-        "columns": [{"key": key, "title": title, "unit": unit} for key, (title, unit) in SHOWN.items()],
+        "price": (board.price or "").replace("`", ""),
+        "columns": [{"key": key, "title": title} for key, title in TITLES.items()],
+        "divisions": {one.division: division_words(one.division) for one in found},
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
@@ -194,28 +164,23 @@ def _drawn_as(one: Standing) -> str:
     return str(one.entry.chosen.parameters.get("algorithm", one.entry.chosen.name))
 
 
-def _knows(one: Standing) -> str:
-    words = KNOWS[one.entry.information_class]
-    return words[0].upper() + words[1:]
-
-
 def _is_baseline(board: Board, one: Standing) -> bool:
     keys = one.entry.keys
     return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
 def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str, Any]:
-    jct = one.raw["jct_mean"]
     return {
         "name": one.name,
         "title": one.entry.title,
         "division": one.division,
-        "knows": _knows(one),
         "rank": one.rank,
-        "score": [round(value, 4) for value in one.score],
-        "over_next": None if one.over_next is None else round(one.over_next.value, 4),
-        "to_bound": None if jct is None or not bound else round(jct / bound, 4),
+        "rank_all": one.rank_all,
+        "score": list(one.score),
+        "over_next": None if one.over_next is None else one.over_next.value,
+        "to_bound": to_bound(one, bound),
         "raw": {key: one.raw[key] for key in SHOWN},
+        "shown": texts(one, bound),
         "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, one.rows)],
         "curves": [plain(curves) for curves in read_curves(board, board.folder / one.name).values()],
         "authors": list(one.entry.authors),

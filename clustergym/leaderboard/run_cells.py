@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustergym.errors import InputError
-from clustergym.leaderboard.board import Board, Cell, load_board
+from clustergym.leaderboard.board import Board, Cell
+from clustergym.leaderboard.cell_logs import pack
 from clustergym.leaderboard.entry import ResultRow
-from clustergym.paths import atomic_path
+from clustergym.parallel import in_order
 from clustergym.policy import Placer, Policy
 from clustergym.scenario import Scenario
 
@@ -24,23 +21,23 @@ if TYPE_CHECKING:
     from clustergym.sim.run import Run
 
 
+class CellRun(NamedTuple):
+    """A row of results.csv, and the packed log of what was decided."""
+
+    row: ResultRow
+    log: bytes
+
+
 def run_cell(
-    name: str,
-    root: Path,
-    parameters: Mapping[str, Any],
-    decisions: Path | None,
-    cell: Cell,
-    overrides: Sequence[str] = (),
-) -> ResultRow:
-    """Run a policy or placer in a cell, and write what it decided into a folder if one is given.
+    board: Board, parameters: Mapping[str, Any], cell: Cell, overrides: Sequence[str] = ()
+) -> CellRun:
+    """Run a policy or placer in a cell.
 
     Parameters
     ----------
-    name : str
-        Of a board in the folder `root`, which says what `parameters` are of.
-    root : Path
+    board : Board
+        It says what `parameters` are of.
     parameters : mapping
-    decisions : Path or None
     cell : Cell
     overrides : sequence of str
         Of the main job, beyond the cell's.
@@ -53,7 +50,6 @@ def run_cell(
     from clustergym.output import measurement_of, result_of
     from clustergym.sim.engine import StalledError
 
-    board = load_board(name, root)
     scenario = board.scenario(cell, overrides)
     policy, placer = board.contestants(parameters)
     try:
@@ -62,22 +58,14 @@ def run_cell(
         label = f"{board.chooses} {parameters['name']}, {cell}"
         raise InputError(str(error), field=label, remedy="no entry was written") from error
     result = result_of(run, measurement_of(run.simulation), policy, placer, cell.seed)
-    if decisions is not None:
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines_of(result))
-        with atomic_path(decisions / f"{cell}.jsonl.gz") as temporary:
-            temporary.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     times = result["decisions"]
-    return ResultRow(
-        cell,
-        result["digest"],
-        times["count"],
-        {
-            "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
-            "decision_s_p99": _digits(times["seconds_p99"] or 0.0),
-            "wall_s": _digits(result["wall_s"]),
-        },
-        result["metrics"],
-    )
+    seconds = {
+        "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
+        "decision_s_p99": _digits(times["seconds_p99"] or 0.0),
+        "wall_s": _digits(result["wall_s"]),
+    }
+    row = ResultRow(cell, result["digest"], times["count"], seconds, result["metrics"])
+    return CellRun(row, pack(lines_of(result)))
 
 
 Lines = Callable[[Mapping[str, Any]], Iterable[object]]
@@ -118,28 +106,15 @@ def run_cells(
     board: Board,
     parameters: Mapping[str, Any],
     cells: Sequence[Cell],
-    decisions: Path | None = None,
     workers: int = 1,
-    done: Callable[[ResultRow], None] = lambda row: None,
-    overrides: Sequence[str] = (),
-) -> list[ResultRow]:
+    done: Callable[[CellRun], None] = lambda run: None,
+) -> list[CellRun]:
     """Run a policy or placer in cells; `done` is told of each as it ends. Raises as `run_cell`."""
-    task = partial(
-        run_cell, board.name, board.folder.parent, dict(parameters), decisions, overrides=tuple(overrides)
-    )
-    label, started, rows = str(parameters["name"]), time.perf_counter(), []
-
-    def ended(row: ResultRow) -> None:
-        done(row)
-        rows.append(row)
+    board.compose()
+    label, started, runs = str(parameters["name"]), time.perf_counter(), []
+    for run in in_order(partial(run_cell, board, dict(parameters)), cells, workers):
+        done(run)
+        runs.append(run)
         spent = time.perf_counter() - started
-        print(f"{label} on {board.name}: {len(rows)} of {len(cells)} cells, {spent:.0f} s", file=sys.stderr)
-
-    if workers == 1:
-        for cell in cells:
-            ended(task(cell))
-    else:
-        with ProcessPoolExecutor(workers) as pool:
-            for row in pool.map(task, cells):
-                ended(row)
-    return rows
+        print(f"{label} on {board.name}: {len(runs)} of {len(cells)} cells, {spent:.0f} s", file=sys.stderr)
+    return runs

@@ -1,4 +1,4 @@
-"""Scores of a board's entries: ranked inside a division, never across."""
+"""Scores of a board's entries, and their ranks: inside a division, and over all."""
 
 from __future__ import annotations
 
@@ -19,9 +19,16 @@ from clustergym.leaderboard.entry import (
     read_entry,
     read_results,
 )
-from clustergym.metrics.aggregates import Aggregate, probability_of_improvement, stratified
+from clustergym.metrics.aggregates import (
+    Aggregate,
+    paired_difference,
+    probability_of_improvement,
+    stratified,
+)
 
 Floats = npt.NDArray[np.float64]
+DECIMALS = 4
+"""Of scores and of P(better), wherever they are written."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,9 @@ class Standing:
     raw : dict of str to float or None
         Means of `RAW`, and decision_s_p50 and decision_s_p99.
     rank : int
-        In its division; entries whose intervals overlap that of the best of them share it.
+        In its division.
+    rank_all : int
+        Over all divisions.
     over_next : Aggregate or None
         Probability that it is better in a cell than the next of its division.
     """
@@ -56,6 +65,7 @@ class Standing:
     by_scenario: dict[str, float]
     raw: dict[str, float | None]
     rank: int = 0
+    rank_all: int = 0
     over_next: Aggregate | None = None
 
 
@@ -65,13 +75,33 @@ def standings(board: Board) -> list[Standing]:
     Raises
     ------
     InputError
-        If an entry is malformed or lacks a cell; `check` tells more.
+        If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
     found = [_standing(board, name) for name in entry_names(board)]
+    ordered = sorted(found, key=lambda one: (-one.score.value, one.name))
+    cells = {one.name: scores_of(board, one.rows) for one in ordered}
+    overall = dict(zip(cells, ranks(list(cells.values())), strict=True))
     out: list[Standing] = []
     for division in sorted({one.division for one in found}):
-        inside = [one for one in found if one.division == division]
-        out += _ranked(board, sorted(inside, key=lambda one: (-one.score.value, one.name)))
+        inside = [one for one in ordered if one.division == division]
+        places = ranks([cells[one.name] for one in inside])
+        for at, (one, rank) in enumerate(zip(inside, places, strict=True)):
+            below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
+            over = None if below is None else _rounded(probability_of_improvement(cells[one.name], below))
+            out.append(replace(one, rank=rank, rank_all=overall[one.name], over_next=over))
+    return out
+
+
+def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
+    """Return the ranks of entries by their scores in every cell, the best first.
+
+    One shares a rank if the paired difference between the best of that rank and it is not clear of 0.
+    """
+    out: list[int] = []
+    for place, scores in enumerate(ordered, start=1):
+        head = ordered[out[-1] - 1] if out else None
+        shares = head is not None and paired_difference(head, scores).low <= 0.0
+        out.append(out[-1] if shares else place)
     return out
 
 
@@ -88,6 +118,9 @@ def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
 def _standing(board: Board, name: str) -> Standing:
     folder = entry_folder(board, name)
     entry, every = read_entry(folder, board), {row.cell: row for row in read_results(folder)}
+    if entry.board_version != board.version:
+        message = f"is of version {entry.board_version} of the board, which is at {board.version}"
+        raise InputError(message, file=folder / "entry.yaml", remedy="run it anew with `leaderboard add`")
     for cell in board.cells:
         if cell not in every or every[cell].metrics[board.metric] is None:
             message = f"has no {board.metric} in {cell}"
@@ -103,27 +136,16 @@ def _standing(board: Board, name: str) -> Standing:
         entry,
         rows,
         entry.division(board),
-        stratified(scores),
-        {label: float(one.mean()) for label, one in zip(names, scores, strict=True)},
+        _rounded(stratified(scores)),
+        {label: round(float(one.mean()), DECIMALS) for label, one in zip(names, scores, strict=True)},
         raw,
     )
+
+
+def _rounded(found: Aggregate) -> Aggregate:
+    return Aggregate(*(round(value, DECIMALS) for value in found))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
-
-
-def _ranked(board: Board, ordered: Sequence[Standing]) -> list[Standing]:
-    """Give ranks: one whose interval reaches into that of the best of the rank before shares it."""
-    out: list[Standing] = []
-    for place, one in enumerate(ordered, start=1):
-        head = next((other for other in out if out and other.rank == out[-1].rank), None)
-        shares = head is not None and one.score.high >= head.score.low
-        rank = out[-1].rank if shares else place
-        below = ordered[place] if place < len(ordered) else None
-        over = None
-        if below is not None:
-            over = probability_of_improvement(scores_of(board, one.rows), scores_of(board, below.rows))
-        out.append(replace(one, rank=rank, over_next=over))
-    return out

@@ -20,14 +20,14 @@ class Aggregate(NamedTuple):
     high: float
 
 
-def interquartile_mean(scores: Floats) -> float:
-    """Return the mean of the middle half; observations at its edges count in part."""
-    ordered = np.sort(np.asarray(scores, dtype=np.float64).ravel())
-    n = len(ordered)
+def interquartile_mean(scores: Floats) -> Floats:
+    """Return the mean of the middle half along the last axis; observations at its edges count in part."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64), axis=-1)
+    n = ordered.shape[-1]
     # The share of each observation's interval [i/n, (i+1)/n] inside [1/4, 3/4].
     edges = np.arange(n + 1) / n
     weight = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
-    return float(np.dot(ordered, weight) / weight.sum())
+    return np.asarray((ordered * weight).sum(axis=-1) / weight.sum())
 
 
 def stratified(scores: Sequence[Floats], seed: int = 0) -> Aggregate:
@@ -40,12 +40,31 @@ def stratified(scores: Sequence[Floats], seed: int = 0) -> Aggregate:
     seed : int
         Of the bootstrap.
     """
+    return _aggregate(_whole(scores), _resampled(scores, seed))
+
+
+def paired_difference(mine: Sequence[Floats], other: Sequence[Floats], seed: int = 0) -> Aggregate:
+    """Return the interquartile mean of one less that of the other, both over the same resampled cells.
+
+    Both have the same scenarios and seeds; what makes a cell hard for both is not in the interval.
+    """
+    return _aggregate(_whole(mine) - _whole(other), _resampled(mine, seed) - _resampled(other, seed))
+
+
+def _whole(scores: Sequence[Floats]) -> float:
+    return float(interquartile_mean(np.concatenate(scores)))
+
+
+def _resampled(scores: Sequence[Floats], seed: int) -> Floats:
+    """Return interquartile means, shape (RESAMPLES,), of runs drawn inside each scenario by the seed."""
     rng = np.random.default_rng([seed, 271])
     drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))] for one in scores]
-    together = np.concatenate(drawn, axis=1)
-    means = [interquartile_mean(row) for row in together]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Aggregate(interquartile_mean(np.concatenate(scores)), float(low), float(high))
+    return interquartile_mean(np.concatenate(drawn, axis=1))
+
+
+def _aggregate(value: float, resampled: Floats) -> Aggregate:
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Aggregate(value, float(low), float(high))
 
 
 def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats], seed: int = 0) -> Aggregate:
@@ -57,5 +76,4 @@ def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats], 
     rng = np.random.default_rng([seed, 277])
     wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
     drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in wins]
-    low, high = np.percentile(np.mean(drawn, axis=0), [2.5, 97.5])
-    return Aggregate(float(np.mean([one.mean() for one in wins])), float(low), float(high))
+    return _aggregate(float(np.mean([one.mean() for one in wins])), np.mean(drawn, axis=0))

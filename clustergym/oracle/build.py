@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import pickle
 import sys
 import time
@@ -16,6 +15,7 @@ from types import ModuleType
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.errors import InputError
 from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.parallel import cores
 from clustergym.workload.trace import ModelClass
 
 Built = Iterator[OracleTables]
@@ -77,13 +77,7 @@ def _workers(classes: int, processes: int | None) -> int:
     # A daemonic process, such as one of a vectorised environment, may not have children.
     if multiprocessing.current_process().daemon:
         return 1
-    return min(_cores(), classes // CLASSES_PER_PROCESS)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return min(cores(), classes // CLASSES_PER_PROCESS)
 
 
 def _built(

@@ -94,9 +94,11 @@ def read_log(path: Path, end_s: float) -> RunLog:
     InputError
         As `read_json_lines`, or if an event lacks a value or is out of order.
     """
-    limits = {"largest_bytes": LARGEST_FILE_BYTES, "longest_line_bytes": LONGEST_LINE_BYTES}
     reader = _Reader()
-    for number, event in read_json_lines(path, **limits, remedy=REMEDY):
+    lines = read_json_lines(
+        path, largest_bytes=LARGEST_FILE_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
+    )
+    for number, event in lines:
         try:
             reader.follow(event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

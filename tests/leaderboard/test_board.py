@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import shlex
 import shutil
@@ -12,8 +14,10 @@ import yaml
 from clustergym.api import compose
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
-from clustergym.leaderboard.entry import entry_names, read_entry, read_results
-from clustergym.leaderboard.render import bound_jct, stale
+from clustergym.leaderboard.cell_logs import read_logs
+from clustergym.leaderboard.check import check
+from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
+from clustergym.leaderboard.render import bound_jct, pages, stale
 from clustergym.leaderboard.score import scores_of, standings
 
 
@@ -34,6 +38,7 @@ def test_entries_are_ranked_inside_their_division(root):
     assert found["first"].division == "none, closed"
     assert found["short"].division == "clairvoyant, closed"
     assert found["first"].rank == found["short"].rank == 1
+    assert (found["first"].rank_all, found["short"].rank_all) == (2, 1)
     assert found["short"].score == pytest.approx((1.0, 1.0, 1.0))
     # One that was trained on the board's own traces is in a division of its own.
     copy = root / "small" / "peeked"
@@ -133,6 +138,67 @@ def test_score_prints_what_it_writes(root, capsys, tmp_path):
     assert "1.00 [1.00, 1.00]" in printed
 
 
+def test_pages_and_json_say_the_same(root, tmp_path):
+    board = load_board("small", root)
+    path = root / "small" / "first" / "results.csv"
+    header, first, *rest = path.read_text().splitlines()
+    row, at = first.split(","), header.split(",").index("jct_mean")
+    row[at] = str(float(row[at]) * 0.98765)
+    path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
+    assert main(["--root", str(root), "score", "small", "--json", str(tmp_path / "s.json")]) == 0
+    plain = {one["entry"]: one for one in json.loads((tmp_path / "s.json").read_text())}
+    readme, page = pages(board).values()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    titles = [column["title"] for column in data["columns"]]
+    assert "| " + " | ".join(titles) + " |" in readme.splitlines()
+    for entry in data["entries"]:
+        one, texts = plain[entry["name"]], entry["shown"]
+        assert (entry["rank"], entry["rank_all"]) == (one["rank"], one["rank_all"])
+        assert entry["score"] == [one["score"][key] for key in ("value", "low", "high")]
+        assert texts["score"] == "{value:.2f} [{low:.2f}, {high:.2f}]".format(**one["score"])
+        title = f"[{entry['title']}]({entry['name']}/)"
+        cells = [title if column["key"] == "title" else texts[column["key"]] for column in data["columns"]]
+        assert "| " + " | ".join(cells) + " |" in readme.splitlines()
+
+
+def test_the_command_of_an_entry_names_what_was_run(root):
+    words = ["add", "small", "gavel", "policy=gavel", "policy.objective=max_total_throughput"]
+    assert main(["--root", str(root), *words]) == 0
+    board = load_board("small", root)
+    for name in entry_names(board):
+        entry = read_entry(board.folder / name, board)
+        command = shlex.split(entry.command)
+        assert command[:6] == ["python", "-m", "clustergym.leaderboard", "add", "small", name]
+        assert compose(command[6:])["policy"] == entry.keys
+
+
+# Versions
+
+
+def test_the_next_version_is_frozen_and_its_entries_are_run_anew(root, capsys):
+    path, command = root / "small" / "board.yaml", ["--root", str(root)]
+    before = yaml.safe_load(path.read_text())
+    assert main([*command, "freeze", "small", "--next-version", "--workers", "1"]) == 0
+    # Nothing but the version is another: no scenario has changed.
+    assert yaml.safe_load(path.read_text()) == before | {"version": 4}
+    capsys.readouterr()
+    assert main([*command, "score", "small"]) == 2
+    expected = "is of version 3 of the board, which is at 4 (run it anew with `leaderboard add`)"
+    assert expected in capsys.readouterr().err
+    assert flag_kinds(root, "first") == {"board"}
+    for name, policy in (("first", "fcfs"), ("short", "srtf")):
+        assert main([*command, "add", "small", name, f"policy={policy}"]) == 0
+        assert f"{policy} on small: 2 of 2 cells" in capsys.readouterr().err
+        # Run once, it is kept.
+        assert main([*command, "add", "small", name, f"policy={policy}"]) == 0
+        assert "cells" not in capsys.readouterr().err
+        assert flag_kinds(root, name) == set()
+
+
+def flag_kinds(root, name):
+    return {flag.kind.value for flag in check(load_board("small", root), name)}
+
+
 # Splits
 
 
@@ -219,36 +285,30 @@ def test_committed_entries_are_whole(name):
     assert len(entry_names(board)) >= 3
     for entry in entry_names(board):
         found = read_entry(board.folder / entry, board)
-        assert board.contestants(found.keys)
         assert "None" not in found.command  # Hydra's word for nothing is null.
         assert {row.cell for row in read_results(board.folder / entry)} == set(board.cells)
 
 
 @pytest.mark.parametrize("name", board_names())
-def test_the_command_of_an_entry_names_what_was_run(name):
+def test_committed_logs_are_of_the_frozen_scenarios(name):
+    """What can be told without a replay; `clustergym leaderboard check` tells the rest."""
     board = load_board(name)
-    entry = read_entry(board.folder / entry_names(board)[-1], board)
-    command = shlex.split(entry.command)
-    assert command[:5] == ["python", "-m", "clustergym.leaderboard", "add", name]
-    assert compose(command[6:])[board.chooses] == entry.keys
-
-
-# A cell of 10,240 GPUs takes some seconds to build and to replay.
-SLOW = {"scale": [pytest.mark.slow]}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in board_names()])
-def test_a_committed_entry_drawn_by_its_version_checks(name):
-    from clustergym.leaderboard.check import check
-
-    board = load_board(name)
-    names = entry_names(board)
-    assert check(board, names[board.version % len(names)]) == []
+    for entry in entry_names(board):
+        folder = entry_folder(board, entry)
+        logs, version = read_logs(folder), read_entry(folder, board).board_version
+        assert (version, list(logs.labels)) == (board.version, [str(cell) for cell in board.cells])
+        for cell in board.cells:
+            with gzip.open(io.BytesIO(logs.packed(cell))) as lines:
+                header = json.loads(lines.readline())
+            expected = (board.constants(cell).sha256, cell.seed)
+            assert (header["scenario_sha256"], header["seed"]) == expected, (entry, cell)
 
 
 def test_the_boards_are_small():
     size = sum(path.stat().st_size for path in boards_dir().rglob("*") if path.is_file())
     assert size < 40e6
+    # Five files an entry, no more.
+    assert all(len(list(path.parent.iterdir())) == 5 for path in boards_dir().glob("*/*/entry.yaml"))
 
 
 def test_where_jobs_may_be_dropped_there_is_no_bound(root):

@@ -42,14 +42,20 @@ def test_the_page_sorts_and_filters(open_page, page_path):
     page = open_page(page_path)
     assert names_of(page) == ["short", "zz", "first"]
     # By rank, under the name of each division; by another column without.
-    assert page.locator("tbody th").all_inner_texts() == ["clairvoyant, closed", "none, closed"]
-    page.get_by_role("button", name="makespan").click()
+    assert page.locator("tbody th").all_inner_texts() == [
+        "Oracles (clairvoyant): know the times jobs will really run at",
+        "None: told no speeds",
+    ]
+    page.get_by_role("button", name="rank, all").click()
     assert page.locator("tbody th").count() == 0
+    assert names_of(page) == ["short", "zz", "first"]
+    assert page.locator("tbody tr:last-child td").all_inner_texts()[:2] == ["1", "3"]
+    page.get_by_role("button", name="makespan").click()
     page.get_by_role("button", name="score").click()
     assert names_of(page)[-1] == "first"
     page.get_by_role("button", name="score").click()
     assert names_of(page)[0] == "first"
-    page.get_by_label("Division").select_option("none, closed")
+    page.get_by_label("Division").select_option("None: told no speeds")
     assert names_of(page) == ["first"]
     page.get_by_label("Division").select_option("")
     page.get_by_label("Find").fill("short")

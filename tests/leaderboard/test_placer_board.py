@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.cell_logs import FILE, pack
 from clustergym.leaderboard.check import Kind, check
 from clustergym.leaderboard.placements import (
     nodes_of,
@@ -33,8 +36,7 @@ from clustergym.policy import Infeasible
 from policies.placement.buddy import Buddy
 from policies.placement.minipod import MinipodPlacer
 
-LOG = "decisions/ii-6.jsonl.gz"
-Lines = list[dict[str, Any]]
+CELL = "ii-6"
 
 
 def flags(root: Path, entry: str = "moving", strict: int = 0) -> list[str]:
@@ -43,15 +45,6 @@ def flags(root: Path, entry: str = "moving", strict: int = 0) -> list[str]:
 
 def kinds(root: Path, entry: str = "moving", strict: int = 0) -> set[Kind]:
     return {flag.kind for flag in check(load_board("placers", root), entry, strict)}
-
-
-def read_log(path: Path) -> Lines:
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-
-
-def write_log(path: Path, lines: Lines) -> None:
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def claims(folder: Path, **changes: Any) -> None:
@@ -63,9 +56,7 @@ def claims(folder: Path, **changes: Any) -> None:
 def claims_throughout(folder: Path, name: str, parameters: dict[str, Any]) -> None:
     """Say in entry.yaml and in every log that another placer answered."""
     claims(folder, placer={"name": name, "parameters": parameters})
-    for path in (folder / "decisions").iterdir():
-        header, *lines = read_log(path)
-        write_log(path, [{**header, "placer": {"name": name, **parameters}}, *lines])
+    change_headers(folder, placer={"name": name, **parameters})
 
 
 def test_the_baseline_scores_0_and_all_are_of_one_division(placers):
@@ -82,7 +73,7 @@ def test_the_baseline_scores_0_and_all_are_of_one_division(placers):
 
 def test_what_was_not_tampered_with_has_no_flag(placers):
     assert flags(placers, strict=1) == flags(placers, "random-fit", strict=1) == []
-    lines = read_log(placers / "placers" / "moving" / LOG)[1:]
+    lines = read_log(placers / "placers" / "moving", CELL)[1:]
     assert {frozenset(line) for line in lines} == {
         frozenset({"time_s", "gpu_type", "gpus", "nodes"}),
         frozenset({"time_s", "move"}),
@@ -206,10 +197,10 @@ def test_the_command_of_an_entry_makes_the_same(placers):
     folder = placers / "placers" / "moving"
     command = yaml.safe_load((folder / "entry.yaml").read_text())["command"].split()
     assert command[:5] == ["python", "-m", "clustergym.leaderboard", "add", "placers"]
-    before = {path.name: path.read_bytes() for path in (folder / "decisions").iterdir()}
+    before = (folder / FILE).read_bytes()
     shutil.rmtree(folder)
     assert main(["--root", str(placers), *command[3:]]) == 0
-    assert {path.name: path.read_bytes() for path in (folder / "decisions").iterdir()} == before
+    assert (folder / FILE).read_bytes() == before
 
 
 # What the log says
@@ -293,8 +284,7 @@ LOGGED: dict[str, tuple[Callable[[Lines], Lines], Kind]] = {
 @pytest.mark.parametrize("name", LOGGED)
 def test_tampered_log(name: str, placers: Path) -> None:
     change, expected = LOGGED[name]
-    path = placers / "placers" / "moving" / LOG
-    write_log(path, change(read_log(path)))
+    change_log(placers / "placers" / "moving", CELL, change)
     found = check(load_board("placers", placers), "moving")
     assert found[0].kind == expected, [str(flag) for flag in found]
     assert {flag.where for flag in found} == {"ii-6"}
@@ -314,24 +304,25 @@ def test_other_nodes_are_another_run(placers):
     (cell,) = board.cells
     policy, watching = board.contestants({"name": "buddy"})[0], _Watching(algorithm="random_fit")
     simulate_recorded(board.scenario(cell), policy, watching, cell.seed)
-    path = placers / "placers" / "random-fit" / LOG
-    lines = read_log(path)
+    folder = placers / "placers" / "random-fit"
+    lines = read_log(folder, CELL)
     *others, last = nodes_of(lines[-1]["nodes"])
     free = set(np.flatnonzero(watching.free == 8).tolist()) - {node for node, _ in (*others, last)}
     nodes = tuple(sorted([*others, (max(free), 8)]))
-    write_log(path, _at(len(lines) - 1, nodes=runs_of(nodes))(lines))
+    change_log(folder, CELL, _at(len(lines) - 1, nodes=runs_of(nodes)))
     assert Kind.DIGEST in kinds(placers, "random-fit") <= {Kind.DIGEST, Kind.METRIC}
 
 
 def test_a_crowd_of_nodes_is_refused(placers):
-    path = placers / "placers" / "moving" / LOG
-    header, first, *_ = read_log(path)
+    folder, log = placers / "placers" / "moving", io.BytesIO()
+    header, first, *_ = read_log(folder, CELL)
     scattered = {**first, "time_s": 0.0, "gpus": 219, "nodes": [[2 * place, 1, 1] for place in range(219)]}
     crowd = json.dumps(scattered).encode() + b"\n"
-    with gzip.open(path, "wb", compresslevel=1) as packed:
+    with gzip.open(log, "wb", compresslevel=1) as packed:
         packed.write(json.dumps(header).encode() + b"\n")
         for _ in range(2_000_000 // 219 + 1):
             packed.write(crowd)
+    replace_packed(folder, CELL, log.getvalue())
     (line,) = flags(placers)
     assert line.startswith("decision log: ii-6: ")
     assert "2,000,000 jobs and nodes" in line
@@ -370,7 +361,7 @@ def test_jobs_that_wait_are_logged_and_replayed(placers, tmp_path):
         *[Infeasible("not yet", nodes_short=2)] * 3,
         None,
     ]
-    write_log(tmp_path / "log.gz", list(placement_lines(scenario, recorded.answers, {})))
+    (tmp_path / "log.gz").write_bytes(pack(placement_lines(scenario, recorded.answers, {})))
     _, answers = read_placements(tmp_path / "log.gz", scenario)
     assert answers == recorded.answers
     again, asked = replay_placements(scenario, policy, answers, 3600.0, cell.seed)

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from entry_logs import change_headers, change_log, packed_logs, read_log, replace_packed, write_packed
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.cell_logs import FILE
 from clustergym.leaderboard.check import Kind, check
 
 ROOT = Path(__file__).parent.parent.parent
-LOG = "decisions/philly-5.jsonl.gz"
+CELL = "philly-5"
 
 
 def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[Kind]:
@@ -51,10 +53,12 @@ def text(folder: Path, content: str | bytes, name: str = "entry.yaml") -> None:
 
 
 def log(folder: Path, change) -> None:
-    path = folder / LOG
-    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    changed = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in change(lines)]
-    path.write_bytes(gzip.compress(b"\n".join(changed) + b"\n", mtime=0))
+    change_log(folder, CELL, change)
+
+
+def cells(folder: Path, change) -> None:
+    """Change which cells the log has."""
+    write_packed(folder, change(packed_logs(folder)))
 
 
 def header(folder: Path, **changes) -> None:
@@ -87,7 +91,7 @@ def link(folder: Path, name: str) -> None:
 
 
 def first_job(folder: Path) -> str:
-    return json.loads(gzip.decompress((folder / LOG).read_bytes()).splitlines()[1])["launch"][0][0]
+    return read_log(folder, CELL)[1]["launch"][0][0]
 
 
 def drop(folder: Path) -> None:
@@ -162,12 +166,39 @@ TAMPERED = {
     "rounds of a microsecond": (lambda f: header(f, round_s=1e-6), Kind.HEADER),
     "a foreign trace": (lambda f: header(f, scenario_sha256="0" * 64), Kind.TRACE_HASH),
     "a log of another schema": (lambda f: header(f, schema="other/1"), Kind.DECISION_LOG),
-    "no log": (lambda f: (f / LOG).unlink(), Kind.DECISION_LOG),
-    "a log that is not packed": (lambda f: text(f, b"{}", LOG), Kind.DECISION_LOG),
-    "a log cut short": (lambda f: text(f, (f / LOG).read_bytes()[:-20], LOG), Kind.DECISION_LOG),
-    "a gzip bomb": (lambda f: text(f, bomb(2 * 10**8), LOG), Kind.DECISION_LOG),
-    "a line of 10 MB": (lambda f: text(f, bomb(10**7), LOG), Kind.DECISION_LOG),
-    "JSON that is nested": (lambda f: text(f, gzip.compress(b"[" * 10**6), LOG), Kind.DECISION_LOG),
+    "no log": (lambda f: (f / FILE).unlink(), Kind.DECISION_LOG),
+    "a log that is not packed": (lambda f: text(f, b"{}", FILE), Kind.DECISION_LOG),
+    "a log cut short": (lambda f: text(f, (f / FILE).read_bytes()[:-20], FILE), Kind.DECISION_LOG),
+    "a log that goes on": (lambda f: text(f, (f / FILE).read_bytes() + b"more", FILE), Kind.DECISION_LOG),
+    "contents of 200 MB": (lambda f: text(f, bomb(2 * 10**8), FILE), Kind.DECISION_LOG),
+    "contents that are nested": (lambda f: text(f, gzip.compress(b"[" * 10**5), FILE), Kind.DECISION_LOG),
+    "contents of another schema": (lambda f: text(f, gzip.compress(b"{}"), FILE), Kind.DECISION_LOG),
+    "no log of a cell": (lambda f: cells(f, lambda parts: parts[1:]), Kind.MISSING_CELL),
+    "the log of a cell twice": (lambda f: cells(f, lambda parts: [*parts, parts[0]]), Kind.DUPLICATE_CELL),
+    "the log of a foreign cell": (
+        lambda f: cells(f, lambda parts: [*parts, ("philly-7", parts[0][1])]),
+        Kind.FOREIGN_CELL,
+    ),
+    "a cell that is a path": (
+        lambda f: cells(f, lambda parts: [("../philly-5", parts[0][1]), parts[1]]),
+        Kind.DECISION_LOG,
+    ),
+    "cells out of order": (lambda f: cells(f, lambda parts: parts[::-1]), Kind.DECISION_LOG),
+    "the log of another cell": (
+        lambda f: cells(f, lambda parts: [(parts[0][0], parts[1][1]), parts[1]]),
+        Kind.TRACE_HASH,
+    ),
+    "a cell that is not packed": (lambda f: replace_packed(f, CELL, b"{}"), Kind.DECISION_LOG),
+    "a cell cut short": (
+        lambda f: cells(f, lambda parts: [(parts[0][0], parts[0][1][:-20]), parts[1]]),
+        Kind.DECISION_LOG,
+    ),
+    "a gzip bomb": (lambda f: replace_packed(f, CELL, bomb(2 * 10**8)), Kind.DECISION_LOG),
+    "a line of 10 MB": (lambda f: replace_packed(f, CELL, bomb(10**7)), Kind.DECISION_LOG),
+    "JSON that is nested": (
+        lambda f: replace_packed(f, CELL, gzip.compress(b"[" * 10**6)),
+        Kind.DECISION_LOG,
+    ),
     "an unknown job": (lambda f: launch(f, job="nobody"), Kind.DECISION_LOG),
     "an unknown GPU type": (lambda f: launch(f, kind="H900"), Kind.DECISION_LOG),
     "half a GPU": (lambda f: launch(f, gpus=1.5), Kind.DECISION_LOG),
@@ -208,9 +239,9 @@ TAMPERED = {
     "no curves": (lambda f: (f / "curves.json").unlink(), Kind.CURVES),
     "curves that are a link": (lambda f: link(f, "curves.json"), Kind.SCHEMA),
     "a further file": (lambda f: text(f, "import os", "evil.py"), Kind.SCHEMA),
-    "a further log": (lambda f: text(f, "x", "decisions/philly-99.jsonl.gz"), Kind.SCHEMA),
-    "decisions that are a link": (lambda f: link(f, "decisions"), Kind.SCHEMA),
-    "a log that is a link": (lambda f: link(f, LOG), Kind.SCHEMA),
+    "a folder of logs": (lambda f: (f / "decisions").mkdir(), Kind.SCHEMA),
+    "a log that is a folder": (lambda f: ((f / FILE).unlink(), (f / FILE).mkdir()), Kind.SCHEMA),
+    "a log that is a link": (lambda f: link(f, FILE), Kind.SCHEMA),
     "a README of 2 MB": (lambda f: text(f, "x" * 2_000_000, "README.md"), Kind.SCHEMA),
 }
 
@@ -240,20 +271,14 @@ def test_decisions_of_another_policy_are_found_by_running_it_again(root):
     # The log of srtf, presented as that of sjf: it replays, and its metrics are true.
     folder = root / "small" / "short"
     claims(folder, policy={"name": "sjf", "parameters": {}})
-    for path in (folder / "decisions").iterdir():
-        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-        lines[0]["policy"] = "sjf"
-        path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+    change_headers(folder, policy="sjf")
     assert flagged(root, "short") == set()
     assert flagged(root, "short", strict=2) == {Kind.RERUN}
 
 
 def test_only_published_policies_are_run_again(root):
     claims(root / "small" / "first", policy={"name": "os.system", "parameters": {}})
-    for path in (root / "small" / "first" / "decisions").iterdir():
-        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-        lines[0]["policy"] = "os.system"
-        path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+    change_headers(root / "small" / "first", policy="os.system")
     assert flagged(root) == set()
     assert flagged(root, strict=1) == {Kind.RERUN}
 
@@ -281,7 +306,7 @@ def test_the_command_names_the_flags(root, capsys, tmp_path):
 
 def test_bombs_take_little_memory(root):
     folder = root / "small" / "first"
-    text(folder, bomb(2 * 10**8), LOG)
+    replace_packed(folder, CELL, bomb(2 * 10**8))
     text(folder, b"a" * 10**8, "README.md")
     code = "import sys; from clustergym.leaderboard.__main__ import main; sys.exit(main(sys.argv[1:]))"
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss

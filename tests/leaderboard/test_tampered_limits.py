@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
 
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.check import Kind, check
@@ -22,21 +24,11 @@ from clustergym.leaderboard.render import markdown
 from clustergym.leaderboard.score import standings
 
 ROOT = Path(__file__).parent.parent.parent
-LOG = "decisions/philly-5.jsonl.gz"
-Lines = list[dict[str, Any]]
+CELL = "philly-5"
 
 
 def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[Kind]:
     return {flag.kind for flag in check(load_board("small", root), entry, strict)}
-
-
-def read_log(path: Path) -> Lines:
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-
-
-def write_log(path: Path, lines: Lines) -> None:
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def _with_launch(lines: Lines, launch: list[Any]) -> Lines:
@@ -74,8 +66,7 @@ TAMPERED: dict[str, tuple[Callable[[Lines], Lines], Kind]] = {
 @pytest.mark.parametrize("name", TAMPERED)
 def test_tampered(name: str, root: Path) -> None:
     change, expected = TAMPERED[name]
-    path = root / "small" / "first" / LOG
-    write_log(path, change(read_log(path)))
+    change_log(root / "small" / "first", CELL, change)
     assert flagged(root) == {expected}
 
 
@@ -89,7 +80,7 @@ def test_one_decision_too_many_is_flagged(root: Path) -> None:
     assert flagged(root) == {Kind.DECISION_TIMES}
 
 
-@pytest.mark.parametrize("name", ["results.csv", "entry.yaml", "README.md"])
+@pytest.mark.parametrize("name", ["results.csv", "entry.yaml", "README.md", "decisions.jsonl.gz"])
 def test_a_pipe_is_not_opened(name: str, root: Path) -> None:
     path = root / "small" / "first" / name
     path.unlink()
@@ -101,10 +92,7 @@ def _claimed(folder: Path, **changes: Any) -> None:
     path = folder / "entry.yaml"
     entry = yaml.safe_load(path.read_text()) | changes
     path.write_text(yaml.safe_dump(entry))
-    for log in (folder / "decisions").iterdir():
-        header, *lines = read_log(log)
-        header["information_class"] = entry["information_class"]
-        write_log(log, [header, *lines])
+    change_headers(folder, information_class=entry["information_class"])
 
 
 def test_a_false_division_is_found_by_running_the_policy_again(root: Path) -> None:
@@ -127,7 +115,7 @@ def test_a_title_stays_in_its_cell(root: Path) -> None:
     _claimed(root / "small" / "short", title="a\n\n# b | [c](d) <img src=x>")
     board = load_board("small", root)
     (line,) = (line for line in markdown(board, standings(board), 1.0).splitlines() if "# b" in line)
-    assert line.startswith("| 1 | [a # b &#124; &#91;c&#93;(d) &lt;img src=x&gt;](short/)")
+    assert line.startswith("| 1 | 1 | [a # b &#124; &#91;c&#93;(d) &lt;img src=x&gt;](short/)")
 
 
 def _crowd(jobs: int) -> Iterator[bytes]:
@@ -150,13 +138,14 @@ def _queue(decisions: int) -> Iterator[bytes]:
     ],
 )
 def test_crowds_take_little_memory(lines: Callable[[], Iterator[bytes]], found: str, root: Path) -> None:
-    path = root / "small" / "first" / LOG
-    header, first, *_ = read_log(path)
+    folder, log = root / "small" / "first", io.BytesIO()
+    header, first, *_ = read_log(folder, CELL)
     job, kind, _ = first["launch"][0]
-    with gzip.open(path, "wb", compresslevel=1) as packed:
+    with gzip.open(log, "wb", compresslevel=1) as packed:
         packed.write(json.dumps(header).encode() + b"\n")
         for line in lines():
             packed.write(line.replace(b"%s", job.encode()).replace(b"A40", kind.encode()))
+    replace_packed(folder, CELL, log.getvalue())
     code = "import sys; from clustergym.leaderboard.__main__ import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, "--root", str(root), "check", "small", "first"],

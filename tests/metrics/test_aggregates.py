@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from clustergym.metrics.aggregates import interquartile_mean, probability_of_improvement, stratified
+from clustergym.metrics.aggregates import (
+    interquartile_mean,
+    paired_difference,
+    probability_of_improvement,
+    stratified,
+)
 
 
 def test_interquartile_mean_by_hand():
@@ -34,3 +39,18 @@ def test_probability_of_improvement_by_hand():
     assert probability_of_improvement(mine, other).value == pytest.approx((2 / 3 + 0.5) / 2)
     assert probability_of_improvement(other, mine).value == pytest.approx((1 / 3 + 0.5) / 2)
     assert probability_of_improvement(mine, mine) == (0.5, 0.5, 0.5)
+
+
+def test_interquartile_means_of_rows():
+    rows = np.array([[0.0, 1.0, 3.0, 100.0], [4.0, 3.0, 2.0, 1.0]])
+    assert interquartile_mean(rows).tolist() == [2.0, 2.5]
+
+
+def test_a_difference_by_cell_is_sharper_than_its_parts():
+    # Cells differ by far more than the two do; in every cell one is better by 0.1.
+    hard = np.arange(8.0)
+    mine, other = [hard + 0.1, hard - 3.9], [hard, hard - 4.0]
+    assert stratified(mine).low < stratified(other).value < stratified(mine).high
+    assert paired_difference(mine, other) == pytest.approx((0.1, 0.1, 0.1))
+    assert paired_difference(other, mine) == pytest.approx((-0.1, -0.1, -0.1))
+    assert paired_difference(mine, mine) == (0.0, 0.0, 0.0)

@@ -1,0 +1,78 @@
+"""Figures of a board as people read them: the same words and the same rounding on every page and in JSON."""
+
+from __future__ import annotations
+
+from clustergym.leaderboard.score import Standing
+from clustergym.metrics.aggregates import Aggregate
+from clustergym.policy import KNOWS
+
+SHOWN = {
+    "jct_mean": ("mean JCT, s", "s"),
+    "jct_p99": ("p99 JCT, s", "s"),
+    "makespan": ("makespan, s", "s"),
+    "ftf_mean": ("mean FTF", ""),
+    "unfair_fraction": ("unfair", "%"),
+    "deadline_satisfaction": ("deadlines met", "%"),
+    "throughput_mean": ("samples/s", ""),
+    "restarts_mean": ("restarts", ""),
+    "decision_s_p99": ("decision p99, ms", "ms"),
+}
+"""Columns of raw figures: title and unit."""
+
+TITLES = {
+    "rank": "rank",
+    "rank_all": "rank, all",
+    "title": "entry",
+    "score": "score",
+    "over_next": "P(better)",
+    "to_bound": "to the bound",
+    **{key: title for key, (title, _) in SHOWN.items()},
+}
+"""Columns of a board, in order."""
+
+def division_words(division: str) -> str:
+    """Return the name of a division in plain words."""
+    name, trained = division.split(", ")
+    return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
+
+
+def texts(one: Standing, bound: float) -> dict[str, str]:
+    """Return what stands in each column of `TITLES` but the entry's title.
+
+    Parameters
+    ----------
+    one : Standing
+    bound : float
+        Seconds of mean JCT that no scheduler can beat; 0 where there is none.
+    """
+    ratio = to_bound(one, bound)
+    return {
+        "rank": str(one.rank),
+        "rank_all": str(one.rank_all),
+        "score": interval(one.score),
+        "over_next": "" if one.over_next is None else f"{one.over_next.value:.2f}",
+        "to_bound": "-" if ratio is None else f"{ratio:.2f}x",
+        **{key: shown(one.raw[key], unit) for key, (_, unit) in SHOWN.items()},
+    }
+
+
+def to_bound(one: Standing, bound: float) -> float | None:
+    """Return the mean JCT over what no scheduler can beat."""
+    jct = one.raw["jct_mean"]
+    return None if jct is None or not bound else round(jct / bound, 4)
+
+
+def interval(found: Aggregate) -> str:
+    """Return a figure and its interval."""
+    return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
+
+
+def shown(value: float | None, unit: str) -> str:
+    """Return a raw figure for people."""
+    if value is None:
+        return "-"
+    if unit == "%":
+        return f"{100 * value:.1f} %"
+    if unit == "ms":
+        return f"{1000 * value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
