@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError, nearest
-from clustergym.overrides import GROUPS, check_composed, check_words
+from clustergym.overrides import GROUPS, check_composed, check_used, check_words
 from clustergym.paths import conf_dir
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
@@ -54,6 +54,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         try:
             plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             check_composed(plain)
+            check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
@@ -126,6 +127,8 @@ def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
             )
     except (OmegaConfBaseException, HydraException) as error:
         raise _one_line(error, list(overrides)) from error
+    if name == "config":
+        check_used(plain, overrides)
     return dict(plain)
 
 

@@ -14,6 +14,11 @@ GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario",
 """Groups of `conf/config.yaml` that every run needs."""
 OPTIONAL_GROUPS = ("experiment", "sweep")
 NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
+READ_WITH_FILE = {
+    "cluster": ("path",),
+    "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "seed"),
+}
+"""Keys of a group that count where its `path` names a file; the file says the rest."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,14 @@ def check_composed(config: Mapping[str, Any]) -> None:
         checked(config[key], hints[key], key)
     name = config["scenario"].get("name")
     require(isinstance(name, str) and name != "", "scenario.name", name, "give a name")
+
+
+def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Raise an `InputError` about an override that a file named by `path` would overrule in silence."""
+    for word in overrides:
+        group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
+        used = READ_WITH_FILE.get(group)
+        if used is None or not key or key.partition(".")[0] in used or config[group].get("path") is None:
+            continue
+        message = f"has no effect: {config[group]['path']} says it"
+        raise InputError(message, field=f"{group}.{key}", remedy=f"edit the file, or drop {group}.path")

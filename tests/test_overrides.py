@@ -2,6 +2,7 @@
 
 import pytest
 
+import clustergym
 from clustergym import run
 from clustergym.errors import InputError
 from clustergym.overrides import check_words
@@ -69,3 +70,16 @@ def test_what_hydra_accepts_passes(words):
 def test_a_function_is_never_a_way_to_run_code():
     with pytest.raises(InputError, match="names code to be run"):
         check_words(["+hydra.callbacks.mine._target_=os.system"])
+
+
+def test_what_a_file_says_is_not_overridden_in_silence(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("nodes: [{count: 1, gpu_type: A40, gpus_per_node: 4}]\n")
+    assert (
+        run.main([*SMALL[1:], "cluster.path=mine.yaml", "cluster.nodes.0.count=6", "hydra.run.dir=out"]) == 2
+    )
+    expected = "cluster.nodes.0.count: has no effect: mine.yaml says it (edit the file, or drop cluster.path)"
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match=r"trace.jobs: has no effect: a.csv says it"):
+        clustergym.load_scenario("testbed", ["trace=philly-like", "+trace.path=a.csv", "trace.jobs=5"])
