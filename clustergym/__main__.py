@@ -33,6 +33,9 @@ def main(argv: list[str] | None = None) -> int:
             print(f"  {name:<12}{summary}")
         print("\n`clustergym COMMAND --help` tells more; `python -m clustergym.COMMAND` is the same.")
         return 0
+    if given[0] in ("-V", "--version"):
+        print(f"clustergym {importlib.import_module('clustergym').__version__}")
+        return 0
     if given[0] not in COMMANDS:
         raise InputError(f"unknown command {given[0]!r}", remedy=nearest(given[0], COMMANDS))
     command = importlib.import_module(COMMANDS[given[0]][0])

@@ -268,14 +268,13 @@ def make_trace(
 
 def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> ReadOptions:
     """Return how a foreign trace is read for a cluster."""
-    from clustergym.workload.options import ReadOptions
+    from clustergym.workload.options import ReadOptions, types_to_draw
 
-    drawn = cluster.gpu_types if choice.rule == "arena" else None
     return ReadOptions(
         seed=seed,
         rule=choice.rule,
         power_of_two=counts == "power_of_two",
-        gpu_types=() if choice.any_type else drawn,
+        gpu_types=types_to_draw(choice.rule, choice.any_type, cluster.gpu_types),
         gavel_steps=choice.gavel_steps,
         sia_profiles=choice.sia_profiles,
     )

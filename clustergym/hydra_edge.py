@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError, nearest
+from clustergym.overrides import GROUPS, check_composed, check_used, check_words
 from clustergym.paths import conf_dir
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
@@ -51,7 +52,9 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         overrides = [str(one) for one in HydraConfig.get().overrides.task]
         try:
-            plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            check_composed(plain)
+            check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
         except (InputError, OmegaConfBaseException) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
@@ -69,15 +72,17 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         finally:
             remove_empty(folder)
 
+    words = _flags_first(argv)
+    check_words(words)
     wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(composed)
     before = sys.argv
-    sys.argv = [program, *_flags_first(argv)]
+    sys.argv = [program, *words]
     try:
         wrapped()
     except SystemExit as stopped:
         return int(stopped.code or 0)
     except (OmegaConfBaseException, HydraException) as error:
-        raise _one_line(error, argv) from error
+        raise _one_line(error, words) from error
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror}", file=error.filename, remedy="choose another hydra.run.dir"
@@ -122,6 +127,8 @@ def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
             )
     except (OmegaConfBaseException, HydraException) as error:
         raise _one_line(error, list(overrides)) from error
+    if name == "config":
+        check_used(plain, overrides)
     return dict(plain)
 
 
@@ -255,34 +262,37 @@ def _one_line(error: Exception, argv: list[str]) -> InputError:
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)
         if found:
-            return explain(found)
+            return explain(found, argv)
     return InputError(text, field="configuration", remedy=f"given: {' '.join(argv)}")
 
 
-def _missing_option(found: re.Match[str]) -> InputError:
+def _missing_option(found: re.Match[str], argv: Sequence[str]) -> InputError:
     group, _, name = found.group(1).rpartition("/")
     folder = conf_dir() / group
     options = [path.stem for path in folder.glob("*.yaml")] if folder.is_dir() else []
     return InputError(f"unknown {group} {name!r}", field=group, remedy=nearest(name, options))
 
 
-def _missing_group(found: re.Match[str]) -> InputError:
+def _missing_group(found: re.Match[str], argv: Sequence[str]) -> InputError:
     groups = [path.name for path in conf_dir().iterdir() if path.is_dir()]
     return InputError(
         f"unknown key {found.group(1)!r}",
         field=found.group(1),
-        remedy=nearest(found.group(1), [*groups, *_keys()]),
+        remedy=nearest(found.group(1), [*groups, *_keys(argv)]),
     )
 
 
-def _missing_value(found: re.Match[str]) -> InputError:
+def _missing_value(found: re.Match[str], argv: Sequence[str]) -> InputError:
     return InputError("has no value", field=found.group(1), remedy=f"give {found.group(1)}=…")
 
 
-def _keys() -> list[str]:
-    """Return every key of the default configuration, dotted."""
+def _keys(argv: Sequence[str]) -> list[str]:
+    """Return every key of the configuration with the groups chosen in `argv`, dotted."""
     from hydra import compose
+    from hydra.errors import HydraException
     from omegaconf import OmegaConf
+
+    chosen = [word for word in argv if word.partition("=")[0] in GROUPS and "," not in word]
 
     def walk(node: Any, prefix: str) -> list[str]:
         if not isinstance(node, dict):
@@ -294,10 +304,14 @@ def _keys() -> list[str]:
         ]
 
     with _hydra():
-        return walk(OmegaConf.to_container(compose("config")), "")
+        try:
+            composed = compose("config", overrides=chosen)
+        except HydraException:
+            composed = compose("config")
+        return walk(OmegaConf.to_container(composed), "")
 
 
-_EXPLAIN: list[tuple[str, Callable[[re.Match[str]], InputError]]] = [
+_EXPLAIN: list[tuple[str, Callable[[re.Match[str], Sequence[str]], InputError]]] = [
     (r"Could not find '([^']+/[^']*)'", _missing_option),
     (r"Could not override '([^']+)'", _missing_group),
     (r"Could not find '([^'/]+)'", _missing_group),

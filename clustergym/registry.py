@@ -16,7 +16,11 @@ from clustergym.errors import InputError, nearest, require
 from clustergym.paths import PACKAGE
 from clustergym.policy import Placer, Policy
 
-_PERIOD = "give seconds above 0.001, or null"
+
+def _check_period(key: str, seconds: float | None) -> None:
+    fits = seconds is None or 1e-3 <= seconds < 1e9
+    require(fits, key, seconds, "give seconds from 0.001 to below a billion, or null")
+
 
 T = TypeVar("T", Policy, Placer)
 
@@ -52,15 +56,14 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
         For an unknown name or parameter, or a value of the wrong type.
     """
     policy = _make("policy", "clustergym.policies", Policy, parameters)  # type: ignore[type-abstract]
-    require(policy.round_s is None or policy.round_s >= 1e-3, "policy.round_s", policy.round_s, _PERIOD)
+    _check_period("policy.round_s", policy.round_s)
     return policy
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
     """Build a placer from `{name: …, parameter: value, …}`; raises as `make_policy`."""
     placer = _make("placer", "clustergym.placers", Placer, parameters)  # type: ignore[type-abstract]
-    period = placer.defragment_s
-    require(period is None or period >= 1e-3, "placer.defragment_s", period, _PERIOD)
+    _check_period("placer.defragment_s", placer.defragment_s)
     return placer
 
 

@@ -97,6 +97,9 @@ def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
         f"{names} on scenario {scenario.name} v{scenario.version}: trace {scenario.trace.name} "
         f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
     )
+    from clustergym.workload.describe import print_drawn
+
+    print_drawn(scenario.trace, "trace.rule, trace.any_type")
     changed = int(scenario.request_changed.sum())
     if changed:
         print(

@@ -15,7 +15,7 @@ import numpy as np
 
 from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input, nearest
-from clustergym.workload.formats import FORMATS, ReadOptions, find_format, load_trace
+from clustergym.workload.formats import COLUMNS_HELP, FORMATS, ReadOptions, find_format, load_trace
 from clustergym.workload.native import provenance_path, write_files, write_trace
 from clustergym.workload.trace import Trace
 
@@ -51,7 +51,12 @@ def _write_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m clustergym.trace", description="Read, check and write traces.")
+    parser = Parser(
+        prog="python -m clustergym.trace",
+        description="Read, check and write traces.",
+        epilog=COLUMNS_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     imported = commands.add_parser("import", help="write a trace of any format in the native one")
     imported.add_argument("source", type=Path, metavar="SRC")

@@ -302,7 +302,7 @@ BAD_CONFIGURATIONS = [
     (["trace.rule=dice"], "dice"),
     (["--multi-run"], "unknown option '--multi-run' (did you mean --multirun"),
     (["-x"], "unknown option '-x'"),
-    (["a", "b"], "Error parsing override 'a'"),
+    (["a", "b"], "'a' is not key=value (give key=value)"),
     (["policy=[a"], "configuration"),
     (["hydra.run.dir=/proc/nowhere"], "/proc/nowhere: cannot be written"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,11 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LARGEST_BYTES = 4_000_000
 DEEPEST = 40
 """Levels of nesting; libyaml's composer recurses on the C stack and would crash the process."""
+LARGEST_NODES = 100_000
+"""Values of a file once every alias is written out."""
+LONGEST_NUMBER = 100
+"""Characters of a number; PyYAML reads a long one in time that grows with its square."""
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,9 @@ def read_mapping(path: Path) -> YamlMapping:
     Raises
     ------
     InputError
-        If there is no such file, or it is a folder, empty, no UTF-8, no YAML, too large, too
-        deep, carries a tag, a key twice or a reference to itself, or is no mapping.
+        If there is no such file, or it is a folder, pipe or device, empty, no UTF-8, no YAML, too large
+        (also once aliases are written out), too deep, carries a tag, a merge key, a key twice, a reference
+        to itself or a number in base 60, or is no mapping.
     """
     return parse_mapping(_content(path), path)
 
@@ -84,6 +91,8 @@ def parse_mapping(content: bytes, path: Path) -> YamlMapping:
 
 def _content(path: Path) -> bytes:
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise InputError("is not a regular file", file=path, remedy="save it to a file first")
         with path.open("rb") as stream:
             return stream.read(LARGEST_BYTES + 1)
     except IsADirectoryError:
@@ -91,6 +100,8 @@ def _content(path: Path) -> bytes:
     except FileNotFoundError:
         raise InputError("no such file", file=path, remedy=_nearest_file(path)) from None
     except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read: {reason}", file=path) from None
 
@@ -147,24 +158,42 @@ def _construct(root: yaml.Node) -> Any:
 
 
 def _check_nodes(root: yaml.Node, path: Path) -> None:
-    done: set[int] = set()
+    written_out: dict[int, int] = {}
     above: set[int] = set()
 
-    def visit(node: yaml.Node) -> None:
+    def visit(node: yaml.Node) -> int:
+        """Return how many values a node stands for once its aliases are written out."""
         line = node.start_mark.line + 1
         if id(node) in above:
             raise InputError("an anchor refers to itself", file=path, line=line, remedy="write the value out")
-        if id(node) in done or isinstance(node, yaml.ScalarNode):
-            return
+        if id(node) in written_out:
+            return written_out[id(node)]
+        if isinstance(node, yaml.ScalarNode):
+            _check_scalar(node, path)
+            return 1
         above.add(id(node))
         if isinstance(node, yaml.MappingNode):
             _check_keys(node, path)
-        for child in _children(node):
-            visit(child)
+        total = written_out[id(node)] = 1 + sum(visit(child) for child in _children(node))
+        if total > LARGEST_NODES:
+            message = f"stands for more than {LARGEST_NODES:,} values once its aliases are written out"
+            raise InputError(message, file=path, line=line, remedy="use fewer aliases")
         above.discard(id(node))
-        done.add(id(node))
+        return total
 
     visit(root)
+
+
+def _check_scalar(node: yaml.ScalarNode, path: Path) -> None:
+    if node.tag not in NUMBERS or (len(node.value) <= LONGEST_NUMBER and ":" not in node.value):
+        return
+    remedy = "put it in quotes, or write the number out"
+    line = node.start_mark.line + 1
+    if ":" in node.value:
+        shown = node.value if len(node.value) <= LONGEST_NUMBER else f"{node.value[:20]}..."
+        raise InputError(f"{shown} is a number in base 60 to YAML", file=path, line=line, remedy=remedy)
+    message = f"a number of {len(node.value):,} characters, the longest allowed is {LONGEST_NUMBER}"
+    raise InputError(message, file=path, line=line, remedy=remedy)
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:
@@ -179,6 +208,9 @@ def _check_keys(node: yaml.MappingNode, path: Path) -> None:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             raise InputError(f"a {_kind(key)} cannot be a key", file=path, line=line, remedy="use a word")
+        if key.tag == "tag:yaml.org,2002:merge":
+            message = "merge keys (<<) are not allowed"
+            raise InputError(message, file=path, line=line, remedy="write the keys out")
         if key.value in seen:
             raise InputError("key stands twice", file=path, line=line, field=key.value, remedy="keep one")
         seen.add(key.value)

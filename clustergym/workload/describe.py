@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.workload.options import ReadOptions
+from clustergym.workload.options import ReadOptions, types_to_draw
 from clustergym.workload.statistics import trace_statistics
 from clustergym.workload.trace import Trace
 
@@ -32,23 +32,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rule", default="arena", help="how models are drawn where there are none: arena or ares"
     )
+    parser.add_argument("--any-type", action="store_true", help="leave open which GPU type a job asks for")
+    parser.add_argument(
+        "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of that draw")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe a trace; return the exit status."""
+    """Describe a trace as a run on the cluster reads it; return the exit status."""
     from clustergym.cluster.config import load_cluster
     from clustergym.workload.formats import load_trace
 
     cluster = load_cluster(args.cluster)
-    trace = load_trace(args.file, format=args.format, options=ReadOptions(seed=args.seed, rule=args.rule))
+    options = ReadOptions(
+        seed=args.seed,
+        rule=args.rule,
+        gpu_types=types_to_draw(args.rule, args.any_type, cluster.gpu_types),
+        power_of_two=not args.keep_counts,
+    )
+    trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
     figures = {"name": trace.name, "file": str(args.file), "sha256": trace.sha256}
     figures |= trace_statistics(trace, cluster)
     write_json(args.json, figures)
     print_statistics(figures)
+    print_drawn(trace, "--rule, --any-type")
     return 0
+
+
+def print_drawn(trace: Trace, keys: str) -> None:
+    """Say in one line what of a trace was drawn, if anything, by which rule, and the keys that change it."""
+    drawn = trace.provenance.get("draw")
+    if not drawn or not trace.path:
+        return
+    types = ", ".join(drawn["gpu_types"])
+    what = f"models, batches and GPU types (among {types})" if types else "models and batches"
+    print(f"note: {what} were drawn by the rule {drawn['rule']} with seed {drawn['seed']} (change: {keys})")
 
 
 def check_models(trace: Trace) -> None:

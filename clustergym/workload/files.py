@@ -65,7 +65,8 @@ def check_path(path: Path) -> None:
 
 def _missing(path: Path) -> InputError:
     try:
-        names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+        there = [entry for entry in path.parent.iterdir() if not entry.name.startswith(".")]
+        names = [entry.name for entry in there if not path.suffix or entry.is_file()]
     except OSError:
         return InputError("no such file", file=path, remedy=f"nor is there a folder {path.parent} to read")
     return InputError("no such file", file=path, remedy=nearest(path.name, names))

@@ -13,6 +13,7 @@ from clustergym.workload.options import ReadOptions
 from clustergym.workload.readers import (
     arena,
     arena_simulate,
+    durations,
     elasticflow,
     gavel,
     helios,
@@ -23,7 +24,7 @@ from clustergym.workload.readers import (
 )
 from clustergym.workload.trace import Trace
 
-__all__ = ["FORMATS", "Format", "ReadOptions", "find_format", "load_trace"]
+__all__ = ["COLUMNS_HELP", "FORMATS", "Format", "ReadOptions", "find_format", "load_trace"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,18 @@ class Format:
     read: Callable[[Path, ReadOptions], Trace]
 
 
-_MODULES = (native, arena_simulate, arena, philly, philly_json, helios, pai, sia, gavel, elasticflow)
+_MODULES = (
+    *(durations, native, arena_simulate, arena, philly, philly_json),
+    *(helios, pai, sia, gavel, elasticflow),
+)
 FORMATS = {module.NAME: Format(module.NAME, module.sniff, module.read) for module in _MODULES}
 """Formats by name; a file is of the first whose `sniff` says so."""
+
+COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds, or dates for submissions):
+  what ran:    {durations.COLUMNS};
+               optional: {", ".join(durations.OPTIONAL)}. Models are drawn (--rule).
+  native:      {", ".join(native.REQUIRED)};
+               optional: {", ".join(native.OPTIONAL)}."""
 
 
 def find_format(path: Path) -> Format:
@@ -64,12 +74,8 @@ def find_format(path: Path) -> Format:
             return candidate
     decode(read_bytes(path), path)
     names = ", ".join(FORMATS)
-    raise InputError(
-        f"looks like none of the formats {names}",
-        file=path,
-        line=1,
-        remedy="say which with trace.format=NAME",
-    )
+    remedy = f"give columns {durations.COLUMNS}; or say which format with trace.format=NAME"
+    raise InputError(f"looks like none of the formats {names}", file=path, line=1, remedy=remedy)
 
 
 def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | None = None) -> Trace:

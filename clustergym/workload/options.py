@@ -49,3 +49,10 @@ class ReadOptions:
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     power_of_two: bool = True
+
+
+def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return `ReadOptions.gpu_types` for a trace that is to run on a cluster of certain GPU types."""
+    if any_type:
+        return ()
+    return gpu_types if rule == "arena" else None

@@ -1,6 +1,7 @@
 """Cluster files: what is read, and the one line each mistake ends in."""
 
 import copy
+import os
 import re
 import subprocess
 import sys
@@ -142,7 +143,17 @@ WRONG_FILES = {
     "list": (b"- a\n- b\n", ":1: is a list, not a mapping"),
     "single value": (b"hello\n", ":1: is a single value, not a mapping"),
     "cycle": (b"name: x\nnodes: &a\n  - *a\n", ":2: an anchor refers to itself"),
-    "cycle through a merge": (b"nodes: &a {<<: *a}\n", ":1: an anchor refers to itself"),
+    "merge key": (b"x: &a {b: 1}\nnodes: {<<: *a}\n", ":2: merge keys (<<) are not allowed"),
+    "merge bomb": (
+        b"a0: &a0 {k: 1}\n"
+        + b"".join(
+            b"a%d: &a%d {<<: [%s]}\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 12)
+        ),
+        ":2: merge keys (<<) are not allowed",
+    ),
+    "base 60": (b"name: x\nnodes: 12:30:45\n", ":2: 12:30:45 is a number in base 60"),
+    "huge base 60": (b"name: 1" + b":59" * 300_000, ":1: 1:59:59:59:59:59:59:... is a number in base 60"),
+    "huge number": (b"name: " + b"9" * 1_000_000, ":1: a number of 1,000,000 characters"),
     "tag of python": (b"name: x\nnodes: !!python/object/apply:os.getcwd []\n", ":2: YAML tag"),
     "tag of our own": (b"nodes: !mine [1]\n", ":1: YAML tag '!mine' is not allowed"),
     "latin-1": ("name: ok\n# für\n".encode("latin-1"), ":2: is not UTF-8 text"),
@@ -184,10 +195,20 @@ def test_aliases_that_double_and_double_are_refused_at_once(tmp_path: Path) -> N
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 80)]
     path = tmp_path / "laughs.yaml"
     path.write_text("\n".join([*lines, "nodes: *a79"]), encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"laughs.yaml:\d+: nodes\[0\]: must be a mapping of keys, not a list"
-    ):
+    with pytest.raises(InputError, match=r"laughs.yaml:\d+: stands for more than 100,000 values"):
         load_cluster(str(path))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(InputError, match=r"pipe\.yaml: is not a regular file"):
+        load_cluster(str(tmp_path / "pipe.yaml"))
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(InputError, match="/dev/zero: is not a regular file"):
+        load_cluster("/dev/zero")
 
 
 def test_a_folder_for_a_file(tmp_path: Path) -> None:

@@ -252,3 +252,39 @@ def test_from_the_configuration_to_the_log(tmp_path):
     assert planned.sha256 != scenario.sha256
     result = clustergym.simulate(planned, "sjf")
     assert result.jobs.first_start_s[20] == 9000.0
+
+
+def test_planned_jobs_choose_nodes_in_order_of_their_starts():
+    # z leaves node 0 at 20; a holds node 1 until 150. At 50 nodes are kept for p, planned for 200, and q, for
+    # 100. q chooses first, though p stands before it in the trace: node 0, which is free by itself at 100.
+    jobs = [Job("p", 0.0, 30, 4), Job("q", 0.0, 30, 4), Job("z", 0.0, 20, 4), Job("a", 1.0, 149, 4)]
+    scenario = small_scenario(jobs, {"X": (2, 4)}, ONE_S)
+    scenario = replace(scenario, reservations=(Reservation(1, 100.0, 50.0), Reservation(0, 200.0, 150.0)))
+    run = simulate(scenario, InOrder(), Buddy())
+    assert nodes_of(run, "q") == [(100.0, ((0, 4),))]
+    assert nodes_of(run, "p")[0][0] == 200.0
+    assert events_of(run, EventKind.PREEMPT) == []
+
+
+@pytest.mark.parametrize(("iterations", "start_s"), [(35, 45.0), (36, 150.0)])
+def test_who_ends_exactly_at_the_planned_start_may_use_its_nodes_standstill_included(iterations, start_s):
+    # b searches 4 x 5 = 20 s and works 35 s: from 45 until 100, when p starts on the only node. A second
+    # more, and it waits until p has searched and worked: 100 + 20 + 30.
+    costs = replace(scenario_of([Job("p", 0.0, 30, 4)], {}).costs, search="pruned")
+    costs = replace(costs, search_s_per_gpu={"pruned": 5.0}, search_s_max={"pruned": 100.0})
+    jobs = [Job("p", 0.0, 30, 4), Job("b", 45.0, iterations, 4)]
+    run = simulate(scenario_of(jobs, {"p": 100.0}, nodes=1, costs=costs), InOrder(), Buddy())
+    assert nodes_of(run, "b") == [(start_s, ((0, 4),))]
+    assert nodes_of(run, "p") == [(100.0, ((0, 4),))]
+
+
+@pytest.mark.parametrize(("iterations", "node"), [(100, 0), (101, 1)])
+def test_a_node_that_is_free_exactly_at_the_planned_start_is_not_busy(iterations, node):
+    # a holds node 0 until 100, or 101; p, planned for 100, takes node 0 where it is free by itself by then.
+    run = simulate(
+        scenario_of([Job("a", 0.0, iterations, 4), Job("p", 0.0, 30, 4)], {"p": 100.0}, nodes=2),
+        InOrder(),
+        Buddy(),
+    )
+    assert nodes_of(run, "p") == [(100.0, ((node, 4),))]
+    assert events_of(run, EventKind.PREEMPT) == []

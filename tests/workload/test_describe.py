@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+import clustergym
+from clustergym.errors import InputError
 from clustergym.paths import traces_dir
 from clustergym.trace import main
 from clustergym.workload.describe import duration_text, warnings
+from clustergym.workload.formats import load_trace
 from clustergym.workload.native import read_trace
 
 HELIOS = str(traces_dir() / "helios-like-160.csv")
@@ -153,3 +156,37 @@ def test_describe_names_the_line_of_an_unknown_model(tmp_path, capsys):
 )
 def test_duration_text(seconds, text):
     assert duration_text(seconds) == text
+
+
+def test_describe_and_run_draw_the_same_jobs(tmp_path, capsys):
+    (tmp_path / "log.csv").write_text("submit_time,duration,gpus\n0,3600,4\n60,1800,2\n90,500,1\n")
+    (tmp_path / "mine.yaml").write_text("nodes: [{count: 2, gpu_type: V100, gpus_per_node: 4}]\n")
+    log, cluster = str(tmp_path / "log.csv"), str(tmp_path / "mine.yaml")
+    shown_json = tmp_path / "figures.json"
+    assert main(["describe", log, "--cluster", cluster, "--json", str(shown_json)]) == 0
+    note = "note: models, batches and GPU types (among V100) were drawn by the rule arena with seed 0"
+    assert note in capsys.readouterr().out
+    scenario = clustergym.load_scenario(
+        "testbed", [f"cluster.path={cluster}", "trace=file", f"trace.path={log}"]
+    )
+    assert json.loads(shown_json.read_text())["sha256"] == scenario.trace.sha256
+
+
+def test_a_log_of_durations(tmp_path):
+    text = "submit_time,duration,gpus,user\n2020-01-01 00:01:00,100,2,b\n2020-01-01 00:00:00,100,1,a\n"
+    (tmp_path / "log.csv").write_text(text + "2020-01-01 00:02:00,0,1,c\n")
+    trace = load_trace(tmp_path / "log.csv")
+    assert trace.provenance["format"] == "durations"
+    assert trace.submit_s.tolist() == [0, 60]
+    assert trace.user == ("a", "b")
+    assert trace.provenance["left_out"] == {"ran 0 s": 1}
+
+
+def test_a_log_without_a_column_names_all_that_are_accepted(tmp_path):
+    (tmp_path / "log.csv").write_text("when,duration,gpus\n0,1,1\n")
+    with pytest.raises(
+        InputError, match="give columns submit_time or submit_s, duration or duration_s, gpus"
+    ):
+        load_trace(tmp_path / "log.csv")
+    with pytest.raises(InputError, match="has no column submit_time or submit_s"):
+        load_trace(tmp_path / "log.csv", format="durations")

@@ -352,7 +352,9 @@ def test_format_of_a_large_file_is_found_from_its_first_lines(tmp_path: Path) ->
 def test_unknown_formats_name_the_valid_ones(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match=r"native, arena-simulate, .* \(say which with trace\.format=NAME\)"):
+    with pytest.raises(
+        InputError, match=r"native, arena-simulate, .* say which format with trace\.format=NAME\)"
+    ):
         load_trace(path)
     with pytest.raises(InputError, match=r"trace\.format: unknown format 'heliso' \(did you mean helios"):
         load_trace(path, "heliso")

@@ -59,6 +59,7 @@ HELIOS = (
     "1,u,v,8,64,1,COMPLETED,2020-04-02 00:00:30,2020-04-02 00:01:00,2020-04-02 00:03:00,120,30\n"
     "2,u,v,1,64,1,COMPLETED,2020-04-02 00:00:40,2020-04-02 00:01:00,2020-04-02 00:03:00,120,20\n"
 )
+DURATIONS = "submit_time,duration,gpus\n0,3600,4\n60,1800.5,2\n"
 SECOND_JOB = PHILLY_JSON.count("\n", 0, PHILLY_JSON.rindex('{\n"status"')) + 1
 SIA = "name,time,application,num_replicas,batch_size\nx,0,cifar10,4,2048\ny,9,bert,8,384\n"
 GAVEL = (
@@ -290,6 +291,7 @@ def test_the_good_twins_are_read(tmp_path: Path) -> None:
         "f.csv": SIA,
         "g.trace": GAVEL,
         "h.csv": ELASTICFLOW,
+        "i.csv": DURATIONS,
         "pai_job_table.csv": PAI_JOBS,
     }
     (tmp_path / "pai_task_table.csv").write_text(PAI_TASKS)
@@ -340,6 +342,7 @@ def test_damaged_files_never_end_in_a_traceback(form: str, tmp_path: Path) -> No
         "philly": PHILLY,
         "philly-json": PHILLY_JSON,
         "helios": HELIOS,
+        "durations": DURATIONS,
         "sia": SIA,
         "gavel": GAVEL,
         "elasticflow": ELASTICFLOW,

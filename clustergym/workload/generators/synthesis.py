@@ -153,7 +153,7 @@ def generate(
         source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,
         source=load_source(source),
         jobs=_whole("jobs", jobs, 1, MOST_JOBS),
-        span_s=_positive("span_s", span_s),
+        span_s=_from_to("span_s", _positive("span_s", span_s), 1e-3, math.inf),
         seed=_whole("seed", seed, 0, 2**63 - 1),
         rule=_named("rule", rule, RULES),
         cluster=_cluster(cluster),
@@ -394,6 +394,13 @@ def _positive(field: str, value: float | None) -> float | None:
     return float(value)
 
 
+def _from_to(field: str, value: float | None, low: float, high: float) -> float | None:
+    if value is not None and not low <= value <= high:
+        remedy = f"give {low:g} to {high:g}"
+        raise InputError(f"{value} is not from {low:g} to {high:g}", field=field, remedy=remedy)
+    return value
+
+
 def _named(field: str, name: str, valid: Any) -> str:
     if name not in valid:
         raise InputError(f"unknown name {name!r}", field=field, remedy=nearest(str(name), valid))
@@ -401,7 +408,7 @@ def _named(field: str, name: str, valid: Any) -> str:
 
 
 def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> float | None:
-    checked = _positive("load", load)
+    checked = _from_to("load", _positive("load", load), 0.0, 1e3)
     if checked is None:
         return None
     if cluster is None:

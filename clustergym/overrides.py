@@ -1,0 +1,103 @@
+"""The words of a command line that Hydra is to compose, checked before it sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.paths import conf_dir
+
+GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario", "logger")
+"""Groups of `conf/config.yaml` that every run needs."""
+OPTIONAL_GROUPS = ("experiment", "sweep")
+NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
+READ_WITH_FILE = {
+    "cluster": ("path",),
+    "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "seed"),
+}
+"""Keys of a group that count where its `path` names a file; the file says the rest."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The keys of `conf/config.yaml` outside its groups, with their types."""
+
+    seed: int = 0
+    horizon_s: float | None = None
+    compare: str | None = "fcfs"
+    objective: str | None = None
+    progress: bool = True
+    table: bool = True
+    report: bool = True
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise an `InputError` about the first word that Hydra would answer with its grammar or a traceback."""
+    if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
+        raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
+    after_option = False
+    for word in words:
+        if not (word.startswith("-") or after_option):
+            _check_word(word)
+        after_option = word in ("-c", "--cfg", "-p", "--package", "-cd", "--config-dir", "-i", "--info")
+
+
+def _check_word(word: str) -> None:
+    key, equals, value = word.partition("=")
+    plain = key.lstrip("+~")
+    if key.startswith("~") and plain in GROUPS:
+        raise InputError(f"a run needs a {plain}", field=word, remedy=f"give {plain}=NAME")
+    if not equals and not key.startswith("~"):
+        raise InputError(f"{word!r} is not key=value", remedy=_group_with(word))
+    if key.endswith("_target_"):
+        chosen = "hydra/sweeper=NAME or hydra/launcher=NAME"
+        raise InputError("names code to be run", field=plain, remedy=f"choose with {chosen}")
+    if plain in GROUPS and equals:
+        _check_choice(plain, value)
+    if plain in OPTIONAL_GROUPS and value != "null":
+        _check_choice(plain, value)
+
+
+def _check_choice(group: str, value: str) -> None:
+    """Check the names in `group=NAME` or, for a sweep, `group=NAME,NAME`; Hydra's functions pass."""
+    if value[:1] in ("[", "{") or "(" in value:
+        return
+    for name in value.split(","):
+        if (name and not NAME_PATTERN.match(name.strip())) or name.strip() == "null":
+            options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
+            raise InputError(f"{name} is no name", field=group, remedy=nearest(name, options))
+
+
+def _group_with(word: str) -> str:
+    found = [group for group in GROUPS if (conf_dir() / group / f"{word}.yaml").is_file()]
+    return f"did you mean {found[0]}={word}?" if found else "give key=value"
+
+
+def check_composed(config: Mapping[str, Any]) -> None:
+    """Raise an `InputError` unless a composed run has just the keys it should, of their types."""
+    from clustergym.registry import checked
+
+    groups = (*GROUPS, *OPTIONAL_GROUPS)
+    for group in GROUPS:
+        require(isinstance(config.get(group), Mapping), group, config.get(group), f"give {group}=NAME")
+    hints = get_type_hints(RunOptions)
+    for key in [key for key in config if key not in groups]:
+        if key not in hints:
+            raise InputError(f"unknown key {key!r}", field=key, remedy=nearest(key, [*groups, *hints]))
+        checked(config[key], hints[key], key)
+    name = config["scenario"].get("name")
+    require(isinstance(name, str) and name != "", "scenario.name", name, "give a name")
+
+
+def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Raise an `InputError` about an override that a file named by `path` would overrule in silence."""
+    for word in overrides:
+        group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
+        used = READ_WITH_FILE.get(group)
+        if used is None or not key or key.partition(".")[0] in used or config[group].get("path") is None:
+            continue
+        message = f"has no effect: {config[group]['path']} says it"
+        raise InputError(message, field=f"{group}.{key}", remedy=f"edit the file, or drop {group}.path")

@@ -1,0 +1,73 @@
+"""What happens exactly at a limit: cases that a change of `<` to `<=`, or a forgotten term, would turn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from round_scenarios import without_profiles
+from scenarios import Job, Script, small_scenario
+
+from clustergym.output import measurement_of
+from clustergym.policy import Decision, InformationClass
+from clustergym.sim import world
+from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.failures import Failures, NodeFailure
+from clustergym.sim.log import EventKind
+from clustergym.sim.run import simulate
+from policies.placement.buddy import Buddy
+from policies.shared import finish_times
+from policies.shared.queues import queue_of
+
+ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
+
+
+def failing(jobs, *times):
+    scenario = small_scenario(jobs, {"X": (2, 4)}, ONE_S)
+    failures = Failures(tuple(NodeFailure(time_s, 1, 1.0) for time_s in times), checkpoint_every_s=30.0)
+    return replace(scenario, failures=failures)
+
+
+def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
+    # Node 1, which nobody uses, fails three times before a completes at 35 and three times after it.
+    monkeypatch.setattr(world, "FRUITLESS_FAILURES", 3)
+    jobs = [Job("a", 0.0, 35, 4), Job("b", 36.0, 50, 4)]
+    scenario = failing(jobs, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+    run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}, 36.0: {"b": ("X", 4)}}), Buddy())
+    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.kind == EventKind.COMPLETE]
+    assert ends == [(35.0, 0), (86.0, 1)]
+    scenario = failing(jobs[:1], 5.0, 10.0, 20.0, 30.0)
+    with pytest.raises(StalledError, match="3 node failures since a job completed"):
+        simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}}), Buddy())
+
+
+@pytest.mark.parametrize(("iterations", "met"), [(50, 1.0), (51, 0.0)])
+def test_a_deadline_is_met_by_who_ends_at_it(iterations, met):
+    job = Job("a", 0.0, iterations, 1, deadline_s=50.0)
+    scenario = small_scenario([job], {"X": (1, 1)}, ONE_S)
+    run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 1)}}), Buddy())
+    assert measurement_of(run.simulation).metrics["deadline_satisfaction"] == met
+
+
+@pytest.mark.parametrize(("deadline_s", "met"), [(50.0, 0.0), (51.0, None)])
+def test_a_deadline_is_decided_at_the_horizon_and_not_before(deadline_s, met):
+    job = Job("a", 0.0, 90, 1, deadline_s=deadline_s)
+    scenario = small_scenario([job], {"X": (1, 1)}, ONE_S, horizon_s=50.0)
+    run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 1)}}), Buddy())
+    assert measurement_of(run.simulation).metrics["deadline_satisfaction"] == met
+
+
+def test_a_threshold_that_is_reached_is_passed():
+    assert queue_of(np.array([9.9, 10.0, 19.9, 20.0]), (10.0, 20.0)).tolist() == [0, 1, 1, 2]
+
+
+def test_a_guess_allows_for_the_type_a_job_ran_on():
+    # c has run 20 s at 4 s an iteration on Y, where b is half as fast as on X: 2 s are guessed for X.
+    times = {"m": {"X": {2: 2.0}, "Y": {2: 4.0}}}
+    jobs = [Job("c", 0, 30, gpus=2, family="n"), Job("b", 20, 20, gpus=2)]
+    scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 2)}, {**times, "n": times["m"]})
+    simulation = Simulation(without_profiles(scenario, "n"), Buddy(), InformationClass.DATA_PARALLEL)
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 1, 2)]))
+    view = simulation.advance()
+    assert view is not None
+    assert finish_times.request_times(view).time_s[0].tolist() == pytest.approx([2.0, 4.0])
