@@ -117,7 +117,7 @@ class _One:
             kept = frontier(candidates, self.gpus, 0)
             chosen, _ = proxies(candidates, self.gpus)
             points = [self.point(candidates, int(index), counts) for index in kept]
-            proxy = points[int(np.flatnonzero(kept == chosen[0])[0])]
+            proxy = self.point(candidates, int(chosen[0]), counts)
             if self.oracle.strategy == "assembly":
                 plan = self.plan(grid, view)
                 proxy = ProxyPlan(plan or proxy.plan, proxy.bias, proxy.communication_load)

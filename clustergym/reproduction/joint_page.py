@@ -124,8 +124,10 @@ def _counts(claims: dict[str, list[Claim]], quick: bool) -> str:
     rows = []
     for paper in PAPERS:
         command = f"`clustergym reproduce {paper}{' --quick' * quick}`"
-        told = _told(claims[paper]) if paper in claims else ["no claims kept", *[""] * (len(COUNTED) + 1)]
-        rows.append([_link(paper, quick), command, *told])
+        if paper in claims:
+            rows.append([_link(paper, quick), command, *_told(claims[paper])])
+        else:
+            rows.append([TITLES[paper], command, "no claims kept", *[""] * (len(COUNTED) + 1)])
     every = [claim for found in claims.values() for claim in found]
     return (
         table(headers, [*rows, ["all", f"`clustergym reproduce all{' --quick' * quick}`", *_told(every)]])
