@@ -274,6 +274,7 @@ def _savings(source: str, ours: _Found, letter: _Found, rules: tuple[str, str]) 
             letter.figures[f"{rules[1]}_times_cheaper_{most}"],
             unit="x",
             neutral=None,
+            decimals=2,
             why=f"{COSTS}; how many plans its full search tries is not known",
         )
 
@@ -289,6 +290,7 @@ def _profiling(source: str, ours: _Found, letter: _Found) -> Iterator[Claim]:
             letter.figures[name],
             unit="x",
             neutral=None,
+            decimals=2,
             why=f"{COSTS}; elapsed time by GPUs occupied",
         )
 
