@@ -1,4 +1,4 @@
-"""`python -m clustergym.reproduce PAPER`: a paper's figures beside ours, as a generated document."""
+"""`python -m clustergym.reproduce PAPER`: a paper's figures beside ours, and all papers' claims, as pages."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.paths import atomic_path
 from clustergym.reproduction import PAPERS
-from clustergym.reproduction.study import Options
+from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
+from clustergym.reproduction.study import Options, Report
 
 DATA = Path("../shared/data")
+PAGES = Path("docs/reproduction")
+ALL, CLAIMS = "all", "claims"
+SUMMARIES = {
+    ALL: "every paper, then the page of all claims",
+    CLAIMS: "the page of all claims alone, from what earlier runs wrote; runs nothing",
+}
 
 
 def _parser() -> argparse.ArgumentParser:
-    papers = "\n".join(f"  {name:<10}{importlib.import_module(PAPERS[name]).SUMMARY}" for name in PAPERS)
+    summaries = {name: importlib.import_module(module).SUMMARY for name, module in PAPERS.items()} | SUMMARIES
+    papers = "\n".join(f"  {name:<10}{summary}" for name, summary in summaries.items())
     parser = Parser(
         prog="python -m clustergym.reproduce",
-        description=f"Run a paper's comparison and hold its figures beside ours.\n\npapers:\n{papers}",
+        description="Run a paper's comparison and hold its figures beside ours. Its claims, and the page "
+        f"of all papers' claims, are written beside its page.\n\nPAPER is one of:\n{papers}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paper", metavar="PAPER")
@@ -36,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         metavar="FILE",
         type=Path,
-        help="document to write (docs/reproduction/PAPER.md, or PAPER-quick.md)",
+        help=f"document to write, alone ({PAGES}/PAPER.md, or PAPER-quick.md; of all claims README.md)",
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the same figures, unrounded")
     parser.add_argument(
@@ -46,17 +56,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options(given: argparse.Namespace) -> Options:
+def _check(given: argparse.Namespace) -> None:
+    known = [*PAPERS, ALL, CLAIMS]
+    if given.paper not in known:
+        raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, known))
     if given.workers < 1:
         raise InputError(
             f"{given.workers} is no number of processes", field="--workers", remedy="give 1 or more"
         )
+    for field, value in (("--out", given.out), ("--policies", given.policies)):
+        if given.paper == ALL and value is not None:
+            raise InputError("is for one paper", field=field, remedy="name the paper, or leave it out")
+
+
+def _options(given: argparse.Namespace, paper: str) -> Options:
     names = None if given.policies is None else tuple(name for name in given.policies.split(",") if name)
+    work = given.work if given.work is None or given.paper != ALL else given.work / paper
     return Options(
         data=given.data or Path(os.environ.get("CLUSTERGYM_DATA", DATA)),
         quick=given.quick,
         policies=names,
-        work=given.work or Path("outputs/reproduction") / given.paper,
+        work=work or Path("outputs/reproduction") / paper,
         workers=given.workers,
     )
 
@@ -77,22 +97,44 @@ def _draw(path: Path, draw: Callable[[Path], None]) -> None:
         raise InputError(f"cannot be written: {error.strerror}", file=path, field="--out") from None
 
 
-@exits_on_bad_input
-def main(argv: list[str] | None = None) -> int:
-    """Reproduce a paper: print its tables, write the document and, where asked, JSON."""
-    given = _parser().parse_args(argv)
-    if given.paper not in PAPERS:
-        raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, PAPERS))
-    report = importlib.import_module(PAPERS[given.paper]).reproduce(_options(given))
-    out = given.out or Path("docs/reproduction") / f"{given.paper}{'-quick' * given.quick}.md"
+def _reproduce(given: argparse.Namespace, paper: str) -> Report:
+    """Run a paper's comparison; print and write it, and unless it goes to a file of its own its claims."""
+    report: Report = importlib.import_module(PAPERS[paper]).reproduce(_options(given, paper))
+    out = given.out or PAGES / page_name(paper, given.quick)
     for name, draw in report.plots.items():
         _draw(out.parent / name, draw)
     _write(out, report.text, "--out")
-    if given.json is not None:
-        plain = {"paper": given.paper, "quick": given.quick, "claims": report.claims, "runs": report.figures}
-        _write(given.json, json.dumps(plain, indent=2, allow_nan=False) + "\n", "--json")
+    if given.out is None and given.policies is None:
+        _write(claims_path(out), claims_text(paper, given.quick, report.claims), "--out")
     print(report.text)
     print(f"wrote {out}")
+    return report
+
+
+def _join(given: argparse.Namespace) -> dict[str, Any]:
+    """Write the page of all claims; return them."""
+    claims = found_claims(PAGES, given.quick)
+    path = given.out or PAGES / page_name("README", given.quick)
+    _write(path, joint_page(claims, given.quick), "--out")
+    print(f"wrote {path}")
+    return {paper: [claim.plain() for claim in found] for paper, found in claims.items()}
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Reproduce a paper, or all: print its tables, write the documents and, where asked, JSON."""
+    given = _parser().parse_args(argv)
+    _check(given)
+    plain: dict[str, Any] = {"quick": given.quick}
+    for paper in PAPERS if given.paper == ALL else [given.paper] if given.paper in PAPERS else []:
+        report = _reproduce(given, paper)
+        plain = {"paper": paper, "quick": given.quick, "claims": report.claims, "runs": report.figures}
+    if given.paper == CLAIMS or (given.out is None and given.policies is None):
+        joined = _join(given)
+        if given.paper not in PAPERS:
+            plain = {"quick": given.quick, "papers": joined}
+    if given.json is not None:
+        _write(given.json, json.dumps(plain, indent=2, allow_nan=False) + "\n", "--json")
     return 0
 
 

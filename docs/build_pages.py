@@ -59,7 +59,7 @@ def _in_docs(page: Path, target: str) -> bool:
 def pages() -> dict[str, str | bytes]:
     """Return the generated pages, and the pictures in them, by path."""
     found: dict[str, str | bytes] = environment_pages()
-    found |= {"commands.md": command_index(), "api.md": _api(), "reproduction.md": _reproductions()}
+    found |= {"commands.md": command_index(), "api.md": _api()}
     presets = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
     found["policies.md"] = _policies(presets)
     return found | {f"policies/{path.stem}.md": _policy(path) for path in presets}
@@ -94,17 +94,6 @@ def _policy(path: Path) -> str:
         f"# {path.stem}\n\n`python -m clustergym.run policy={path.stem}`\n\n"
         f"Its configuration, `conf/policy/{path.name}`:\n\n```yaml\n{text.strip()}\n```\n\n"
         f"::: {where}\n    options:\n      members: false\n"
-    )
-
-
-def _reproductions() -> str:
-    found = sorted((ROOT / "docs" / "reproduction").glob("*.md"))
-    titles = {path: path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ") for path in found}
-    lines = [f"- [{title}](reproduction/{path.name})" for path, title in titles.items()]
-    return (
-        "# Papers' comparisons, run here\n\n`clustergym reproduce PAPER` writes these pages.\n\n"
-        + "\n".join(lines)
-        + "\n"
     )
 
 

@@ -33,6 +33,16 @@ def test_without_a_figure_of_ours():
     assert Claim("x", "Fig. 1", 3.0, quick=False).verdict == "not run"
 
 
+def test_without_a_figure_of_the_papers():
+    assert Claim("x", "Fig. 1", None, fair=3.0).verdict == "no figure"
+
+
+def test_a_claim_comes_back_from_its_row():
+    claim = Claim("x", "Fig. 1", -50.0, fair=10.0, unit="x", neutral=None, why="y", decimals=3, quick=False)
+    assert Claim.of(claim.plain()) == claim
+    assert claim.plain()["verdict"] == "larger"
+
+
 def test_table_shows_units_and_signs():
     text = claims_table(
         [

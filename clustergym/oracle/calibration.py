@@ -309,6 +309,7 @@ def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress | Non
         "feasibility_agreement",
         "failures",
         "failure_recall",
+        "of_rows",
     )
     rest = {name: value for name, value in found.items() if name not in ranks}
     plain = {name: value for name, value in found["without_anomalies"].items() if name not in ranks}

@@ -56,7 +56,7 @@ class GridChoice:
     ----------
     name : str
     strategy : str
-        How a grid is estimated: `frontier` or `assembly`.
+        How a grid is estimated: `frontier`, `least_bias` or `assembly`.
     micro_batches : str or int
         Of the estimate: `fixed`, `stages`, `four_stages`, or a number.
     calibration : str or None
@@ -65,6 +65,8 @@ class GridChoice:
         Of pipelines: `1f1b` or `gpipe`.
     collectives : str or None
         Where the estimate looks collectives up: `calibrated`, or a CSV of measured latencies.
+    overlap : bool
+        Let the estimate hide transfers between stages behind computation.
     models : str or None
         A folder of further model files, or one file.
     """
@@ -75,6 +77,7 @@ class GridChoice:
     calibration: str | None = None
     schedule: str = "1f1b"
     collectives: str | None = None
+    overlap: bool = False
     models: str | None = None
 
 
@@ -124,6 +127,7 @@ def _grid(choice: GridChoice, catalog: Catalog) -> Oracle:
         choice.micro_batches,
         choice.schedule,
         choice.collectives,
+        choice.overlap,
     )
 
 

@@ -139,6 +139,8 @@ class Machine:
         Whether operators and collectives are taken one by one, as a profiler measures them.
     holds_all : bool
         Whether a pipeline holds the activations of all micro-batches (GPipe), not of those in flight (1F1B).
+    overlaps : bool
+        Whether the profiler takes transfers between stages as hidden behind computation.
     lookups : Lookups or None
         Where a disaggregating profiler looks collectives up; None: at the rates of the layout.
     """
@@ -162,6 +164,7 @@ class Machine:
     kind: Ints
     disaggregated: bool = False
     holds_all: bool = False
+    overlaps: bool = False
     lookups: Lookups | None = None
 
     @staticmethod

@@ -94,7 +94,7 @@ class _One:
             chosen=executed,
             pruned=self.plan(pruned, self.machine),
             data_parallel=self.plan(parallel, self.machine),
-            profiling=profiling_cost(self.rows, self.machine, estimates)[0],
+            profiling=profiling_cost(self.rows, self.machine, estimates.grids)[0],
             search=search_cost(self.rows, self.machine, counts)[0],
             pruned_search=search_cost(self.rows, self.machine, pruned.micro_batches, allowed)[0],
             reason=None if executed is not None else self.shortage(),
@@ -109,7 +109,7 @@ class _One:
             counts = grid.micro_batches
             if not grid.plans.count[0]:
                 counts = self.leanest_counts()
-            planner = Planner(self.rows, view, counts)
+            planner = Planner(self.rows, view, counts, estimates.literal)
             candidates = planner.candidates(stages)
             if not grid.plans.count[0]:
                 failures[stages] = self.failure(candidates)
@@ -117,7 +117,7 @@ class _One:
             kept = frontier(candidates, self.gpus, 0)
             chosen, _ = proxies(candidates, self.gpus)
             points = [self.point(candidates, int(index), counts) for index in kept]
-            proxy = points[int(np.flatnonzero(kept == chosen[0])[0])]
+            proxy = self.point(candidates, int(chosen[0]), counts)
             if self.oracle.strategy == "assembly":
                 plan = self.plan(grid, view)
                 proxy = ProxyPlan(plan or proxy.plan, proxy.bias, proxy.communication_load)
@@ -143,12 +143,13 @@ class _One:
             return None
         prices = price(self.rows, machine, Layouts(self.rows, found.plans), found.micro_batches)
         stages = self.stages(found, prices)
-        slow = int(np.argmax(prices.stage_s[0]))
+        hidden = prices.inter_stage_s[0] if prices.overlaps else 0.0
+        slow = int(np.argmax(prices.stage_s[0] - hidden))
         count = float(found.micro_batches[0])
         parts = [
             count * float(prices.compute_s[0, slow]),
             count * float(prices.intra_stage_s[0, slow]) + float(prices.synchronise_s[0, slow]),
-            count * float(prices.inter_stage_s[0, slow]),
+            (1.0 if prices.overlaps else count) * float(prices.inter_stage_s[0, slow]),
         ]
         total = float(prices.iteration_s[0])
         return Plan(

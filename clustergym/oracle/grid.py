@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -72,7 +73,8 @@ class GridOracle(Oracle):
     calibration : str, Path or Constants, optional
         YAML of fitted constants, `conf/calibration/grid.yaml` by default.
     strategy : str
-        How a grid is estimated: `frontier` (Arena's proxy plan) or `assembly` (Crius's 2^stages).
+        How a grid is estimated: `frontier` (Arena's proxy plan, nearly equal biases taken as equal),
+        `least_bias` (to the letter of its text) or `assembly` (Crius's 2^stages).
     micro_batches : str or int
         Of the estimate: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`, `four_stages`,
         or a number, which must divide the batch.
@@ -82,6 +84,8 @@ class GridOracle(Oracle):
         Where the profiler looks collectives up: a CSV of measured latencies, with alpha-beta where it has
         none, or `calibrated` for alpha-beta alone. By default at the rates that the calibration of
         iteration times found, as collectives run in training.
+    overlap : bool
+        Let the estimate hide transfers between stages behind computation, as both papers do.
 
     Raises
     ------
@@ -101,13 +105,14 @@ class GridOracle(Oracle):
         micro_batches: str | int = "fixed",
         schedule: str = "1f1b",
         collectives: str | None = None,
+        overlap: bool = False,
     ) -> None:
         check(strategy, STRATEGIES, "oracle.strategy")
         check(schedule, SCHEDULES, "oracle.schedule")
         check_rule(micro_batches)
         self.catalog = catalog or load_catalog()
         self.strategy, self.micro_batches = strategy, micro_batches
-        self.schedule, self.collectives = schedule, collectives
+        self.schedule, self.collectives, self.overlap = schedule, collectives, overlap
         self._table = None if collectives in (None, CALIBRATED) else table_of(str(collectives))
         given = isinstance(calibration, Constants)
         self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
@@ -168,7 +173,8 @@ class GridOracle(Oracle):
     def machine(self, rows: Allocations) -> Machine:
         """Return what kernels and links reach on the rows."""
         looked_up = self.collectives is not None
-        return Machine.of(rows, self.constants, self.schedule, looked_up, self._table)
+        machine = Machine.of(rows, self.constants, self.schedule, looked_up, self._table)
+        return replace(machine, overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
         """Return version, parameters, constants and the digests of the catalogue's files."""
@@ -177,6 +183,8 @@ class GridOracle(Oracle):
             more["schedule"] = self.schedule
         if self.collectives is not None:
             more["collectives"] = CALIBRATED if self._table is None else self._table.sha256
+        if self.overlap:
+            more["overlap"] = True
         return more | {
             "name": self.name,
             "version": VERSION,

@@ -75,6 +75,8 @@ class Prices:
         Once an iteration.
     micro_batches : ndarray of float, shape (R,)
     exists : ndarray of bool, shape (R, S)
+    overlaps : bool
+        Whether transfers between stages hide behind computation once the pipeline is full.
     """
 
     compute_s: Floats
@@ -83,6 +85,7 @@ class Prices:
     synchronise_s: Floats
     micro_batches: Floats
     exists: Bools
+    overlaps: bool = False
 
     @property
     def stage_s(self) -> Floats:
@@ -92,11 +95,24 @@ class Prices:
 
     @property
     def iteration_s(self) -> Floats:
-        """Sum of stages + (micro-batches - 1) x slowest stage, shape (R,); inf without stages."""
-        stages = self.stage_s
-        slowest = stages.max(axis=1, initial=0.0)
-        total = stages.sum(axis=1) + (self.micro_batches - 1) * slowest
+        """As `pipeline_s`, shape (R,); inf without stages."""
+        total = pipeline_s(self.stage_s, self.micro_batches, self.inter_stage_s if self.overlaps else 0.0)
         return np.where(self.exists.any(axis=1), total, np.inf)
+
+
+def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | float = 0.0) -> Floats:
+    """Return the latency of pipelines, GPipe's and 1F1B's: all stages once, then the slowest stage.
+
+    Parameters
+    ----------
+    stages : ndarray of float, shape (..., S)
+        Seconds of a micro-batch; 0 where there is no such stage.
+    micro_batches : float or ndarray
+    hidden : float or ndarray, shape (..., S)
+        Of these, what does not show once the pipeline is full.
+    """
+    slowest = (stages - hidden).max(axis=-1, initial=0.0)
+    return np.asarray(stages.sum(axis=-1) + (micro_batches - 1) * slowest)
 
 
 class Layouts:
@@ -150,6 +166,7 @@ def price(rows: Allocations, machine: Machine, layouts: Layouts, micro_batches: 
         synchronise_s=by_stage[2],
         micro_batches=micro_batches,
         exists=layouts.exists,
+        overlaps=machine.overlaps and machine.disaggregated,
     )
 
 

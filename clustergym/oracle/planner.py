@@ -1,8 +1,16 @@
 """The planner: partitions of a grid, judged by computation bias and communication load, and its proxy plan.
 
-Follows Arena (EuroSys '26, section 3): operators are loaded by the roofline, each deserves GPUs in
-proportion, a run of operators deserves the sum, and a partition is biased by how far powers of two are from
-that. Where the paper leaves a choice it is stated here.
+Follows Arena (EuroSys '26, section 3.3): operators are loaded by the roofline (Eq. 2), each deserves GPUs in
+proportion, a run of operators deserves the sum, a partition is biased by how far powers of two are from that
+(Eq. 3), and a stage is split as communicates least among what fits in memory.
+
+Ours where the text says something else; the strategy `least_bias` does as the text says: biases that are
+nearly equal count as equal (`BIAS_STEP`; the text: exactly), and the communication load has the transfers
+between stages (the text leaves them out, as small and overlapped). Ours where the text says nothing:
+`NORMALISATIONS` and `WIDEST`; powers of two of stages are Crius's (section 6.1). The text reduces a frontier
+of more plans than a threshold by dropping, of the two plans most alike in their partition, the one of more
+communication; it gives neither the threshold nor the measure of likeness. There is no such reduction here:
+docs/oracle-accuracy.md has the greatest number of plans on a frontier.
 """
 
 from __future__ import annotations
@@ -29,8 +37,8 @@ does not fit in memory, another may."""
 WIDEST = 8
 """GPUs of the largest stage over those of the smallest, at most."""
 
-BIAS_STEP = 1 / 16
-"""Reduction of the frontier: biases are equal that differ by less than this share of the grid's GPUs."""
+BIAS_STEP, EXACT = 1 / 16, 1e-6
+"""Biases are equal that differ by less than this share of the grid's GPUs: ours, and to the letter."""
 
 
 @lru_cache(maxsize=256)
@@ -103,9 +111,11 @@ class Candidates:
     bias : ndarray of float, shape (R, P)
         Euclidean distance of GPUs from the fractional ones.
     communication_s : ndarray of float, shape (R, P)
-        Communication load: collectives of all stages and transfers between them, an iteration;
-        inf where a stage does not fit.
+        Communication load: collectives of all stages, and where the planner counts them transfers between
+        them, an iteration; inf where a stage does not fit.
     memory_bytes : ndarray of float
+    bias_step : float
+        Share of the grid's GPUs by which biases must differ not to count as equal.
     """
 
     first: Ints
@@ -116,6 +126,7 @@ class Candidates:
     bias: Floats
     communication_s: Floats
     memory_bytes: Floats
+    bias_step: float = BIAS_STEP
 
     def pipelines(self, choice: Ints) -> Pipelines:
         """Return one partition of each row, which must fit."""
@@ -141,10 +152,15 @@ class Planner:
     machine : Machine
         As profiled.
     micro_batches : ndarray of float, shape (R,)
+    literal : bool
+        Judge plans as Arena's text says: biases exactly, and communication without transfers.
     """
 
-    def __init__(self, rows: Allocations, machine: Machine, micro_batches: Floats) -> None:
+    def __init__(
+        self, rows: Allocations, machine: Machine, micro_batches: Floats, literal: bool = False
+    ) -> None:
         self.rows, self.machine, self.micro_batches = rows, machine, micro_batches
+        self.literal = literal
         self.gpus = int(rows.layout.gpus[0])
         self.table: StageTable = stage_table(rows, machine, micro_batches, self.gpus, "communication")
         samples = np.ceil(rows.batch / micro_batches)
@@ -165,7 +181,9 @@ class Planner:
         row = np.arange(len(self.rows))[:, None, None]
         run = run_index(self.rows.operators, starts, ends)
         where = (row, run[None], index)
-        seconds = self.table.seconds[where] + self._transfers(starts, ends, gpus, index)
+        seconds = self.table.seconds[where]
+        if not self.literal:
+            seconds = seconds + self.transfers(starts, ends, gpus)
         return Candidates(
             first=first,
             last=last,
@@ -175,17 +193,25 @@ class Planner:
             bias=bias.reshape(shape),
             communication_s=seconds.sum(axis=2) * self.micro_batches[:, None],
             memory_bytes=self.table.memory_bytes[where],
+            bias_step=EXACT if self.literal else BIAS_STEP,
         )
 
-    def _transfers(self, first: Ints, last: Ints, gpus: Ints, index: Ints) -> Floats:
-        layout = self.rows.layout
+    def transfers(self, first: Ints, last: Ints, gpus: Ints) -> Floats:
+        """Return seconds that stages take to receive and send a micro-batch, shape (R, P, S).
+
+        Parameters
+        ----------
+        first, last : ndarray of int, shape (P, S) or (R, P, S)
+        gpus : ndarray of int, shape (R, P, S)
+        """
+        layout, index = self.rows.layout, np.log2(gpus).astype(np.int64)
         after = np.cumsum(gpus, axis=2)
         several, per_node = layout.nodes[:, None, None] > 1, layout.per_node[:, None, None]
         receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
         sends = (several & (after % per_node == 0)).astype(np.int64)
         row = np.arange(len(self.rows))[:, None, None]
-        received = self.transfer[row, first[None], receives, index]
-        return np.asarray(received + self.transfer[row, last[None] + 1, sends, index])
+        received = self.transfer[row, first, receives, index]
+        return np.asarray(received + self.transfer[row, last + 1, sends, index])
 
 
 def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
@@ -205,30 +231,35 @@ def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduced_bias(candidates: Candidates, gpus: int) -> Floats:
-    """Return the bias in steps of `BIAS_STEP` above the least feasible one, shape (R, P)."""
+    """Return the bias in steps above the least feasible one, shape (R, P)."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        steps = np.floor((bias - least) / (BIAS_STEP * gpus) + 1e-9)
+        steps = np.floor((bias - least) / (candidates.bias_step * gpus) + 1e-9)
     return np.where(fits, steps, np.inf)
 
 
-def frontier(candidates: Candidates, gpus: int, row: int) -> Ints:
-    """Return the reduced Pareto frontier of a row: partitions by ascending bias and descending load.
+def frontiers(candidates: Candidates, gpus: int) -> Bools:
+    """Return whether a partition is on its row's Pareto frontier, shape (R, P).
 
-    Of partitions whose biases are equal (see `BIAS_STEP`), the one of least communication load stands
-    for all; of those, none may be worse than another in both.
+    Of partitions whose biases are equal, the one of least communication load stands for all; of those, none
+    may be worse than another in both.
     """
-    steps, load = reduced_bias(candidates, gpus)[row], candidates.communication_s[row]
-    order = np.lexsort((candidates.bias[row], load, steps))
-    kept: list[int] = []
-    for index in order[np.isfinite(steps[order])]:
-        if not kept or load[index] < load[kept[-1]] * (1 - 1e-9):
-            if kept and steps[index] == steps[kept[-1]]:
-                continue
-            kept.append(int(index))
-    return np.array(kept, dtype=np.int64)
+    steps, load = reduced_bias(candidates, gpus), candidates.communication_s
+    order = np.lexsort((candidates.bias, load, steps), axis=1)
+    ordered = np.take_along_axis(load, order, axis=1)
+    before = np.minimum.accumulate(ordered, axis=1)[:, :-1]
+    before = np.concatenate([np.full((len(ordered), 1), np.inf), before], axis=1)
+    found = np.zeros(load.shape, dtype=bool)
+    np.put_along_axis(found, order, ordered < before * (1 - 1e-9), axis=1)
+    return found
+
+
+def frontier(candidates: Candidates, gpus: int, row: int) -> Ints:
+    """Return the Pareto frontier of a row: partitions by ascending bias and descending load."""
+    kept = np.flatnonzero(frontiers(candidates, gpus)[row])
+    return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 
 
 def proxies(candidates: Candidates, gpus: int) -> tuple[Ints, Bools]:

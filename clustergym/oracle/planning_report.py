@@ -14,9 +14,10 @@ from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.grid import Cell, GridOracle, cells, graph_of
 from clustergym.oracle.pipelines import Layouts, price
+from clustergym.oracle.planner import Planner, frontiers
 from clustergym.oracle.plans import Cost
-from clustergym.oracle.profiler import estimate
-from clustergym.oracle.pruning import profiling_cost, pruned_search, search_cost
+from clustergym.oracle.profiler import Estimates, estimate
+from clustergym.oracle.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
 from clustergym.oracle.search import Found, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
@@ -43,27 +44,42 @@ class Outcomes:
 
     Attributes
     ----------
-    gpus : ndarray of int
+    gpus, job : ndarray of int
+        GPUs of the allocation; number of its class and GPU type, among those of one cluster.
+    data_parallel_s : ndarray of float
+        Seconds an iteration of pure data parallelism, executed; inf where it does not fit.
     best_s : ndarray of float
         Seconds an iteration of the best plan, executed.
     estimated_s, proxy_s : ndarray of float
         Of the proxy plan with the least estimate: estimated, and executed; inf where no grid has one.
-    pruned_s, half_space_s : ndarray of float
-        Of the best plan that Arena's pruned search, and Crius's, find, executed; inf where they find none.
-    search_gpu_s, pruned_gpu_s, half_space_gpu_s, profiling_gpu_s : ndarray of float
-        GPU-seconds that the searches, and profiling the proxy plans, take.
+    pruned_s, three_rules_s, half_space_s : ndarray of float
+        Of the best plan that the searches pruned by `wide`, Arena's and Crius's rules find, executed; inf
+        where they find none.
+    search_gpu_s, pruned_gpu_s, three_rules_gpu_s, half_space_gpu_s : ndarray of float
+        GPU-seconds that the searches take.
+    profiling_gpu_s, plan_profiling_gpu_s, plan_measuring_gpu_s : ndarray of float
+        GPU-seconds to profile the proxy plans of all grids; the best of them; and to run that one instead.
+    frontier_plans : ndarray of int
+        On the largest Pareto frontier, biases compared exactly.
     """
 
     gpus: npt.NDArray[np.int64]
+    job: npt.NDArray[np.int64]
+    data_parallel_s: Floats
     best_s: Floats
     estimated_s: Floats
     proxy_s: Floats
     pruned_s: Floats
+    three_rules_s: Floats
     half_space_s: Floats
     search_gpu_s: Floats
     pruned_gpu_s: Floats
+    three_rules_gpu_s: Floats
     half_space_gpu_s: Floats
     profiling_gpu_s: Floats
+    plan_profiling_gpu_s: Floats
+    plan_measuring_gpu_s: Floats
+    frontier_plans: npt.NDArray[np.int64]
 
     def where(self, rows: Bools) -> Outcomes:
         """Return some of the rows."""
@@ -90,7 +106,8 @@ def outcomes(
             [cell.nodes for cell in some],
             [cell.network_gbs for cell in some],
         )
-        parts.append(_outcomes(rows, oracle.machine(rows), oracle))
+        job = np.array([cell.model * len(cluster.groups) + cell.gpu_type for cell in some])
+        parts.append(_outcomes(rows, oracle.machine(rows), oracle, job))
     return joined(parts)
 
 
@@ -114,25 +131,44 @@ def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[l
             yield some[start : start + ROWS_AT_ONCE]
 
 
-def _outcomes(rows: Allocations, machine: Machine, oracle: GridOracle) -> Outcomes:
+def _outcomes(
+    rows: Allocations, machine: Machine, oracle: GridOracle, job: npt.NDArray[np.int64]
+) -> Outcomes:
     found = full_search(rows, machine)
-    best_s = np.minimum(found.iteration_s, data_parallel_search(rows, machine).iteration_s)
+    parallel_s = data_parallel_search(rows, machine).iteration_s
+    best_s = np.minimum(found.iteration_s, parallel_s)
     estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
     proxy = estimates.best
-    pruned, kept = pruned_search(rows, machine, estimates)
-    half_space, half = pruned_search(rows, machine, estimates, "half_space")
+    pruned = {rules: pruned_search(rows, machine, estimates, rules) for rules in RULES}
+    pruned_gpu_s = {
+        rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
+        for rules, (_, kept) in pruned.items()
+    }
     return Outcomes(
         gpus=rows.layout.gpus.astype(np.int64),
+        job=job,
+        data_parallel_s=parallel_s,
         best_s=best_s,
         estimated_s=proxy.iteration_s,
         proxy_s=_executed_s(proxy, rows, machine),
-        pruned_s=pruned.iteration_s,
-        half_space_s=half_space.iteration_s,
+        pruned_s=pruned["wide"][0].iteration_s,
+        three_rules_s=pruned["arena"][0].iteration_s,
+        half_space_s=pruned["half_space"][0].iteration_s,
         search_gpu_s=_gpu_s(search_cost(rows, machine, found.micro_batches)),
-        pruned_gpu_s=_gpu_s(search_cost(rows, machine, proxy.micro_batches, kept)),
-        half_space_gpu_s=_gpu_s(search_cost(rows, machine, proxy.micro_batches, half)),
-        profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, estimates)),
+        pruned_gpu_s=pruned_gpu_s["wide"],
+        three_rules_gpu_s=pruned_gpu_s["arena"],
+        half_space_gpu_s=pruned_gpu_s["half_space"],
+        profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, estimates.grids)),
+        plan_profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, [proxy])),
+        plan_measuring_gpu_s=_gpu_s(measuring_cost(rows, machine, proxy)),
+        frontier_plans=_frontier_plans(rows, machine, estimates),
     ).where(np.isfinite(best_s))
+
+
+def _frontier_plans(rows: Allocations, machine: Machine, estimates: Estimates) -> npt.NDArray[np.int64]:
+    planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
+    sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
+    return np.asarray(np.max(sizes, axis=0))
 
 
 def _executed_s(found: Found, rows: Allocations, machine: Machine) -> Floats:
@@ -158,14 +194,23 @@ def summary(rows: Outcomes) -> Figures:
         "profiled_error_mean": _mean(np.abs(some.estimated_s / some.best_s - 1)),
         "proxy_share_of_optimum_mean": _mean(rows.best_s / rows.proxy_s),
         "proxy_share_of_optimum_worst": _least(rows.best_s / rows.proxy_s),
-        **_pruning("pruned", rows.best_s / rows.pruned_s, rows.search_gpu_s / rows.pruned_gpu_s),
-        **_pruning("half_space", rows.best_s / rows.half_space_s, rows.search_gpu_s / rows.half_space_gpu_s),
-        "search_over_profiling_gpu_time_mean": _mean(rows.search_gpu_s / rows.profiling_gpu_s),
+        **_pruning("pruned", rows, rows.pruned_s, rows.pruned_gpu_s),
+        **_pruning("three_rules", rows, rows.three_rules_s, rows.three_rules_gpu_s),
+        **_pruning("half_space", rows, rows.half_space_s, rows.half_space_gpu_s),
+        "search_over_profiling_gpu_time_mean": _mean(some.search_gpu_s / some.profiling_gpu_s),
+        "measuring_over_profiling_gpu_time_mean": _mean(
+            some.plan_measuring_gpu_s / some.plan_profiling_gpu_s
+        ),
+        "measuring_over_profiling_gpu_time_least": _least(
+            some.plan_measuring_gpu_s / some.plan_profiling_gpu_s
+        ),
+        "frontier_plans_most": int(rows.frontier_plans.max(initial=0)),
     }
 
 
-def _pruning(name: str, share: Floats, factor: Floats) -> Figures:
-    found = factor[np.isfinite(factor)]
+def _pruning(name: str, rows: Outcomes, seconds: Floats, gpu_s: Floats) -> Figures:
+    share, tried = rows.best_s / seconds, gpu_s > 0
+    found = rows.search_gpu_s[tried] / gpu_s[tried]
     return {
         f"{name}_share_of_optimum_mean": _mean(share),
         f"{name}_share_of_optimum_worst": _least(share),

@@ -10,7 +10,7 @@ from clustergym.workload.trace import ModelClass
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """What a job is planned for (Arena section 3; Crius calls it a cell).
+    """What a job is planned for (Arena, section 3.2); a cell of Crius (section 4.2) also has one partition.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class ProxyPlan:
-    """A partition of a grid with what the planner judges it by (Arena section 3).
+    """A partition of a grid with what the planner judges it by (Arena, section 3.3).
 
     Attributes
     ----------

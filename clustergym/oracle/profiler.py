@@ -2,7 +2,13 @@
 
 A proxy plan's operators are run alone on one GPU and its collectives looked up; the pipeline's latency is
 the sum of the stages' + (micro-batches - 1) x the slowest stage's, for GPipe and for 1F1B alike: the two
-differ in memory, not in the length of the schedule (Arena section 3; Narayanan et al., SC '21).
+differ in memory, not in the length of the schedule (Arena section 3.4; Crius section 5.1; Narayanan et al.,
+SC '21). Both papers take the transfers between stages out of the second term, as overlapped with computation;
+here they do so with `oracle.overlap`, and docs/oracle-accuracy.md has the errors with and without.
+
+Both papers set the micro-batches by the stages (Arena section 5.1: as many; Crius, Fig. 10: four times as
+many). The measured times of the artifact are those of 16, so that is what is estimated unless
+`oracle.micro_batches` says otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest
 from clustergym.oracle.costs import Allocations, Machine
-from clustergym.oracle.pipelines import Layouts, Pipelines, price
+from clustergym.oracle.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.planner import Planner, proxies, stage_counts
 from clustergym.oracle.search import Found, divided, every_variant, improved
 from clustergym.oracle.stages import every_split, run_index, splits
@@ -27,8 +33,13 @@ Bools = npt.NDArray[np.bool_]
 RULES = ("fixed", "stages", "four_stages")
 """Micro-batches of an iteration: as the search runs (16, or 32 where those do not fit), or by stages."""
 
-STRATEGIES = ("frontier", "assembly")
-"""Arena's proxy plan; Crius's best of the 2^stages ways to make every stage data- or tensor-parallel."""
+STRATEGIES = ("frontier", "least_bias", "assembly")
+"""Arena's proxy plan with nearly equal biases taken as equal (ours); to the letter of its text; Crius's best
+of the 2^stages ways to make every stage data- or tensor-parallel.
+
+Crius's text cuts a model at the smallest activations (section 4.2, Fig. 7), which are all equal in a
+transformer; the partition is `frontier`'s here.
+"""
 
 
 def check(value: str, valid: tuple[str, ...], field: str) -> None:
@@ -63,18 +74,6 @@ def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
                 raise InputError(message, field=field, remedy="give a divisor of the batch, or fixed")
 
 
-def pipeline_s(stages: Floats, micro_batches: Floats | float) -> Floats:
-    """Return the latency of pipelines, GPipe's and 1F1B's.
-
-    Parameters
-    ----------
-    stages : ndarray of float, shape (..., S)
-        Seconds of a micro-batch; 0 where there is no such stage.
-    micro_batches : float or ndarray
-    """
-    return np.asarray(stages.sum(axis=-1) + (micro_batches - 1) * stages.max(axis=-1))
-
-
 @dataclass(frozen=True)
 class Estimates:
     """What the profiler says of the grids of allocations.
@@ -85,10 +84,13 @@ class Estimates:
         Of the grids.
     grids : tuple of Found
         One per number of stages: the proxy plans with their estimated times.
+    literal : bool
+        Whether they were planned to the letter of Arena's text.
     """
 
     stages: tuple[int, ...]
     grids: tuple[Found, ...]
+    literal: bool = False
 
     @property
     def best(self) -> Found:
@@ -109,16 +111,16 @@ def estimate(
     check(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))
-    view = machine.as_profiled()
+    view, literal = machine.as_profiled(), strategy == "least_bias"
     planner: Planner | None = None
     grids = []
     for count in stages:
         if planner is None or rule != "fixed":
             some, counts = _variants(rows, machine, rule, count)
-            planner = Planner(rows.take(some), view.take(some), counts)
+            planner = Planner(rows.take(some), view.take(some), counts, literal)
         best = Found(_none(rows), np.ones(len(rows)), np.full(len(rows), np.inf))
         grids.append(_improved(best, planner, some, count, strategy))
-    return Estimates(stages, tuple(grids))
+    return Estimates(stages, tuple(grids), literal)
 
 
 def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
@@ -161,9 +163,11 @@ def _assembled(planner: Planner, plans: Pipelines) -> tuple[Pipelines, Bools]:
         variant = np.argmax((gpus == plans.gpus[..., None]) & (tensor == ranks[..., None]), axis=2)
         pair.append((ranks, seconds[row, variant, run]))
     masks = (np.arange(1 << stages)[:, None] >> np.arange(stages)) & 1
-    times = np.where(masks[None] == 1, pair[1][1][:, None], pair[0][1][:, None])
+    moved = planner.transfers(plans.first[:, None], plans.last[:, None], plans.gpus[:, None])
+    times = np.where(masks[None] == 1, pair[1][1][:, None], pair[0][1][:, None]) + moved
+    hidden = moved if planner.machine.overlaps else 0.0
     with np.errstate(invalid="ignore"):
-        total = pipeline_s(times, planner.micro_batches[:, None])
+        total = pipeline_s(times, planner.micro_batches[:, None], hidden)
     total = np.where(np.isfinite(times).all(axis=2), total, np.inf)
     mask = masks[np.argmin(total, axis=1)]
     ranks = np.where(mask == 1, pair[1][0], pair[0][0])

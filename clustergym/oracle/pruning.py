@@ -1,41 +1,48 @@
-"""Pruned search: the stages that are worth compiling, given what the profiler says; and what searching costs.
+"""Pruned search: the stages that are worth compiling by what the profiler says; and what searching costs.
 
-Arena (EuroSys '26, section 3.6) prunes by three rules, read here as: search only the stages of the best
-grids; of those, only partitions whose bias is near the least; and of their splits only those next to the one
-that communicates least. Crius keeps the grid's partition and searches half of each stage's splits: those
-with more data than tensor parallelism, or the other way round, as its proxy plan has it.
+`arena` are the three rules of Arena (EuroSys '26, section 3.6): the stages of the best grid alone; no
+partition of more bias than the most biased one on the Pareto frontier; and a stage of the same operators as
+one of a plan on the frontier keeps that one's GPUs and split. `wide` are ours, which search more and find
+more: the best two grids, partitions whose bias is near the least, and of their splits those next to the one
+that communicates least. `half_space` is Crius's rule (section 5.2): the grid's partition, and half of each
+stage's splits, those from data parallelism to as many copies as GPUs an operator is split over, or from there
+to tensor parallelism, as its plan has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.oracle.costs import Allocations, Machine
-from clustergym.oracle.planner import Candidates, Planner, reduced_bias
+from clustergym.oracle.costs import Allocations, Machine, operator_costs
+from clustergym.oracle.pipelines import Layouts, price
+from clustergym.oracle.planner import Candidates, Planner, frontiers, reduced_bias
 from clustergym.oracle.plans import Cost
 from clustergym.oracle.profiler import Estimates, check
 from clustergym.oracle.search import Found, full_search
-from clustergym.oracle.stages import every_split, intervals, run_index, splits
+from clustergym.oracle.stages import MOST_TENSOR, every_split, intervals, run_index, splits
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-RULES = ("arena", "half_space")
+RULES = ("wide", "arena", "half_space")
 
 GRIDS = 2
-"""Grids of the least estimated times that are searched."""
+"""Grids of the least estimated times that are searched under `wide`."""
 
 NEAR_STEPS = 2
-"""Partitions are near the least bias up to this many steps of `planner.BIAS_STEP`."""
+"""Under `wide`, partitions are near the least bias up to this many steps."""
 
 COMPILE_S, RUNS = 3.0, 5
-"""Seconds to compile a stage, and micro-batches it is run for; operators are profiled likewise."""
+"""Seconds to compile a stage, and micro-batches it is run for; operators are profiled likewise. Assumed: with
+eight operators near the 30 s that profiling one plan takes in Crius (section 8.2)."""
 
 
 def pruned_search(
-    rows: Allocations, machine: Machine, estimates: Estimates, rules: str = "arena"
+    rows: Allocations, machine: Machine, estimates: Estimates, rules: str = "wide"
 ) -> tuple[Found, Bools]:
     """Return the best plan among the stages that the rules keep, and the splits kept, shape (R, V, I).
 
@@ -44,7 +51,7 @@ def pruned_search(
     estimates : Estimates
         Of the same rows, from `profiler.estimate`.
     rules : str
-        `arena` or `half_space` (Crius).
+        One of `RULES`.
     """
     check(rules, RULES, "rules")
     best = estimates.best
@@ -61,31 +68,46 @@ def kept_splits(rows: Allocations, machine: Machine, estimates: Estimates, rules
     order = np.argsort(np.argsort(times, axis=1, kind="stable"), axis=1)
     view = machine.as_profiled()
     for column, stages in enumerate(estimates.stages):
-        rank = 1 if rules == "half_space" else GRIDS
+        rank = GRIDS if rules == "wide" else 1
         here = np.flatnonzero((order[:, column] < rank) & np.isfinite(times[:, column]))
         if not len(here):
             continue
         if rules == "half_space":
             allowed[here] = _half_space(rows.take(here), best, here, stages)
             continue
-        planner = Planner(rows.take(here), view.take(here), best.micro_batches[here])
-        allowed[here] |= _near(planner, planner.candidates(stages))
+        planner = Planner(rows.take(here), view.take(here), best.micro_batches[here], estimates.literal)
+        keep = _near if rules == "wide" else _three_rules
+        allowed[here] |= keep(planner, planner.candidates(stages))
     return allowed
 
 
 def _near(planner: Planner, candidates: Candidates) -> Bools:
     """Keep the stages of the partitions of little bias, with splits next to those of least communication."""
+    return _stages(planner, candidates, reduced_bias(candidates, planner.gpus) <= NEAR_STEPS, 2)
+
+
+def _three_rules(planner: Planner, candidates: Candidates) -> Bools:
+    """Keep stages of partitions no more biased than the frontier's; of the frontier's stages, its splits."""
+    kept = frontiers(candidates, planner.gpus)
+    fits = np.isfinite(candidates.communication_s)
+    most = np.where(kept, candidates.bias, -np.inf).max(axis=1, keepdims=True)
+    free = _stages(planner, candidates, fits & (candidates.bias <= most), MOST_TENSOR)
+    fixed = _stages(planner, candidates, kept, 1)
+    return np.where(fixed.any(axis=1, keepdims=True), fixed, free)
+
+
+def _stages(planner: Planner, candidates: Candidates, chosen: Bools, slack: int) -> Bools:
+    """Return the stages of chosen partitions, with splits of up to `slack` times more or fewer ranks."""
     gpus, tensor = splits(planner.gpus)
     operators = planner.rows.operators
     allowed = np.zeros((len(planner.rows), len(gpus), len(intervals(operators)[0])), dtype=bool)
     repeats = candidates.bias.shape[1] // len(candidates.first)
     run = np.repeat(run_index(operators, candidates.first, candidates.last), repeats, axis=0)
-    near = reduced_bias(candidates, planner.gpus) <= NEAR_STEPS
-    row, partition = np.nonzero(near)
+    row, partition = np.nonzero(chosen)
     for stage in range(run.shape[1]):
         size = candidates.gpus[row, partition, stage][:, None]
         ranks = candidates.tensor[row, partition, stage][:, None]
-        kept = (gpus == size) & (tensor <= 2 * ranks) & (2 * tensor >= ranks)
+        kept = (gpus == size) & (tensor <= slack * ranks) & (slack * tensor >= ranks)
         index, variant = np.nonzero(kept)
         allowed[row[index], variant, run[partition[index], stage]] = True
     return allowed
@@ -125,19 +147,46 @@ def search_cost(
     ]
 
 
-def profiling_cost(rows: Allocations, machine: Machine, estimates: Estimates) -> list[Cost]:
-    """Return what profiling the proxy plans of all grids costs, on one GPU at a time, per row.
+def profiling_cost(rows: Allocations, machine: Machine, grids: Sequence[Found]) -> list[Cost]:
+    """Return what profiling a plan of each grid costs, on one GPU at a time, per row.
 
-    Every operator of every proxy plan is compiled and run with its share of the GPU's work, and the
-    collectives come from tables that are measured once per cluster.
+    Every operator of every plan is compiled and run with its share of the GPU's work, once if several are
+    alike (Arena, sections 3.4 and 5.8); the collectives come from tables that are measured once per cluster.
     """
-    from clustergym.oracle.pipelines import Layouts, price
-
-    total, trials = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     view = machine.as_profiled()
-    for found in estimates.grids:
-        compute = price(rows, view, Layouts(rows, found.plans), found.micro_batches).compute_s.sum(axis=1)
-        planned = found.plans.count > 0
-        total += np.where(planned, rows.operators * COMPILE_S + RUNS * compute, 0.0)
-        trials += np.where(planned, rows.operators, 0)
+    columns = np.stack([column[:, 0] for column in rows.columns.values()], axis=2)
+    kinds = np.unique(columns.reshape(-1, columns.shape[2]), axis=0, return_inverse=True)[1]
+    row = np.repeat(np.arange(len(rows)), rows.operators)
+    runs, seconds = [], []
+    for found in grids:
+        layouts = Layouts(rows, found.plans)
+        samples = np.ceil(rows.batch / found.micro_batches)[:, None]
+        costs = operator_costs(rows, view, samples[:, None], layouts.split)
+        split = (np.broadcast_to(part[:, 0], columns.shape[:2]) for part in layouts.split)
+        many = (np.broadcast_to(part, columns.shape[:2]) for part in (samples, layouts.passes[:, None]))
+        here = np.repeat(found.plans.count > 0, rows.operators)
+        key = np.stack([row, kinds.ravel(), *(part.ravel() for part in (*split, *many))], axis=1)
+        runs.append(key[here])
+        seconds.append((layouts.passes[:, None] * costs.pass_s[:, 0]).ravel()[here])
+    keys, first = np.unique(np.concatenate(runs), axis=0, return_index=True)
+    owner = keys[:, 0].astype(np.int64)
+    spent = COMPILE_S + RUNS * np.concatenate(seconds)[first]
+    total = np.bincount(owner, spent, minlength=len(rows))
+    trials = np.bincount(owner, minlength=len(rows))
     return [Cost(float(spent), float(spent), int(tries)) for spent, tries in zip(total, trials, strict=True)]
+
+
+def measuring_cost(rows: Allocations, machine: Machine, found: Found) -> list[Cost]:
+    """Return what compiling a plan and running its iterations costs on all of its GPUs, per row.
+
+    Stages are compiled side by side, operator by operator.
+    """
+    plans = found.plans
+    exists = np.arange(plans.first.shape[1]) < plans.count[:, None]
+    operators = np.where(exists, plans.last - plans.first + 1, 0).max(axis=1)
+    iteration_s = price(rows, machine, Layouts(rows, plans), found.micro_batches).iteration_s
+    seconds = COMPILE_S * operators + RUNS * np.where(np.isfinite(iteration_s), iteration_s, 0.0)
+    return [
+        Cost(float(spent), float(spent * gpus), int(tries))
+        for spent, gpus, tries in zip(seconds, rows.layout.gpus, plans.count, strict=True)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,14 @@ from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError
 from clustergym.oracle.commands.figures import all_first, as_shares
 from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.planning_report import arena_classes, by_gpus, joined, outcomes, summary
+from clustergym.oracle.planning_report import (
+    Outcomes,
+    arena_classes,
+    by_gpus,
+    joined,
+    outcomes,
+    summary,
+)
 from clustergym.oracle.roofline import RooflineOracle
 
 Figures = dict[str, Any]
@@ -25,6 +32,18 @@ SOURCES = {
     "sia": "sia/profiles",
 }
 """What is read from the folder of data."""
+
+READINGS: dict[str, dict[str, Any]] = {
+    "`strategy=frontier`": {},
+    "`strategy=frontier overlap=true`": {"overlap": True},
+    "`strategy=least_bias`": {"strategy": "least_bias"},
+    "`strategy=least_bias overlap=true`": {"strategy": "least_bias", "overlap": True},
+    "`strategy=least_bias micro_batches=stages`": {"strategy": "least_bias", "micro_batches": "stages"},
+    "`strategy=assembly`": {"strategy": "assembly"},
+    "`strategy=assembly overlap=true`": {"strategy": "assembly", "overlap": True},
+    "`strategy=assembly micro_batches=four_stages`": {"strategy": "assembly", "micro_batches": "four_stages"},
+}
+"""Ours and the papers' rules: parameters of the oracle by name."""
 
 
 def measured(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
@@ -72,15 +91,26 @@ def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None])
 
 def planning(oracle: GridOracle) -> Figures:
     """Return figures of estimates and searches on Arena's three clusters, in all and by cluster and count."""
-    classes = arena_classes(oracle.catalog)
-    found = {name: outcomes(oracle, classes, load_cluster(name), COUNTS) for name in CLUSTERS}
+    found = planned(oracle, COUNTS)
     every = joined(list(found.values()))
     return {
         "all": summary(every),
         "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
         "by_cluster": {name: summary(rows) for name, rows in found.items()},
         "by_gpus": by_gpus(every),
+        "rules": {name: summary(evaluated(**rules)) for name, rules in READINGS.items()},
     }
+
+
+def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Outcomes]:
+    """Return what comes out for the models of Arena's evaluation, by cluster."""
+    classes = arena_classes(oracle.catalog)
+    return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
+
+
+def evaluated(**parameters: Any) -> Outcomes:
+    """Return what comes out on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
+    return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
 
 
 def variants(collectives: Path) -> Figures:

@@ -154,7 +154,8 @@ def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
     -------
     dict
         `rows`, `mape`, `median_ape`, `p90`, `spearman`, `regret`, `regret_within_type`,
-        `feasibility_agreement`, `infeasible_measured`, `failure_recall`; `without_anomalies`; then the
+        `feasibility_agreement`, `infeasible_measured`, `failure_recall`; `without_anomalies`; the same
+        `of_rows`, of parts of the rows; then the
         errors `by_family`, `by_gpu_type`, `by_gpus` and `by_nodes`. Errors and shares are fractions.
 
     Raises
@@ -188,11 +189,36 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
         "failure_recall": float((~np.isfinite(seconds[failed])).mean()) if failed.any() else None,
         "anomalous": int((rows.anomalous & fits).sum()),
         "without_anomalies": summary(ape[plain]) | _ranks(rows.take(plain), seconds[plain]),
+        "of_rows": {
+            name: _of_rows(rows.take(chosen), seconds[chosen], ape[chosen])
+            for name, chosen in _parts(rows).items()
+        },
         "by_family": _grouped(ape, [model.family for model in rows.models]),
         "by_gpu_type": _grouped(ape, [layout.gpu_type for layout in rows.layouts]),
         "by_gpus": _grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
         "by_nodes": _grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
     }
+
+
+def _parts(rows: Rows) -> dict[str, Bools]:
+    """Return sets of rows whose errors tell where those of all come from."""
+    a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
+    least: dict[tuple[ModelClass, str, int], int] = {}
+    for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):
+        layout = rows.layouts[row]
+        least.setdefault((rows.models[row], layout.gpu_type, layout.nodes * layout.per_node), row)
+    once = np.isin(np.arange(len(rows.layouts)), list(least.values()))
+    return {
+        "all": np.ones(len(a40), dtype=bool),
+        "without anomalous rows": ~rows.anomalous,
+        "without A40 on several nodes": ~a40,
+        "of each GPU count the placement on fewest nodes": once,
+    }
+
+
+def _of_rows(rows: Rows, seconds: Floats, ape: Floats) -> Figures:
+    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
+    return summary(ape) | _ranks(rows, seconds) | {"gpt3_mape": summary(ape[language])["mape"]}
 
 
 def _ranks(rows: Rows, seconds: Floats) -> Figures:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from clustergym.reproduction.study import table
@@ -13,11 +13,12 @@ TOLERANCE = 0.1
 """Share of the paper's figure that ours may lack, or differ by, and still reproduce it."""
 _ROUNDING = 1e-9
 
-REPRODUCED, SMALLER, LARGER, REVERSED, NOT_SIMULATED, NOT_RUN = (
+REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN = VERDICTS = (
     "reproduced",
     "smaller",
     "larger",
     "reversed",
+    "no figure",
     "not simulated",
     "not run",
 )
@@ -35,7 +36,7 @@ class Claim:
         Section, figure or table: "section 5.3, Fig. 12".
     paper, fair, as_published : float or None
         The paper's figure; ours under one set of rules for all; ours under the rules of the paper's own
-        simulator. None: there is none.
+        simulator. None: there is none. Where only the paper's is missing, the verdict is "no figure".
     unit : str
         "%", "x", "h", "s", "jobs" or "" (a plain number).
     neutral : float or None
@@ -69,7 +70,7 @@ class Claim:
     def verdict_of(self, ours: float) -> str:
         """Return the verdict on one figure of ours."""
         if self.paper is None:
-            return NOT_SIMULATED
+            return NO_FIGURE
         if self.neutral is None:
             if abs(ours - self.paper) <= TOLERANCE * abs(self.paper) + _ROUNDING:
                 return REPRODUCED
@@ -91,16 +92,12 @@ class Claim:
 
     def plain(self) -> dict[str, Any]:
         """Return the row as JSON values, unrounded."""
-        return {
-            "claim": self.claim,
-            "source": self.source,
-            "unit": self.unit,
-            "paper": self.paper,
-            "fair": self.fair,
-            "as_published": self.as_published,
-            "verdict": self.verdict,
-            "why": self.why,
-        }
+        return {**asdict(self), "verdict": self.verdict}
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> Claim:
+        """Return the claim of a row that `plain` gave."""
+        return Claim(**{entry.name: row[entry.name] for entry in fields(Claim)})
 
     def shown(self, value: float | None) -> str:
         """Return a figure with its unit; `-` where there is none."""

@@ -17,7 +17,7 @@ from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.roofline import RooflineOracle
-from clustergym.oracle.validation import predicted, read_rows, validate
+from clustergym.oracle.validation import figures, predicted, read_rows, validate
 from clustergym.workload.trace import ModelClass
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
@@ -233,3 +233,21 @@ def test_arena_names_are_the_catalogues(tmp_path: Path) -> None:
     assert rows.layouts[0] == ("A100", 1, 1)
     with (tmp_path / "measured.csv").open() as stream:
         assert len(list(csv.reader(stream))) == 2
+
+
+def test_errors_are_told_of_parts_of_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "measured.csv"
+    path.write_text(
+        "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
+        "bert,760M,128,a40,2,1,8\nbert,760M,128,a40,1,2,8\nbert,760M,128,a100,2,2,4\nbert,1.3B,128,a40,4,2,4\n"
+    )
+    rows = read_rows(path, load_catalog())
+    found = figures(rows, rows.seconds * np.array([1.1, 1.2, 1.3, 1.4]))["of_rows"]
+    assert {name: row["rows"] for name, row in found.items()} == {
+        "all": 4,
+        "without anomalous rows": 3,  # bert 1.3B on four nodes of two A40 is one
+        "without A40 on several nodes": 2,
+        "of each GPU count the placement on fewest nodes": 3,  # one node of two A40 before two of one
+    }
+    assert found["without A40 on several nodes"]["mape"] == pytest.approx(0.25)
+    assert found["of each GPU count the placement on fewest nodes"]["gpt3_mape"] == pytest.approx(0.3)

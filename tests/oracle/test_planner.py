@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,7 @@ from clustergym.oracle.constants import Constants
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.planner import (
+    EXACT,
     Candidates,
     Planner,
     compositions,
@@ -88,6 +90,12 @@ def test_frontier_by_hand() -> None:
     assert fits.all()
 
 
+def test_to_the_letter_only_equal_biases_are_equal() -> None:
+    found = replace(candidates([0.2, 0.0, 0.0, 2.0], [1.0, 9.0, 7.0, 0.5]), bias_step=EXACT)
+    assert proxies(found, 16)[0].tolist() == [2]
+    assert frontier(found, 16, 0).tolist() == [2, 0, 3]
+
+
 def test_nothing_feasible_has_no_proxy() -> None:
     found = candidates([0.0, 1.0], [np.inf, np.inf])
     assert frontier(found, 8, 0).tolist() == []
@@ -100,6 +108,11 @@ def test_candidates_use_all_gpus_and_are_least_biased(stages: int) -> None:
     rows, machine = allocation(GPT, 8, nodes=4)
     planner = Planner(rows, machine.as_profiled(), np.array([16.0]))
     found = planner.candidates(stages)
+    literal = Planner(rows, machine.as_profiled(), np.array([16.0]), literal=True).candidates(stages)
+    # To the letter, transfers between stages are no part of the communication load.
+    assert (literal.bias == found.bias).all()
+    fits = np.isfinite(found.communication_s)
+    assert ((literal.communication_s < found.communication_s)[fits] == (stages > 1)).all()
     assert (found.gpus.sum(axis=2) == 8).all()
     assert (np.bitwise_and(found.gpus, found.gpus - 1) == 0).all()
     first, last = partitions(8, stages)

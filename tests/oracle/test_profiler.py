@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants
 from clustergym.oracle.costs import Allocations, Machine, Split, operator_costs
 from clustergym.oracle.grid import GridOracle, graph_of
-from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.profiler import estimate, pipeline_s
-from clustergym.oracle.pruning import profiling_cost
+from clustergym.oracle.pipelines import Layouts, pipeline_s, price
+from clustergym.oracle.profiler import estimate
+from clustergym.oracle.pruning import measuring_cost, profiling_cost
 from clustergym.oracle.stages import stage_bytes
 from clustergym.workload.trace import ModelClass
 
@@ -36,6 +37,8 @@ def test_pipeline_latency_by_hand() -> None:
     assert pipeline_s(np.array([2.0, 3.0, 1.0]), 4) == 15.0
     assert pipeline_s(np.array([2.0]), 4) == 8.0
     assert pipeline_s(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([1.0, 3.0])).tolist() == [2.0, 4.0]
+    # With 0, 2 and 0 s of them hidden once the pipeline is full, the first is the slowest: 6 + 3 x 2 s.
+    assert pipeline_s(np.array([2.0, 3.0, 1.0]), 4, np.array([0.0, 2.0, 0.0])) == 12.0
 
 
 def test_a_layer_on_one_gpu_by_hand() -> None:
@@ -155,6 +158,36 @@ def test_assembly_mixes_pure_stages() -> None:
     assert one.iteration_s[0] <= estimate(rows, machine, strategy="frontier").grids[0].iteration_s[0] * 1.001
 
 
+def test_assembly_takes_the_best_mix_of_all() -> None:
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 4, nodes=2)
+    grid = estimate(rows, machine, strategy="assembly").grids[1]
+    assert grid.plans.gpus[0, :2].tolist() == [2, 2]
+    view, times = machine.as_profiled(), []
+    for ranks in product([1, 2], repeat=2):
+        plans = replace(grid.plans, tensor=np.array([[*ranks, *[1] * 6]]))
+        times.append(price(rows, view, Layouts(rows, plans), grid.micro_batches).iteration_s[0])
+    assert grid.iteration_s[0] == pytest.approx(min(times))
+
+
+def test_overlap_hides_transfers_from_the_estimate_alone() -> None:
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 4, nodes=2)
+    plain, hiding = GridOracle(), GridOracle(overlap=True)
+    grid = estimate(rows, machine).grids[1]
+    layouts = Layouts(rows, grid.plans)
+    seconds = [
+        price(rows, view, layouts, grid.micro_batches).iteration_s[0]
+        for oracle in (plain, hiding)
+        for view in (oracle.machine(rows), oracle.machine(rows).as_profiled())
+    ]
+    assert seconds[0] == seconds[2]
+    prices = price(rows, plain.machine(rows).as_profiled(), layouts, grid.micro_batches)
+    assert (prices.inter_stage_s[0, :2] > 0).all()
+    rest = prices.stage_s - prices.inter_stage_s
+    hidden = 15 * (prices.stage_s.max() - rest.max())
+    assert seconds[1] - seconds[3] == pytest.approx(hidden)
+    assert plain.fingerprint() != hiding.fingerprint()
+
+
 def test_a_model_that_fits_nowhere_has_no_estimate() -> None:
     rows, machine = allocation(ModelClass("gpt3", "39B", 128), 2)
     assert np.isinf(estimate(rows, machine).best.iteration_s).all()
@@ -162,10 +195,25 @@ def test_a_model_that_fits_nowhere_has_no_estimate() -> None:
 
 def test_profiling_costs_one_gpu() -> None:
     rows, machine = allocation(GPT, 4)
-    cost = profiling_cost(rows, machine, estimate(rows, machine))[0]
+    cost = profiling_cost(rows, machine, estimate(rows, machine).grids)[0]
     assert cost.seconds == cost.gpu_seconds
-    assert cost.trials == 3 * 8  # grids of 1, 2 and 4 stages, 8 operators each
-    assert cost.seconds > 3 * 8 * 3.0
+    # Grids of 1, 2 and 4 stages, with 4, 2 and 1 GPUs a stage. Of 8 operators 6 are three layers each and
+    # are profiled once; one has four layers, and the last the head.
+    assert cost.trials == 3 * 3
+    assert cost.seconds > 3 * 3 * 3.0
+    # Of a plan that is asked for twice nothing is profiled again.
+    best = estimate(rows, machine).best
+    assert profiling_cost(rows, machine, [best, best]) == profiling_cost(rows, machine, [best])
+
+
+def test_measuring_a_plan_occupies_all_of_its_gpus() -> None:
+    rows, machine = allocation(GPT, 4)
+    best = estimate(rows, machine).grids[1]
+    executed = price(rows, machine, Layouts(rows, best.plans), best.micro_batches).iteration_s[0]
+    cost = measuring_cost(rows, machine, best)[0]
+    longest = (best.plans.last - best.plans.first + 1)[0, :2].max()
+    assert cost.seconds == pytest.approx(3.0 * longest + 5 * executed)
+    assert (cost.gpu_seconds, cost.trials) == (pytest.approx(4 * cost.seconds), 2)
 
 
 @pytest.mark.parametrize(("name", "value"), [("strategy", "frontiers"), ("rule", "fix")])

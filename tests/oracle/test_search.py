@@ -17,8 +17,9 @@ from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.partition import best_pipelines
 from clustergym.oracle.pipelines import Layouts, price
+from clustergym.oracle.planner import Planner, frontiers
 from clustergym.oracle.profiler import estimate
-from clustergym.oracle.pruning import pruned_search, search_cost
+from clustergym.oracle.pruning import _three_rules, pruned_search, search_cost
 from clustergym.oracle.search import data_parallel_search, divided, full_search, micro_batch_counts
 from clustergym.oracle.stages import StageTable, _Sums, every_split, intervals, run_index, splits, stage_table
 from clustergym.workload.trace import ModelClass
@@ -179,7 +180,7 @@ def test_a_batch_smaller_than_the_gpus_idles_some_but_runs() -> None:
     assert (found.micro_batches == 1).all()
 
 
-@pytest.mark.parametrize("rules", ["arena", "half_space"])
+@pytest.mark.parametrize("rules", ["wide", "arena", "half_space"])
 def test_pruned_search_is_cheaper_and_nearly_as_good(rules: str) -> None:
     models = [
         ModelClass(f, s, 512) for f, s in (("gpt3", "1.3B"), ("gshard_moe", "2.4B"), ("wide_resnet", "1B"))
@@ -198,6 +199,39 @@ def test_pruned_search_is_cheaper_and_nearly_as_good(rules: str) -> None:
         assert part.trials < whole.trials
         assert part.gpu_seconds < whole.gpu_seconds / 2
         assert whole.gpu_seconds == pytest.approx(whole.seconds * 8)
+
+
+def test_arenas_three_rules_by_hand() -> None:
+    rows, machine = allocations(WIDE, gpus=8, nodes=2)
+    planner = Planner(rows, machine.as_profiled(), np.array([16.0]))
+    found = planner.candidates(2)
+    kept = np.flatnonzero(frontiers(found, 8)[0])
+    allowed = _three_rules(planner, found)[0]
+    gpus, tensor = splits(8)
+    first, last = intervals(rows.operators)
+    repeats = found.bias.shape[1] // len(found.first)
+    # What a stage of a plan on the frontier has: GPUs and ranks of these very operators.
+    fixed: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    sizes: dict[tuple[int, int], set[int]] = {}
+    most = found.bias[0, kept].max()
+    for point in np.flatnonzero(np.isfinite(found.communication_s[0]) & (found.bias[0] <= most)):
+        for stage in range(2):
+            run = (int(found.first[point // repeats, stage]), int(found.last[point // repeats, stage]))
+            size, ranks = int(found.gpus[0, point, stage]), int(found.tensor[0, point, stage])
+            sizes.setdefault(run, set()).add(size)
+            if point in kept:
+                fixed.setdefault(run, set()).add((size, ranks))
+    assert set(sizes) - set(fixed)
+    for index, run in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        here = {
+            (int(m), int(t)) for m, t in zip(gpus[allowed[:, index]], tensor[allowed[:, index]], strict=True)
+        }
+        free = {(m, t) for m, t in splits_of(8) if m in sizes.get(run, set())}
+        assert here == fixed.get(run, free)
+
+
+def splits_of(most: int) -> list[tuple[int, int]]:
+    return list(zip(*(part.tolist() for part in splits(most)), strict=True))
 
 
 def test_unknown_rules_are_one_clear_line() -> None:

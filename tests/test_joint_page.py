@@ -1,0 +1,133 @@
+"""The page of all claims: counts, rows, and that the committed one is what its files make."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from clustergym import reproduce
+from clustergym.errors import InputError
+from clustergym.reproduction import PAPERS
+from clustergym.reproduction.claims import Claim, claims_table
+from clustergym.reproduction.joint_page import (
+    claims_path,
+    claims_text,
+    found_claims,
+    joint_page,
+    page_name,
+    read_claims,
+)
+from clustergym.reproduction.study import Report
+
+PAGES = Path(__file__).parent.parent / "docs" / "reproduction"
+CLAIMS = [
+    Claim("mean JCT", "Fig. 1", -50.0, fair=-20.0, as_published=-48.0, why="profiling free: -48 %"),
+    Claim("gain", "Fig. 2", 1.5, fair=0.9, unit="x", neutral=1.0, why="not known"),
+    Claim("loss", "Fig. 3", None, why="needs a training run"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder in which every paper gives the three claims."""
+    monkeypatch.chdir(tmp_path)
+    report = Report(claims_table(CLAIMS), [], [claim.plain() for claim in CLAIMS])
+    module = SimpleNamespace(SUMMARY="a paper", reproduce=lambda options: report)
+    monkeypatch.setattr(reproduce.importlib, "import_module", lambda name: module)
+    return tmp_path / "docs" / "reproduction"
+
+
+def test_verdicts_are_counted_by_paper():
+    text = joint_page({"arnold": CLAIMS, "sia": CLAIMS[:1]}, quick=False)
+    # Of three claims one is reproduced as published and smaller if fair, one reversed, one not simulated.
+    assert "| `clustergym reproduce arnold` | 3 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 1 |" in text
+    assert "| [Sia (SOSP '23)](sia.md) | `clustergym reproduce sia` | 1 | 1 |" in text
+    assert "| all | `clustergym reproduce all` | 4 | 2 | 0 | 0 | 1 | 0 | 1 | 0 | 2 |" in text
+    assert "| `clustergym reproduce arena` | no claims kept |" in text
+    figures = "-50.0 % | -20.0 % | -48.0 % | reproduced (fair: smaller)"
+    assert f"| [Arnold](arnold.md) | mean JCT | Fig. 1 | {figures} | profiling free: -48 % |" in text
+
+
+def test_a_run_leaves_its_claims_and_the_joint_page(folder, capsys):
+    assert reproduce.main(["arnold"]) == 0
+    assert read_claims(folder / "arnold.claims.json") == CLAIMS
+    assert (folder / "README.md").read_text() == joint_page({"arnold": CLAIMS}, quick=False)
+    assert reproduce.main(["sia", "--quick"]) == 0
+    assert (folder / "README-quick.md").read_text() == joint_page({"sia": CLAIMS}, quick=True)
+    assert sorted(found_claims(folder, quick=False)) == ["arnold"]
+    assert "[Sia (SOSP '23)](sia-quick.md)" in (folder / "README-quick.md").read_text()
+
+
+def test_a_page_of_its_own_or_of_other_policies_leaves_the_claims_alone(folder, capsys):
+    assert reproduce.main(["arnold", "--out", "mine.md", "--json", "mine.json"]) == 0
+    assert reproduce.main(["sia", "--policies", "fcfs"]) == 0
+    assert {path.name for path in folder.iterdir()} == {"sia.md"}
+    assert [row["verdict"] for row in json.loads(Path("mine.json").read_text())["claims"]] == [
+        claim.verdict for claim in CLAIMS
+    ]
+
+
+def test_all_papers_and_then_the_page_again_without_a_run(folder, capsys, monkeypatch):
+    assert reproduce.main(["all", "--json", "all.json"]) == 0
+    first = (folder / "README.md").read_text()
+    assert first == joint_page(dict.fromkeys(PAPERS, CLAIMS), quick=False)
+    assert list(json.loads(Path("all.json").read_text())["papers"]) == list(PAPERS)
+    (folder / "README.md").unlink()
+    broken = SimpleNamespace(SUMMARY="a paper", reproduce=lambda options: pytest.fail("a run"))
+    monkeypatch.setattr(reproduce.importlib, "import_module", lambda name: broken)
+    assert reproduce.main(["claims"]) == 0
+    assert (folder / "README.md").read_text() == first
+    assert reproduce.main(["claims", "--out", "page.md"]) == 0
+    assert Path("page.md").read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["al"], "error: unknown paper 'al' (did you mean all"),
+        (["all", "--out", "x.md"], "error: --out: is for one paper (name the paper, or leave it out)"),
+        (["all", "--policies", "fcfs"], "error: --policies: is for one paper"),
+    ],
+)
+def test_bad_input_is_one_line(argv, message, folder, capsys):
+    assert reproduce.main(argv) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"claims": [{}]}', '{"claims": [{"claim": "x"}]}'])
+def test_a_damaged_file_of_claims_is_one_line(text, folder, capsys):
+    folder.mkdir(parents=True)
+    (folder / "sia.claims.json").write_text(text)
+    with pytest.raises(InputError, match=r"sia\.claims\.json: is no file of claims"):
+        read_claims(folder / "sia.claims.json")
+    assert reproduce.main(["claims"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["sia.claims.json"]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_committed_page_is_made_of_the_committed_claims(quick):
+    page = PAGES / page_name("README", quick)
+    claims = found_claims(PAGES, quick)
+    if quick and not claims and not page.exists():
+        pytest.skip("no claims of a quick run are kept")
+    assert page.read_text(encoding="utf-8") == joint_page(claims, quick)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.claims.json")) or [None])
+def test_a_papers_page_has_the_claims_of_its_file(page):
+    if page is None:
+        pytest.skip("no paper has a file of claims")
+    paper = json.loads((PAGES / page).read_text(encoding="utf-8"))
+    claims = read_claims(PAGES / page)
+    text = (PAGES / page.replace(".claims.json", ".md")).read_text(encoding="utf-8")
+    assert claims_path(PAGES / page_name(paper["paper"], paper["quick"])).name == page
+    assert claims
+    assert claims_table(claims) in text
+    assert claims_text(paper["paper"], paper["quick"], paper["claims"]) == (PAGES / page).read_text(
+        encoding="utf-8"
+    )
