@@ -30,6 +30,7 @@ TITLES = {
 }
 """Columns of a board, in order."""
 
+
 def division_words(division: str) -> str:
     """Return the name of a division in plain words."""
     name, trained = division.split(", ")
