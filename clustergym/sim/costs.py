@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,9 @@ class Costs:
         Seconds a new job is profiled on each GPU type, by the policy's information class.
     profile_gpus : int
         GPUs of each type that profiling holds for that long.
+    first_launch : bool
+        Whether a job's first launch loads a checkpoint too, as every later one does: it starts the same
+        processes.
     """
 
     storage_gbs: float = 1.0
@@ -52,6 +55,12 @@ class Costs:
     search_s_max: Mapping[str, float] = field(default_factory=lambda: {"pruned": 40.0, "full": 600.0})
     profile_s: Mapping[str, float] = field(default_factory=lambda: {"profiled": 510.0})
     profile_gpus: int = 1
+    first_launch: bool = False
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return all values as plain mappings; what is off by default only where it is on."""
+        values = asdict(self)
+        return values if self.first_launch else {k: v for k, v in values.items() if k != "first_launch"}
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:
