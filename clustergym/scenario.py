@@ -13,7 +13,7 @@ import numpy.typing as npt
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.base import OracleTables
-from clustergym.oracle.views import linear
+from clustergym.oracle.views import linear, same_local_batch
 from clustergym.policy import InformationClass
 from clustergym.sim.batches import BatchChoices
 from clustergym.sim.costs import Costs
@@ -194,22 +194,27 @@ class Scenario:
         times = self._at_compact(table)
         if information == InformationClass.PROFILED:
             times = np.where(np.isfinite(times), times, self._at_compact(self.execution))
-        return self._seen_by(information, times)
+        times = np.where(self.feasible, times, np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            times = linear(times, self.feasible, self.tables.counts)
+        return times
 
     def known_batch_times(self, information: InformationClass) -> Floats:
         """Return what a policy knows of the batches of `BatchTables.sizes`, seconds, shape (C, T, K, B).
 
-        Bootstrapped from the least count that fits at that batch; every other class knows what jobs run at.
+        Bootstrapped by the same batch of each GPU on the least count that fits
+        (`oracle.views.same_local_batch`); every other class knows what jobs run at. A class without
+        a choice as in `known_times`.
         """
-        batches = np.moveaxis(self.batch_execution, -1, 0)
-        known = [self._seen_by(information, self._at_compact(times)) for times in batches]
-        return np.stack(known, axis=-1)
-
-    def _seen_by(self, information: InformationClass, times: Floats) -> Floats:
-        times = np.where(self.feasible, times, np.inf)
+        assert self.tables.batches is not None
+        sizes = self.tables.batches.sizes
+        times = np.stack([self._at_compact(at) for at in np.moveaxis(self.batch_execution, -1, 0)], axis=-1)
+        known = np.where(self.feasible[..., None], times, np.inf)
         if information == InformationClass.BOOTSTRAP:
-            return linear(times, self.feasible & np.isfinite(times), self.tables.counts)
-        return times
+            known = same_local_batch(known, sizes, self.feasible, self.tables.counts)
+        alone = (sizes > 0).sum(axis=1) == 1
+        known[alone, ..., 0] = self.known_times(information)[alone]
+        return known
 
     @cached_property
     def _requests(self) -> tuple[Ints, Ints, Bools]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
 from policies.shared.genetic import GeneticSearch
-from policies.shared.goodput import ObservedSpeeds, goodput, open_configurations, restart_factor
+from policies.shared.goodput import ObservedSpeeds, open_configurations, restart_factor
 from policies.shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
 from policies.shared.requests import held_level
 
@@ -107,7 +107,7 @@ class Pollux(Policy):
         for at in self._speeds.observe(view).tolist():
             self._fits.pop((int(view.job[at]), int(view.gpu_type[at])), None)
         time_s = self._time_s(view)
-        good = goodput(time_s, view.global_batch[:, None, None])
+        good = view.global_batch[:, None, None] / time_s
         allowed = open_configurations(view, self._speeds.most_gpus(view), 2)
         home = self._homes(view, good)
         factor = restart_factor(view)
