@@ -29,10 +29,11 @@ class AlloX(Policy):
     start; the matching is made anew each round. For fairness only the fraction of waiting
     jobs that has been served least takes part (section 4.3).
 
-    Generalisation to gangs: a type has as many queues as gangs of the mean size of the
-    waiting jobs fit on it; a job of g GPUs delays those behind it g / mean times as much. A
-    queue opens when running jobs are expected to have left it, and for a wide job not before
-    its gang can be free. In the order of the queues jobs start where their gang is free.
+    The paper has no gangs, and AlloX in Gavel's simulator refuses them: no published figure covers
+    them. Our generalisation: a type has as many queues as gangs of the mean size of the waiting
+    jobs fit on it; a job of g GPUs delays those behind it g / mean times as much. A queue opens
+    when running jobs are expected to have left it, and for a wide job not before its gang can be
+    free. In the order of the queues jobs start where their gang is free.
 
     Differences from the paper: at most `window` jobs are matched, those of least GPU time,
     and the places per queue are limited to twice what they need on average, plus two. With

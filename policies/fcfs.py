@@ -17,11 +17,12 @@ from policies.shared.requests import request_options
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 QUEUES = {"cluster": "cluster", "gpu_type": "types"}
 SOONEST_S = 1e-3
 """A running job's GPUs are not free now, however little it has left."""
-ANY_TYPES = ("first", "random", "drawn")
+ANY_TYPES = ("first", "random", "last")
 BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 
@@ -49,9 +50,11 @@ class FirstComeFirstServed(Policy):
         queue per requested GPU type; a job that asks for any type waits in all of them.
     any_type : str
         Which type a request of any gets: the `first` of the cluster that has room, a `random`
-        one of those with room, or whichever is `drawn` of those with any GPU free, for which it
-        then waits until the next decision if it needs more of them (both heterogeneity-agnostic,
-        as the FIFO of Gavel, section 7.1). Not for backfill that reserves.
+        one of those with room (blind to speeds, as the FIFO of Gavel, section 7.1), or the
+        `last`, as that FIFO in Gavel's simulator: its policies/fifo.py draws a type and does not
+        assign it, so that a request gets the last, by name, of those that had a free GPU when
+        the decision began. That type may have more requests than GPUs: they wait for it, in
+        order, while others idle. Not for backfill that reserves.
     backfill : str
         `none`, `aggressive`, `easy` or `conservative`.
     round_s : float or None
@@ -73,10 +76,12 @@ class FirstComeFirstServed(Policy):
                 )
 
         self._rng = np.random.default_rng(0)
+        self._promised: dict[int, int] = {}
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Take the run's own random stream."""
+        """Take the run's own random stream, and forget all jobs."""
         self._rng = rng
+        self._promised = {}
 
     @property
     def information_class(self) -> InformationClass:
@@ -97,12 +102,27 @@ class FirstComeFirstServed(Policy):
         options = request_options(view)
         if self.any_type == "first":
             return first_type(options)
-        if self.any_type == "drawn":
-            options = options & (view.free > 0)
-        lot = np.where(options, self._rng.random(options.shape), np.inf)
-        if self.any_type == "drawn":
-            lot[lot > lot.min(axis=1, keepdims=True)] = np.inf
-        return lot
+        if self.any_type == "last":
+            return np.where(self._promise(view, options), 0.0, np.inf)
+        return np.where(options, self._rng.random(options.shape), np.inf)
+
+    def _promise(self, view: View, options: Bools) -> Bools:
+        """Return the type that each request is to wait for, shape (n, T): at most one."""
+        rows, gpus = view.job.tolist(), view.requested_gpus
+        self._promised = {row: self._promised[row] for row in rows if row in self._promised}
+        kind = np.array([self._promised.get(row, -1) for row in rows], dtype=np.int64)
+        types = np.arange(options.shape[1])
+        room = view.available - (gpus[:, None] * (kind[:, None] == types)).sum(axis=0)
+        by_name = np.argsort(view.setting.gpu_types)
+        listed = by_name[room[by_name] > 0]
+        for at in np.flatnonzero(kind < 0).tolist():
+            likes = listed[options[at, listed]]
+            if not (room[likes] >= gpus[at]).any():
+                break
+            kind[at] = self._promised[rows[at]] = int(likes[-1])
+            room[kind[at]] -= gpus[at]
+        promised: Bools = kind[:, None] == types
+        return promised
 
     def _reserving(self, view: View, waiting: Ints) -> list[tuple[int, int, int]]:
         """Return the starts that put off no reservation."""

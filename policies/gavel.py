@@ -35,13 +35,17 @@ class Gavel(Policy):
     - `min_makespan` (4.2): the time at which the last job ends.
     - `max_total_throughput` (4.2): the sum of throughputs in iterations per second.
 
+    As in Gavel's own simulator, two solutions are at least `solve_interval_s` apart (its reset
+    interval). Jobs that come in between have no share until the next one: till then they get
+    only GPUs that would idle. What a job that has left was to have is likewise handed out as idle.
+
     Differences from the paper: throughput is normalised by the isolated share (1/N of each
     type, at most all of the time, on types where the job fits), which is the paper's
     normalisation by an equal share of each type times the scale factor whenever no job's
-    isolated share is capped; a second program spends what the objective leaves idle; groups
-    of like jobs are solved as one. A job keeps its GPUs for `turn_restarts` times the
-    restart it cost, as models here may take minutes to restart; the paper has no such rule.
-    Jobs are not packed two to a GPU, all weights are 1.
+    isolated share is capped; groups of like jobs are solved as one; what a job is owed is kept
+    from one solution to the next, where Gavel's simulator begins anew; a job without a share
+    gets idle GPUs only if its restart is shorter than a round. Jobs are not packed two to a GPU,
+    all weights are 1. Ours, off by default: `second_stage`, `turn_restarts` and `hold_ties`.
 
     Types on which pure data parallelism does not fit count as unavailable; the speed of a job
     that fits on none by that measure is guessed (`finish_times.request_times`). A program
@@ -51,8 +55,15 @@ class Gavel(Policy):
     ----------
     objective : str
         One of the above.
+    solve_interval_s : float
+        Least seconds between two solutions; 0: one whenever jobs have changed.
+    second_stage : bool
+        Solve a second program that spends what max-min fairness, finish-time fairness or makespan
+        leaves idle, for the greatest total; the other objectives leave nothing. False: any optimum.
     turn_restarts : float
-        Least length of a job's turn, in restarts; 0: a round, as published.
+        Least length of a job's turn, in restarts that it cost; 0: a round.
+    hold_ties : bool
+        Of equal priorities, the job that holds the GPUs comes first; False: the first type does.
     round_s : float or None
         Seconds between decision points (Gavel: 360).
     """
@@ -60,7 +71,10 @@ class Gavel(Policy):
     name: ClassVar[str] = "gavel"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
     objective: str = "max_min_fairness"
-    turn_restarts: float = 20.0
+    solve_interval_s: float = 1920.0
+    second_stage: bool = False
+    turn_restarts: float = 0.0
+    hold_ties: bool = False
     round_s: float | None = 360.0
 
     def __post_init__(self) -> None:
@@ -70,7 +84,9 @@ class Gavel(Policy):
                 field="policy.objective",
                 remedy=nearest(self.objective, OBJECTIVES),
             )
-        require(0 <= self.turn_restarts < 1e6, "policy.turn_restarts", self.turn_restarts, "give 0 or more")
+        interval_s, remedy = self.solve_interval_s, "give 0 or more"
+        require(0 <= interval_s < np.inf, "policy.solve_interval_s", interval_s, remedy)
+        require(0 <= self.turn_restarts < 1e6, "policy.turn_restarts", self.turn_restarts, remedy)
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -78,9 +94,9 @@ class Gavel(Policy):
         self._start()
 
     def _start(self) -> None:
-        self._rounds = RoundMechanism(self.round_s or 360.0, self.turn_restarts)
+        self._rounds = RoundMechanism(self.round_s or 360.0, self.turn_restarts, self.hold_ties)
         self._solved_for: tuple[bytes, ...] = ()
-        self._share = np.zeros((0, 0))
+        self._solved_s = -np.inf
         self._guessed: set[int] = set()
         self._programs = self._failures = 0
 
@@ -93,20 +109,21 @@ class Gavel(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Solve the objective if the jobs have changed, and fill the round."""
+        """Solve the objective if the jobs have changed and it is time, and fill the round."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         self._rounds.account(view)
         jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
-        if jobs != self._solved_for:
-            self._share = self._solve(view, times)
-            self._solved_for = jobs
-        return self._rounds.decide(view, self._share, times.time_s)
+        share = self._rounds.share[view.job]
+        if jobs != self._solved_for and view.now_s - self._solved_s >= self.solve_interval_s:
+            share = self._solve(view, times)
+            self._solved_for, self._solved_s = jobs, view.now_s
+        return self._rounds.decide(view, share, times.time_s)
 
     def _solve(self, view: View, times: finish_times.RequestTimes) -> Floats:
         self._programs += 1
         try:
-            return OBJECTIVES[self.objective](view, times)
+            return OBJECTIVES[self.objective](view, times, self.second_stage)
         except SolverError:
             self._failures += 1
             return finish_times.isolated_shares(view, times)
@@ -122,42 +139,43 @@ def _problem(
     return problem, tuple(column[first] for column in columns), group
 
 
-def _max_min_fairness(view: View, times: finish_times.RequestTimes) -> Floats:
+def _max_min_fairness(view: View, times: finish_times.RequestTimes, second_stage: bool) -> Floats:
     problem, (need,), group = _problem(view, times, finish_times.isolated_rate(view, times))
-    return linear_programs.max_min_shares(problem, need)[0][group]
+    return linear_programs.max_min_shares(problem, need, second_stage)[0][group]
 
 
-def _water_filling(view: View, times: finish_times.RequestTimes) -> Floats:
+def _water_filling(view: View, times: finish_times.RequestTimes, _second_stage: bool) -> Floats:
     problem, (need,), group = _problem(view, times, finish_times.isolated_rate(view, times))
     return linear_programs.water_filling_shares(problem, need)[group]
 
 
-def _finish_time_fairness(view: View, times: finish_times.RequestTimes) -> Floats:
+def _finish_time_fairness(view: View, times: finish_times.RequestTimes, second_stage: bool) -> Floats:
     columns = (
         view.now_s - view.submit_s,
         view.remaining_iterations,
         finish_times.ideal_s(view, times),
     )
     problem, (elapsed_s, remaining, ideal_s), group = _problem(view, times, *columns)
-    return linear_programs.least_finish_ratio_shares(problem, elapsed_s, remaining, ideal_s)[0][group]
+    given = (elapsed_s, remaining, ideal_s, second_stage)
+    return linear_programs.least_finish_ratio_shares(problem, *given)[0][group]
 
 
-def _min_makespan(view: View, times: finish_times.RequestTimes) -> Floats:
+def _min_makespan(view: View, times: finish_times.RequestTimes, second_stage: bool) -> Floats:
     need = np.where(np.isfinite(times.time_s).any(axis=1), view.remaining_iterations, 0.0)
     problem, (need,), group = _problem(view, times, need)
-    return linear_programs.max_min_shares(problem, need)[0][group]
+    return linear_programs.max_min_shares(problem, need, second_stage)[0][group]
 
 
-def _max_total_throughput(view: View, times: finish_times.RequestTimes) -> Floats:
+def _max_total_throughput(view: View, times: finish_times.RequestTimes, _second_stage: bool) -> Floats:
     problem, _, group = _problem(view, times)
     return linear_programs.max_total_shares(problem, np.ones(len(problem.gpus)))[group]
 
 
-OBJECTIVES: dict[str, Callable[[View, finish_times.RequestTimes], Floats]] = {
+OBJECTIVES: dict[str, Callable[[View, finish_times.RequestTimes, bool], Floats]] = {
     "max_min_fairness": _max_min_fairness,
     "max_min_water_filling": _water_filling,
     "finish_time_fairness": _finish_time_fairness,
     "min_makespan": _min_makespan,
     "max_total_throughput": _max_total_throughput,
 }
-"""Shares of time, shape (n, T), by objective."""
+"""Shares of time, shape (n, T), by objective; the last argument is `second_stage`."""

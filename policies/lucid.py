@@ -27,9 +27,10 @@ class Lucid(Policy):
     many that fail or end at once leave early. What is left after that waits by GPUs times
     estimated run time, the least first, and then runs to completion, with its request.
 
-    Differences from the paper: no packing, so neither its packing analyser nor its binder. The
-    estimate is iterations times the seconds of a data-parallel profile (hence the information
-    class) instead of a model fitted to past jobs of the user; without one on the type asked for,
+    Differences from the paper: no packing, so neither its packing analyser nor its binder.
+    Durations are exact where the profile is: the true iterations times the seconds of a
+    data-parallel profile (hence the information class), instead of a model fitted to past jobs of
+    the user, which errs; without a profile on the type asked for,
     that of the fastest known type; without any, the median job's. The profiler's GPUs are a number,
     not nodes: which ones they are is the placer's, and a job whose time there is up stays where
     it is if its turn has come in the main queue. A job that has to leave keeps its progress and
@@ -41,9 +42,10 @@ class Lucid(Policy):
     Parameters
     ----------
     profiler_gpus : int
-        GPUs of each type set apart; at most half of them are.
+        GPUs of each type set apart; at most half of them are. The number is a choice of ours.
     profile_limit_s : float
-        Most seconds a job runs on the profiler.
+        Most seconds a job runs on the profiler. 200 is Lucid's for its Venus trace (its code's
+        default option is 500): the threshold goes with the trace.
     round_s : float or None
         Seconds between decision points.
     """

@@ -45,7 +45,8 @@ class Tiresias(Policy):
     Parameters
     ----------
     thresholds_gpu_s : tuple of float
-        Service that separates the queues, GPU-seconds, ascending.
+        Service that separates the queues, GPU-seconds, ascending: 3,250 and 7,200 in Tiresias's
+        published code. (Pollux's port of it has 57,600 for the second.)
     promote_knob : float
         0: nobody is promoted.
     gittins : bool
@@ -58,7 +59,7 @@ class Tiresias(Policy):
 
     name: ClassVar[str] = "tiresias"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    thresholds_gpu_s: tuple[float, ...] = (3600.0, 57_600.0)
+    thresholds_gpu_s: tuple[float, ...] = (3250.0, 7200.0)
     promote_knob: float = 0.0
     gittins: bool = False
     sizes: tuple[float, ...] = ()

@@ -79,16 +79,17 @@ def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
     return first, inverse.reshape(-1), members
 
 
-def max_min_shares(problem: ShareProblem, need: Floats) -> tuple[Floats, float]:
+def max_min_shares(problem: ShareProblem, need: Floats, second_stage: bool = True) -> tuple[Floats, float]:
     """Maximise the least progress / need over jobs; then total progress / need at that level.
-
-    The second program spends what the first leaves idle, so that the shares are Pareto-optimal.
 
     Parameters
     ----------
     problem : ShareProblem
     need : ndarray of float, shape (m,)
         Progress per second that counts as 1; 0: the job is left out of the minimum.
+    second_stage : bool
+        Whether to solve the second program, which spends what the first leaves idle, so that the
+        shares are Pareto-optimal. False: some optimum of the first.
 
     Returns
     -------
@@ -100,7 +101,9 @@ def max_min_shares(problem: ShareProblem, need: Floats) -> tuple[Floats, float]:
     ------
     SolverError
     """
-    _, level, _ = _level(problem, need, np.zeros_like(need))
+    share, level, _ = _level(problem, need, np.zeros_like(need))
+    if not second_stage:
+        return share, level
     weight = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
     return max_total_shares(problem, weight, level * need), level
 
@@ -185,13 +188,18 @@ def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:
 
 
 def least_finish_ratio_shares(
-    problem: ShareProblem, elapsed_s: Floats, remaining: Floats, ideal_s: Floats
+    problem: ShareProblem,
+    elapsed_s: Floats,
+    remaining: Floats,
+    ideal_s: Floats,
+    second_stage: bool = True,
 ) -> tuple[Floats, float]:
     """Minimise the greatest (elapsed + remaining / progress) / ideal over jobs.
 
     Gavel, section 4.2. For a ratio R a job needs the progress remaining / (R ideal - elapsed),
     and R is attainable if the level of these needs reaches 1. The shadow prices of the level
     bound the least ratio from below, which is the next R (Newton's method, a cut a step).
+    `second_stage` is that of `max_min_shares`, at the needs of the least ratio.
 
     Returns
     -------
@@ -221,6 +229,8 @@ def least_finish_ratio_shares(
         if best - least <= FINISH_TOLERANCE * best:
             break
         ratio = bound if bound == least and (jobs.room(bound) > 0).all() else (least + best) / 2
+    if not second_stage:
+        return share, best
     need = jobs.needed(best)
     weight = np.where(counts, 1.0 / np.where(counts, need, 1.0), 0.0)
     return max_total_shares(problem, weight, need), best

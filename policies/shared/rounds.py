@@ -22,7 +22,8 @@ class RoundMechanism:
     over the time it has had, the coming round counted half. While its share x stays the
     same that is x over the fraction of time received; when shares change, what a job is
     owed is kept. Pairs of job and type are taken in order of priority, each job once, while
-    its GPUs are free. GPUs that would idle go to jobs without a share there.
+    its GPUs are free. Of equal priorities the first type in the cluster's order comes first,
+    then the job that is owed most. GPUs that would idle go to jobs without a share there.
 
     Parameters
     ----------
@@ -31,10 +32,12 @@ class RoundMechanism:
     turn_restarts : float
         A job that was launched keeps its GPUs for at least this many times the restart
         that it cost; 0: until the next round.
+    hold_ties : bool
+        Of equal priorities, the job that holds GPUs of the type comes first.
     """
 
-    def __init__(self, round_s: float, turn_restarts: float = 0.0) -> None:
-        self.round_s, self.turn_restarts = round_s, turn_restarts
+    def __init__(self, round_s: float, turn_restarts: float = 0.0, hold_ties: bool = False) -> None:
+        self.round_s, self.turn_restarts, self.hold_ties = round_s, turn_restarts, hold_ties
         self.last_s = 0.0
         self.owed_s = np.zeros((0, 0))
         self.received_s = np.zeros((0, 0))
@@ -100,7 +103,8 @@ class RoundMechanism:
         # Without a share a job may lose its GPUs after a round: then that round must do some work.
         useful = np.isfinite(time_s) & ((priority > 0) | holds | (wait_s < round_s))
         at, kind = np.nonzero(useful)
-        keys = (speed, owed - received, holds, np.round(priority, 9), on_turn)
+        tie = holds if self.hold_ties else np.broadcast_to(-np.arange(share.shape[1]), share.shape)
+        keys = (speed, owed - received, tie, np.round(priority, 9), on_turn)
         order = np.lexsort([-key[at, kind].astype(np.float64) for key in keys])
         return at[order], kind[order]
 

@@ -51,20 +51,35 @@ def test_fcfs_starts_a_job_of_any_type_where_it_fits():
     assert ends(run) == {"a": 10.0, "b": 40.0}
 
 
-def test_fcfs_waits_for_the_type_it_has_drawn():
-    # a holds 2 of X's 4 GPUs until 20. At 10, b has room on Y only. A random type with room is Y:
-    # 10 + 10 x 2 s. If X is drawn instead, b waits until 20, and then draws X (20 + 10 x 1 s) or
-    # Y (20 + 10 x 2 s).
+def test_fcfs_takes_the_last_type_though_it_is_full_as_gavels_simulator():
+    # At 0 both types have free GPUs: a, b and c all get B, the last by name. a holds 2 of its 4 GPUs to 20,
+    # b waits for 4 of them (20 to 30), c behind b (30 to 35), while A idles. At 1 B has none left: d gets A.
+    times = {"m": {kind: {1: 1.0, 2: 1.0, 4: 1.0} for kind in "AB"}}
+    jobs = [Job("a", 0, 20, gpus=2), Job("b", 0, 10, gpus=4), Job("c", 0, 5), Job("d", 1, 5)]
+    scenario = small_scenario(jobs, {"B": (1, 4), "A": (1, 4)}, times)
+    run = simulate(scenario, FirstComeFirstServed(any_type="last", round_s=None), Buddy())
+    assert ends(run) == {"a": 20.0, "b": 30.0, "c": 35.0, "d": 6.0}
+    # With room: a on B, b on A, c beside a, d too.
+    first = simulate(scenario, FirstComeFirstServed(round_s=None), Buddy())
+    assert ends(first) == {"a": 20.0, "b": 10.0, "c": 5.0, "d": 6.0}
+
+
+def test_fcfs_with_the_last_type_passes_by_a_type_that_the_request_cannot_use_and_waits_its_turn():
+    # a cannot run on B and gets A; b asks for more than any type has free and waits, and c behind it.
+    times = {"a": {"A": {4: 1.0}}, "m": {"A": {1: 1.0, 4: 1.0}, "B": {1: 1.0}}}
+    jobs = [Job("a", 0, 10, gpus=4, family="a"), Job("b", 0, 10, gpus=4), Job("c", 0, 5)]
+    scenario = small_scenario(jobs, {"A": (1, 4), "B": (1, 2)}, times)
+    run = simulate(scenario, FirstComeFirstServed(any_type="last", round_s=None), Buddy())
+    assert ends(run) == {"a": 10.0, "b": 20.0, "c": 15.0}
+
+
+def test_fcfs_draws_a_type_with_room():
     jobs = [Job("a", 0, 10, gpus=2, gpu_type="X"), Job("b", 1, 10, gpus=4)]
-    times = {"m": {"X": {2: 2.0, 4: 1.0}, "Y": {4: 2.0}}}
-    scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 4)}, times, rounds=10.0)
-
-    def outcomes(any_type):
-        policy = FirstComeFirstServed(any_type=any_type, queue="cluster")
-        return {ends(simulate(scenario, policy, Buddy(), seed))["b"] for seed in range(16)}
-
-    assert outcomes("random") == {30.0}
-    assert outcomes("drawn") == {30.0, 40.0}
+    times = {"m": {"X": {2: 2.0, 4: 1.0}, "Y": {4: 2.0}, "Z": {4: 3.0}}}
+    scenario = small_scenario(jobs, {"X": (1, 4), "Y": (1, 4), "Z": (1, 4)}, times)
+    policy = FirstComeFirstServed(any_type="random", round_s=None)
+    found = {ends(simulate(scenario, policy, Buddy(), seed))["b"] for seed in range(16)}
+    assert found == {1.0 + 20.0, 1.0 + 30.0}
 
 
 def test_fcfs_waits_for_its_round():

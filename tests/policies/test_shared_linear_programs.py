@@ -103,6 +103,9 @@ def test_what_the_minimum_leaves_idle_is_spent():
     share, level = max_min_shares(p, np.ones(3))
     assert level == pytest.approx(0.5)
     assert p.progress(share).tolist() == pytest.approx([1.0, 0.5, 0.5], abs=1e-5)
+    share, level = max_min_shares(p, np.ones(3), second_stage=False)
+    assert level == pytest.approx(0.5)
+    assert (p.progress(share) >= 0.5 - 1e-5).all()
 
 
 def test_water_filling_raises_those_that_are_no_bottleneck_evenly():
@@ -257,6 +260,8 @@ def test_least_finish_ratio_is_that_of_bisection(drawn):
     remaining, ideal = rng.uniform(1, 1000, n), rng.uniform(100, 1000, n) / isolated(p)
     elapsed = rng.uniform(0, 2000, n) * (rng.random(n) < 0.7)
     share, ratio = least_finish_ratio_shares(p, elapsed, remaining, ideal)
+    first, same = least_finish_ratio_shares(p, elapsed, remaining, ideal, second_stage=False)
+    assert (same, p.broken(first)) == (ratio, pytest.approx(0.0, abs=1e-6))
     assert p.broken(share) <= 1e-6
     achieved = (elapsed + remaining / p.progress(share)) / ideal
     assert achieved.max() <= ratio * (1 + 1e-4)

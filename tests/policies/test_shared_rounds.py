@@ -34,7 +34,7 @@ def next_view(view: View, decision: Decision, restart_s: float = 0.0) -> View:
 
 def rounds_of(view, share, count, restart_s=0.0, **parameters):
     """Return who runs on which type in each round: a list of {job: type}."""
-    mechanism, out = RoundMechanism(ROUND_S, **parameters), []
+    mechanism, out = RoundMechanism(ROUND_S, **{"hold_ties": True, **parameters}), []
     for _ in range(count):
         mechanism.account(view)
         decision = mechanism.decide(view, np.array(share), finish_s(view))
@@ -82,6 +82,16 @@ def test_shares_are_met_for_random_shares_on_one_type():
     assert (had >= share[:, 0] - 0.01).all()
 
 
+def test_of_equal_priorities_the_first_type_comes_first_unless_ties_are_held():
+    # Twins with half of each type: at first both pairs are even, and X is taken first, by the first.
+    # Then each is owed more where it was not, and they change places. Then all are even again, so that
+    # it begins anew; held, they stay where they are.
+    view = view_of([1, 1], {"X": (1, 1), "Y": (1, 1)})
+    first, second = {0: 0, 1: 1}, {0: 1, 1: 0}
+    assert rounds_of(view, [[0.5, 0.5]] * 2, 4, hold_ties=False) == [first, second, first, second]
+    assert rounds_of(view, [[0.5, 0.5]] * 2, 4) == [first, second, second, first]
+
+
 def test_idle_gpus_go_to_jobs_without_a_share_but_not_for_a_restart_longer_than_a_round():
     view = view_of([1, 1], {"X": (1, 2)})
     assert rounds_of(view, [[1.0], [0.0]], 1) == [{0: 0, 1: 0}]
@@ -94,7 +104,7 @@ def test_what_a_job_is_owed_is_kept_when_shares_change():
     # For two rounds b cannot run though it should have half. Then 540/900 against 540/180, 720/900
     # against 720/540: b; 900/900 both: b, as it holds the GPU; 1080/900 against 1080/1260: a.
     view = view_of([1, 1], {"X": (1, 1)})
-    mechanism = RoundMechanism(ROUND_S)
+    mechanism = RoundMechanism(ROUND_S, hold_ties=True)
     only_a = view.iteration_time_s()[..., 0] * np.array([[1.0], [np.inf]])
     ran = []
     for step in range(6):

@@ -14,6 +14,7 @@ from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
 from policies.las import LeastAttainedService
 from policies.placement.buddy import Buddy
+from policies.shared.queues import queue_of
 from policies.tiresias import Tiresias, gittins_index
 
 FOUR = {"m": {"X": {4: 1.0}}}
@@ -44,6 +45,16 @@ def test_tiresias_serves_a_lower_queue_in_order_of_start():
     jobs = [Job("a", 0, 100, gpus=4), Job("b", 30, 60, gpus=4), Job("c", 70, 10, gpus=4)]
     # a: 30 done, 70 left: 80 to 150. b: 40 done, 20 left: until 170.
     assert ends(jobs, Tiresias(thresholds_gpu_s=(100.0,))) == {"c": 80, "a": 150, "b": 170}
+
+
+def test_the_borders_of_tiresias_queues_are_those_of_its_code():
+    # Rounds of 10 s, 4 GPUs each: 3,250 GPU s are 812.5 s, 7,200 are 1,800 s. At 820 a has had 3,280 and
+    # gives way to b; at 1640 b has had as much, and a started first; at 2620 a has had 7,200 and falls
+    # again: b does its last 80 s, then a its last 200.
+    jobs = [Job("a", 0, 2000, gpus=4), Job("b", 815, 900, gpus=4)]
+    assert ends(jobs, Tiresias(), rounds=10.0) == {"b": 2700, "a": 2900}
+    service = np.array([3249.0, 3250.0, 7199.0, 7200.0])
+    assert queue_of(service, Tiresias().thresholds_gpu_s).tolist() == [0, 1, 1, 2]
 
 
 def test_a_starving_job_is_promoted():
