@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +11,14 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.workload.trace import Trace
+from policies.shared.batches import (
+    batch_options,
+    check_mode,
+    goodput_at_best_batch,
+    jobs_with_a_choice,
+    requested_time_s,
+)
 from policies.shared.genetic import GeneticSearch
 from policies.shared.goodput import ObservedSpeeds, open_configurations
 from policies.shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
@@ -47,16 +55,23 @@ class Pollux(Policy):
     n, rounded up; waiting jobs have the restart factor too; S is 30 s; no speedup counts as less than
     about 0.004; repair cuts the jobs with most attained service, where the paper cuts at random.
 
-    Differences from the paper: a job's global batch does not change, so goodput is throughput (see
-    `policies.shared.goodput`) and the speed model is of GPU counts alone, without overlap of
-    computation and communication. The genes are GPU counts, for a policy does not choose nodes: jobs
-    on several nodes take whole ones, so that none of them share a node, which is the paper's avoidance
-    of interference. Pollux knows one GPU type: on a heterogeneous cluster each type is searched by
-    itself; a waiting job joins the type with the highest throughput per job, a running one moves only
-    to a type that no job is on.
+    A job's global batch is the one of greatest goodput, throughput times statistical efficiency, on its
+    allotment; it is chosen anew at every decision point, and changes without a restart (section 4.1).
+
+    Differences from the paper: the batch is one of a few (`View.batch_options`), where Pollux chooses the
+    local batch from a range; its efficiency is known, where Pollux measures the noise scale at the
+    present batch; the speed model is of GPU counts alone, at the requested batch and without overlap of
+    computation and communication: what it adds to the bootstrap, an iteration takes at any batch. The
+    genes are GPU counts, for a policy does not choose nodes: jobs on several nodes take whole ones, so
+    that none of them share a node, which is the paper's avoidance of interference. Pollux knows one GPU
+    type: on a heterogeneous cluster each type is searched by itself; a waiting job joins the type with
+    the highest throughput per job, a running one moves only to a type that no job is on.
 
     Parameters
     ----------
+    batch : str
+        Whose batch is chosen: `known`, of jobs whose model has a noise scale and times at other
+        batches in the scenario; `chosen`, of all jobs, and one without is an error; `requested`, of none.
     power : float
         Power p of the mean, not 0.
     at_least_request : bool
@@ -75,6 +90,7 @@ class Pollux(Policy):
 
     name: ClassVar[str] = "pollux"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
+    batch: str = "known"
     power: float = -1.0
     at_least_request: bool = False
     restart_s: float | None = 30.0
@@ -101,6 +117,8 @@ class Pollux(Policy):
         require(0 <= self.gap < 1, "policy.gap", self.gap, "give a fraction below 1")
         require(self.nodes >= 1, "policy.nodes", self.nodes, "give at least 1")
         check_solver(self.solver)
+        check_mode(self.batch)
+        self._choosing = 0
         self._forget(np.random.default_rng([0, 1]), 0)
 
     def _forget(self, rng: np.random.Generator, types: int) -> None:
@@ -109,22 +127,31 @@ class Pollux(Policy):
         self._searches = [GeneticSearch(rng, self.population, self.generations) for _ in range(types)]
         self._failures = self._limits = 0
 
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Raise an `InputError` if a job's batch is to be chosen that has no choice."""
+        self._choosing = jobs_with_a_choice(self.batch, trace, setting)
+
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all observations, populations and counts."""
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
-        """Return solver failures and searches that hit the node limit, of the exact search."""
-        return {"solver_failures": self._failures, "node_limits": self._limits}
+        """Return jobs with a choice of batch, and solver failures and node limits of the exact search."""
+        return {
+            "jobs_choosing_batch": self._choosing,
+            "solver_failures": self._failures,
+            "node_limits": self._limits,
+        }
 
     def schedule(self, view: View) -> Decision:
         """Search the allocation of greatest fitness on each GPU type."""
         if not len(view):
             return Decision.keep(view)
-        for at in self._speeds.observe(view).tolist():
+        options = batch_options(self.batch, view)
+        for at in self._speeds.observe(view, options).tolist():
             self._fits.pop((int(view.job[at]), int(view.gpu_type[at])), None)
-        time_s = self._time_s(view)
-        good = view.global_batch[:, None, None] / time_s
+        time_s = self._fitted(view, requested_time_s(view, options).copy())
+        good, batch = goodput_at_best_batch(view, options, time_s)
         allowed = self._allowed(view)
         home = self._homes(view, np.where(self._enough(view), good, 0.0))
         factor = self._restart_factor(view)
@@ -140,7 +167,11 @@ class Pollux(Policy):
                     if count
                 ]
         decision = Decision.of(sorted(allotments))
-        self._speeds.decided(view, decision)
+        if options is not None:
+            at = np.searchsorted(view.job, decision.job)
+            level = np.searchsorted(view.setting.counts, decision.gpus)
+            decision = replace(decision, batch=batch[at, decision.gpu_type, level])
+        self._speeds.decided(view, decision, options)
         return decision
 
     def _enough(self, view: View) -> Bools:
@@ -172,9 +203,8 @@ class Pollux(Policy):
         factor[row, view.gpu_type[row], held_level(view)[row]] = 1.0
         return factor
 
-    def _time_s(self, view: View) -> Floats:
-        """Return seconds per iteration by each job's speed model, shape (n, T, K)."""
-        time_s = view.iteration_time_s().copy()
+    def _fitted(self, view: View, time_s: Floats) -> Floats:
+        """Put each job's speed model in place of known seconds per iteration, shape (n, T, K)."""
         seen = self._speeds.observed(view)
         counts, per_node = view.setting.counts, view.setting.gpus_per_node
         for at, kind in np.argwhere(np.isfinite(seen).any(axis=2)).tolist():

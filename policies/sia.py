@@ -58,8 +58,9 @@ class Sia(Policy):
         Whether a job that restarts keeps its allocation until it works (`preserve_ckpt_allocs` of the
         published simulator).
     waiting_factor : bool
-        Whether the restart factor applies to the configurations of waiting jobs too, which lowers them for
-        jobs whose age is no multiple of S. A job whose launch costs nothing has factor 1.
+        Whether the restart factor applies to waiting jobs too, as in the published simulator: one of
+        age under S is then worth less than half. A job whose launch costs nothing has factor 1, and so
+        have all waiting jobs where the policy is asked at events alone, for nobody else may come.
     power : float
         Fairness power p, not 0; below 0 the sum is minimised.
     incentive : float
@@ -172,7 +173,8 @@ class Sia(Policy):
     def _worth(self, view: View, good: Floats) -> Floats:
         """Return what an allotment adds to the objective, to be maximised, shape (n, T, K)."""
         least = np.where(good > 0, good, np.inf).min(axis=(1, 2))[:, None, None]
-        scaled = np.where(good > 0, good / least, 0.0) * restart_factor(view, self.waiting_factor)
+        waiting = self.waiting_factor and view.setting.round_s is not None
+        scaled = np.where(good > 0, good / least, 0.0) * restart_factor(view, waiting)
         with np.errstate(divide="ignore"):
             powered = scaled**self.power
         worth = self.incentive - powered if self.power < 0 else self.incentive + powered
