@@ -126,12 +126,12 @@ def test_nothing_is_learnt_over_a_change_of_efficiency():
 
 @pytest.mark.parametrize(("hold", "moved"), [(True, [0, 160]), (False, [0, 20])])
 def test_an_allocation_is_held_through_a_restart(hold, moved):
-    # a's launch takes 150 s. The Y on which it is 80 times as fast is free from 15 s on; at 20 s of age the
-    # restart factor is 20 / 170, and 80 times that is more than what it has.
+    # a's launch takes 150 s. The Y on which it is 80 times as fast has b, 100 times as fast, to 15 s. At
+    # 20 s the restart factor is 20 / 170, and 80 times that is more than what a has.
     scenario = small_scenario(
         [Job("a", 0, 10_000), Job("b", 0, 15, family="other")],
         {"X": (1, 1), "Y": (1, 1)},
-        {"m": {"X": {1: 8.0}, "Y": {1: 0.1}}, "other": {"Y": {1: 1.0}}},
+        {"m": {"X": {1: 8.0}, "Y": {1: 0.1}}, "other": {"X": {1: 100.0}, "Y": {1: 1.0}}},
         checkpoint_s={"m": 150.0},
         costs=Costs(search="proxy", profile_s={}, first_launch=True),
         rounds=20.0,
