@@ -259,7 +259,8 @@ def _claim(
     claim: str, trace: str, paper: float, ours: list[float], why: str, unit: str, decimals: int
 ) -> Claim:
     source = f"its simulator, {trace}"
-    return Claim(f"{claim}, {trace}", source, paper, *ours, unit, None, why, decimals)
+    fair, published = ours
+    return Claim(f"{claim}, {trace}", source, paper, fair, published, unit, None, why, decimals)
 
 
 def _relative(trace: str, label: str, ratio: float, found: Mapping[Cell, Figures]) -> Claim:
@@ -274,7 +275,8 @@ def _relative(trace: str, label: str, ratio: float, found: Mapping[Cell, Figures
 def _spread(hours: list[float], paper: float, decimals: int) -> str:
     if not hours:
         return ""
-    low, high, mean = (number(of(hours), decimals) for of in (min, max, np.mean))
+    figures = (min(hours), max(hours), sum(hours) / len(hours))
+    low, high, mean = (number(hour, decimals) for hour in figures)
     where = "inside" if min(hours) <= paper <= max(hours) else "outside"
     return (
         f"with submissions up to {JITTER_S:.0f} s later, {len(hours)} runs: {low} to {high}, mean {mean}; "

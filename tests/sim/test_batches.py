@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,9 @@ def test_first_launch_pays_the_restart_where_asked_to() -> None:
     run = simulate(scenario, policy, Buddy())
     assert jct_s(run) == 207
     assert policy.views[0].restart_cost_s()[0, 0, 0] == 7
+    # A scenario without either keeps the digest it had before there was a choice.
+    assert "first_launch" not in Costs().fingerprint()
+    assert replace(scenario, costs=Costs(search="proxy", profile_s={})).sha256 != scenario.sha256
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from([8, 32, 128, 512])), min_size=1, max_size=12))
