@@ -128,11 +128,6 @@ def reproduce(options: Options) -> Report:
     check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
     chosen, _ = choose(POLICIES, options.policies)
     asked = bool(options.policies)
-    found: dict[Cell, Figures] = {}
-
-    def run(cells: list[Cell]) -> None:
-        found.update(run_cells(cells, partial(scenario_of, options.data), options))
-
     tables = {}
     for kind, at in workloads:
         slow = options.quick or kind == "newtrace"
@@ -142,15 +137,20 @@ def reproduce(options: Options) -> Report:
             if policy in chosen and (asked or not (slow and policy in SLOW))
         ]
         tables[f"{kind}-{at}"] = [_cell(f"{kind}-{at}", *row) for row in _rows(lines)]
-    run([cell for cells in tables.values() for cell in cells])
     published = [name for name in tables if any(trace == name for trace, _ in REFERENCE)]
-    ladders = {} if options.quick else {name: _ladder(name, chosen) for name in published}
-    run([cell for steps in ladders.values() for _, cells in steps for cell in cells if cell])
-    changes = {} if options.quick or "sia" not in chosen else {name: _changes(name) for name in published}
-    run([cell for cells in changes.values() for cell in cells.values()])
     known = [(name, label) for name, label in REFERENCE if name in published and LINES[label][0] in chosen]
-    jitters = {} if options.quick else {key: _jittered(*key) for key in known}
-    run([cell for cells in jitters.values() for cell in cells])
+    deep = [] if options.quick else published
+    ladders = {name: _ladder(name, chosen) for name in deep}
+    changes = {name: _changes(name) for name in deep if "sia" in chosen}
+    jitters = {(name, label): _jittered(name, label) for name, label in known if name in deep}
+    cells = [
+        *(cell for name in published for cell in tables[name]),
+        *(cell for steps in ladders.values() for _, row in steps for cell in row if cell),
+        *(cell for group in (changes[name].values() for name in changes) for cell in group),
+        *(cell for group in jitters.values() for cell in group),
+        *(cell for row in tables.values() for cell in row),
+    ]
+    found = run_cells(cells, partial(scenario_of, options.data), options)
     claims = _claims(known, found, jitters)
     parts = [INTRODUCTION, f"## Claims\n\n{claims_table(claims)}", RULES]
     for name, cells in tables.items():
