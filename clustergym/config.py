@@ -199,6 +199,8 @@ class TraceChoice:
         Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
     sia_profiles : str or None
         Sia's profiles folder, from which its jobs get their iterations.
+    sia_lengths : str
+        `validated` or `noise`, as in `ReadOptions`.
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
@@ -216,6 +218,7 @@ class TraceChoice:
     any_type: bool = False
     gavel_steps: str = "job"
     sia_profiles: str | None = None
+    sia_lengths: str = "validated"
     deadlines: bool = False
     requests: str = "source"
     max_gpus: int | None = None
@@ -226,6 +229,8 @@ class TraceChoice:
 
     def __post_init__(self) -> None:
         require(self.rule in RULE_NAMES, "trace.rule", self.rule, nearest(self.rule, RULE_NAMES))
+        found, lengths = self.sia_lengths, ("validated", "noise")
+        require(found in lengths, "trace.sia_lengths", found, nearest(found, lengths))
 
 
 def make_trace(
@@ -277,6 +282,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: 
         gpu_types=types_to_draw(choice.rule, choice.any_type, cluster.gpu_types),
         gavel_steps=choice.gavel_steps,
         sia_profiles=choice.sia_profiles,
+        sia_lengths=choice.sia_lengths,
     )
 
 

@@ -17,11 +17,12 @@ LARGEST_BYTES = 256_000_000
 """Unpacked; lines are read one by one, so that it is time that this saves, not memory."""
 LONGEST_LINE_BYTES = 4_000_000
 MOST_GPUS = 2**31
+MOST_SAMPLES = 2**53
 MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
 """Decisions, and jobs named in them all together: what is read takes a few hundred bytes of memory each."""
 REMEDY = "give the decision log of a finished run"
-KEYS = frozenset({"time_s", "launch", "preempt", "drop"})
+KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
 
 
 def read_decisions(
@@ -82,16 +83,22 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
         if type(gpus) is not int or abs(gpus) > MOST_GPUS:
             raise ValueError(f"{gpus!r} is no number of GPUs")
         launch.append((rows[job], kinds[kind], gpus))
-    gone = [tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop")]
-    return Change(float(time_s), tuple(launch), *gone)
+    preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
+    batches = []
+    for job, batch in entry.get("batch", ()):
+        if type(batch) is not int or not 0 < batch <= MOST_SAMPLES:
+            raise ValueError(f"{batch!r} is no global batch")
+        batches.append((rows[job], batch))
+    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches))
 
 
 def _named(change: Change) -> int:
     """Return how many jobs a decision names, each once."""
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
-    if len(set(named)) < len(named):
+    chosen = [job for job, _ in change.batch]
+    if len(set(named)) < len(named) or len(set(chosen)) < len(chosen):
         raise ValueError("names a job twice")
-    return len(named)
+    return len(named) + len(chosen)
 
 
 def _names(value: Any) -> list[str]:

@@ -76,7 +76,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     check_words(words)
     wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(composed)
     before = sys.argv
-    sys.argv = [program, *words]
+    sys.argv = [program, *_opened(words)]
     try:
         wrapped()
     except SystemExit as stopped:
@@ -123,7 +123,7 @@ def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     try:
         with _hydra():
             plain: Any = OmegaConf.to_container(
-                hydra.compose(name, overrides=list(overrides)), resolve=True, throw_on_missing=True
+                hydra.compose(name, overrides=_opened(overrides)), resolve=True, throw_on_missing=True
             )
     except (OmegaConfBaseException, HydraException) as error:
         raise _one_line(error, list(overrides)) from error
@@ -168,6 +168,15 @@ def _flags_first(argv: list[str]) -> list[str]:
             raise InputError(f"unknown option {flag!r}", remedy=nearest(flag, FLAGS))
     multirun = [word for word in argv if word in ("-m", "--multirun")]
     return [*multirun, *(word for word in argv if word not in multirun)]
+
+
+_OPEN = re.compile(r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]")
+"""Mappings whose keys are names that `conf/` need not have."""
+
+
+def _opened(words: Sequence[str]) -> list[str]:
+    """Let open mappings take new keys, which Hydra refuses without `++`."""
+    return [f"++{word}" if _OPEN.match(word) else word for word in words]
 
 
 def _offer_plugins() -> None:

@@ -161,6 +161,8 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
             line["preempt"] = [job_id[row] for row in change.preempt]
         if change.drop:
             line["drop"] = [job_id[row] for row in change.drop]
+        if change.batch:
+            line["batch"] = [[job_id[row], batch] for row, batch in change.batch]
         yield line
 
 
@@ -180,6 +182,8 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
                 "overhead_s": event.overhead_s,
                 "iteration_time_s": event.iteration_time_s,
             }
+        if event.batch:
+            line["global_batch"] = event.batch
         if event.reason:
             line["reason"] = event.reason
         if event.kind == EventKind.FAIL:

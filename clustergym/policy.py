@@ -14,7 +14,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from clustergym.cluster.allocation import Allocations
     from clustergym.cluster.spec import ClusterSpec, Nodes
-    from clustergym.workload.trace import Trace
+    from clustergym.workload.trace import ModelClass, Trace
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -69,6 +69,8 @@ class Setting:
         GPU counts an allotment may have, ascending.
     round_s : float or None
         Seconds between decision points; None: a decision point at every event.
+    batch_models : frozenset of ModelClass
+        Whose jobs may train at other global batches than the requested one.
     """
 
     gpu_types: tuple[str, ...]
@@ -76,6 +78,26 @@ class Setting:
     gpus_per_node: Ints
     counts: Ints
     round_s: float | None
+    batch_models: frozenset[ModelClass] = frozenset()
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """The global batches that jobs of a View may train at, each job's own B at most.
+
+    Attributes
+    ----------
+    sizes : ndarray of int, shape (n, B)
+        Samples, ascending; 0 after the last one of a job. A job without a choice has the requested one.
+    efficiency : ndarray of float, shape (n, B)
+        Progress of a sample now over that of one at the requested batch; 0 where there is no size.
+    iteration_time_s : ndarray of float, shape (n, T, K, B)
+        Seconds per iteration as the policy's information class knows them; inf where infeasible.
+    """
+
+    sizes: Ints
+    efficiency: Floats
+    iteration_time_s: Floats
 
 
 @dataclass(frozen=True)
@@ -109,7 +131,12 @@ class View:
     standstill_s : ndarray of float, shape (n,)
         Seconds until a launched job works: the rest of its restart; 0 for the others.
     iterations, remaining_iterations : ndarray of float, shape (n,)
+        Iterations at the requested batch. At another batch M an iteration does the work of
+        M / requested x efficiency of them, so that a job's whole work is the same whatever its batch.
     global_batch, priority, restarts : ndarray of int, shape (n,)
+        The requested batch, samples; priority; restarts so far.
+    batch : ndarray of int, shape (n,)
+        The global batch a job trains at now, samples; the requested one where it holds no GPUs.
     attained_gpu_s : ndarray of float, shape (n,)
         GPU-seconds held so far.
     feasible : ndarray of bool, shape (n, T, K)
@@ -137,8 +164,10 @@ class View:
     restarts: Ints
     attained_gpu_s: Floats
     feasible: Bools
+    batch: Ints
     times: Callable[[], Floats] = field(repr=False)
     costs: Callable[[], Floats] = field(repr=False)
+    batches: Callable[[], BatchOptions | None] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.job)
@@ -149,7 +178,7 @@ class View:
         Returns
         -------
         ndarray of float, shape (n, T, K)
-            inf where infeasible. At the locality of a compact placement.
+            At the requested batch; inf where infeasible. At the locality of a compact placement.
 
         Raises
         ------
@@ -168,12 +197,24 @@ class View:
         """
         return self.costs()
 
+    def batch_options(self) -> BatchOptions | None:
+        """Return the batches that jobs may train at; None: nobody has a choice.
+
+        Raises
+        ------
+        InformationError
+            If the policy's information class is `none`.
+        """
+        return self.batches()
+
 
 @dataclass(frozen=True)
 class Decision:
     """The whole target: the allotment of every job that shall run from now on.
 
-    A running job left out is preempted, one whose allotment is unchanged is not touched.
+    A running job left out is preempted, one whose allotment is unchanged is not touched. Where only its
+    batch changes it goes on without a restart, as a job of Pollux chooses its batch anew while it trains
+    (OSDI '21, section 4.1).
 
     Attributes
     ----------
@@ -181,12 +222,15 @@ class Decision:
         Trace row, index of the GPU type, GPU count.
     drop : ndarray of int
         Trace rows of jobs to drop for good.
+    batch : ndarray of int, shape (m,), or None
+        Global batch, samples; 0: the requested one. None: all train at the requested one.
     """
 
     job: Ints
     gpu_type: Ints
     gpus: Ints
     drop: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    batch: Ints | None = None
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
@@ -202,13 +246,14 @@ class Decision:
             np.concatenate([self.gpu_type, more.gpu_type]),
             np.concatenate([self.gpus, more.gpus]),
             self.drop,
+            None if self.batch is None else np.concatenate([self.batch, np.zeros_like(more.gpus)]),
         )
 
     @staticmethod
     def keep(view: View) -> Decision:
         """Leave everything as it is."""
         held = view.gpus > 0
-        return Decision(view.job[held], view.gpu_type[held], view.gpus[held])
+        return Decision(view.job[held], view.gpu_type[held], view.gpus[held], batch=view.batch[held])
 
 
 class Policy(ABC):

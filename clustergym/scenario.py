@@ -13,8 +13,9 @@ import numpy.typing as npt
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.base import OracleTables
-from clustergym.oracle.views import linear
+from clustergym.oracle.views import linear, same_local_batch
 from clustergym.policy import InformationClass
+from clustergym.sim.batches import BatchChoices
 from clustergym.sim.costs import Costs
 from clustergym.sim.failures import Failures
 from clustergym.sim.reservations import Reservation
@@ -82,7 +83,7 @@ class Scenario:
             "trace": self.trace.sha256,
             "tables": self.tables.sha256,
             "checkpoint_s": self.checkpoint_s.tolist(),
-            "costs": asdict(self.costs),
+            "costs": self.costs.fingerprint(),
             "rounds": self.rounds,
             "horizon_s": self.horizon_s,
             "counts_rule": self.counts_rule,
@@ -126,13 +127,32 @@ class Scenario:
         Memory does not depend on locality, so where the oracle has no time for a tier but
         has one for a tighter tier, that one stands in.
         """
-        filled = self.tables.execution.copy()
-        for tier in range(1, filled.shape[3]):
-            gap = np.isinf(filled[..., tier])
-            filled[..., tier][gap] = filled[..., tier - 1][gap]
-        return filled
+        return _filled(self.tables.execution)
 
-    def iteration_s(self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0) -> float:
+    @cached_property
+    def batch_choices(self) -> BatchChoices | None:
+        """The global batches that jobs may choose, and what they are worth; None: nobody has a choice."""
+        batches = self.tables.batches
+        return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
+
+    @cached_property
+    def batch_models(self) -> frozenset[ModelClass]:
+        """Model classes with a choice of batches."""
+        batches = self.tables.batches
+        if batches is None:
+            return frozenset()
+        several = (batches.sizes > 0).sum(axis=1) > 1
+        return frozenset(model for model, some in zip(self.tables.classes, several, strict=True) if some)
+
+    @cached_property
+    def batch_execution(self) -> Floats:
+        """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), filled likewise."""
+        assert self.tables.batches is not None
+        return np.moveaxis(_filled(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
+
+    def iteration_s(
+        self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
+    ) -> float:
         """Return the seconds an iteration of a job takes, to six significant digits.
 
         Parameters
@@ -141,9 +161,11 @@ class Scenario:
             Row of the trace, type index, index of `tables.counts`, `Locality`.
         slowdown : float
             How much slower than on free links its traffic between nodes is.
+        column : int
+            Of `BatchTables.sizes`, the global batch it trains at; -1: the requested one.
         """
         cell = self.class_of[job], kind, level, locality
-        alone = float(self.execution[cell])
+        alone = float(self.execution[cell] if column < 0 else self.batch_execution[*cell, column])
         if slowdown == 1.0 or self.communication_s is None:
             return alone
         return float(f"{alone + (slowdown - 1.0) * float(self.communication_s[cell]):.6g}")
@@ -176,6 +198,23 @@ class Scenario:
         if information == InformationClass.BOOTSTRAP:
             times = linear(times, self.feasible, self.tables.counts)
         return times
+
+    def known_batch_times(self, information: InformationClass) -> Floats:
+        """Return what a policy knows of the batches of `BatchTables.sizes`, seconds, shape (C, T, K, B).
+
+        Bootstrapped by the same batch of each GPU on the least count that fits
+        (`oracle.views.same_local_batch`); every other class knows what jobs run at. A class without
+        a choice as in `known_times`.
+        """
+        assert self.tables.batches is not None
+        sizes = self.tables.batches.sizes
+        times = np.stack([self._at_compact(at) for at in np.moveaxis(self.batch_execution, -1, 0)], axis=-1)
+        known = np.where(self.feasible[..., None], times, np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            known = same_local_batch(known, sizes, self.feasible, self.tables.counts)
+        alone = (sizes > 0).sum(axis=1) == 1
+        known[alone, ..., 0] = self.known_times(information)[alone]
+        return known
 
     @cached_property
     def _requests(self) -> tuple[Ints, Ints, Bools]:
@@ -275,6 +314,15 @@ class Scenario:
         speed = (weight / np.where(fits, at_count, 1.0)).sum(axis=1)
         mean_s: Floats = np.divide(total, speed, out=np.full(len(total), np.nan), where=total > 0)
         return mean_s
+
+
+def _filled(times: Floats) -> Floats:
+    """Return times, shape (..., 4), in which a tier without one has that of the next tighter tier."""
+    filled = times.copy()
+    for tier in range(1, filled.shape[-1]):
+        gap = np.isinf(filled[..., tier])
+        filled[..., tier][gap] = filled[..., tier - 1][gap]
+    return filled
 
 
 def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:

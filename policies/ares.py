@@ -18,27 +18,36 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+CONSERVING_HYSTERESIS = 4.0
+"""How many restarts a change must save in our own work-conserving variant."""
+
 
 @dataclass
 class Ares(Policy):
     """Ares (TACO 2025): jobs one by one in the order in which fair sharing would end them.
 
     Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the
-    M GPUs. A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed for
-    good; jobs are served by ascending F, preemptively, each with its request doubled as often
-    as throughput per GPU, normalised by that at the request, stays at or above `alpha`. With
-    that efficiency no job ends later than under fluid fair sharing by more than (1/alpha - 1)
-    times the work served up to it over M. What that takes: decisions at every event, no restart
+    M GPUs (Eq. 2). A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed
+    for good (Eq. 3); jobs are served by ascending F, preemptively, each with its request doubled as
+    often as throughput per GPU, normalised by that at the request, stays at or above `alpha`
+    (section 3.3). It decides every 60 s (section 5.1), or with `round_s` None whenever a job arrives
+    or ends (section 4), and a job has what that says now, whatever the restart costs. With that
+    efficiency no job ends later than under fluid fair sharing by more than (1/alpha - 1) times the
+    work served up to it over M (section 3.4). What that takes: decisions at every event, no restart
     cost, and jobs that reach the whole cluster at an efficiency of alpha; then one job at a time
-    has all GPUs. A job that cannot use them, or power-of-two counts that leave some idle, can
-    end later. GPU types: L is by the mean speed over the types a job runs on; it takes the
-    fastest allotment with room. Consolidation is the placer's.
+    has all GPUs. A job that cannot use them, or counts that leave some idle, can end later. GPU types
+    (section 3.5): L is by the mean speed over the types a job runs on; it takes the fastest allotment
+    with room. Consolidation is the placer's.
 
-    Differences from the paper: where the doubled count has no room, the largest count from the
-    request on that has is taken, and jobs that do not fit are passed over; a running job keeps a
-    smaller allotment unless a larger one repays its restart. The information class is
-    `data_parallel`, as Ares profiles data-parallel jobs; a job whose size that does not tell
-    counts as one of the mean size of the known jobs so far.
+    Where the text leaves it open: where the doubled count has no room, the largest doubling that has
+    is taken, and jobs whose request does not fit are passed over; between equally fast allotments a
+    job keeps what it holds.
+
+    Differences from the paper: the request is the View's, so L is that of a request raised to a
+    power of two unless the scenario has `scenario.counts=any`. Jobs of unknown size share a part of
+    the GPUs (`unknown_pool`) by least attained service instead of evenly, and others may use what
+    they leave; without a pool such a job counts as one of the mean size of the known jobs so far.
+    The information class is `data_parallel`, as Ares profiles data-parallel jobs.
 
     With `work_conserving` this is not Ares but a strong baseline of our own on its order: no job
     has more than max(1, 2 M / jobs in the system) GPUs at first, even if it asked for more; jobs
@@ -48,15 +57,16 @@ class Ares(Policy):
     Parameters
     ----------
     alpha : float
-        Least normalised per-GPU efficiency of a scaled job, 0 to 1 (the paper's best: 0.75 to 0.8).
+        Least normalised per-GPU efficiency of a scaled job, 0 to 1 (the paper's: 0.75).
     unknown_pool : float
         Share of the GPUs on which jobs of unknown size go first, least attained service first.
     work_conserving : bool
         Our own variant, above.
-    hysteresis : float
-        How many times its restart a change of a running job must save to be made for its sake.
+    hysteresis : float or None
+        How many times its restart a change of a running job must save to be made for its sake; 0:
+        any that makes it faster is made. None: 0, as the paper has none, and 4 if `work_conserving`.
     round_s : float or None
-        Seconds between decision points (the paper: 60).
+        Seconds between decision points where the scenario leaves them to the policy.
     """
 
     name: ClassVar[str] = "ares"
@@ -64,14 +74,15 @@ class Ares(Policy):
     alpha: float = 0.75
     unknown_pool: float = 0.0
     work_conserving: bool = False
-    hysteresis: float = 4.0
+    hysteresis: float | None = None
     round_s: float | None = 60.0
 
     def __post_init__(self) -> None:
         require(0 < self.alpha <= 1, "policy.alpha", self.alpha, "give a number above 0, up to 1")
         pool = self.unknown_pool
         require(0 <= pool <= 1, "policy.unknown_pool", pool, "give a share from 0 to 1")
-        require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
+        if self.hysteresis is not None:
+            require(self.hysteresis >= 0, "policy.hysteresis", self.hysteresis, "give 0 or more, or none")
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Set the virtual clock to 0."""
@@ -87,7 +98,7 @@ class Ares(Policy):
         known = np.isfinite(size)
         finish = self._queue.finishes(view, np.where(known, size, self._mean_size(view, size)))
         order = np.lexsort((view.job, finish))
-        target = Target(view, times_or_guess(view), self.hysteresis)
+        target = Target(view, times_or_guess(view), self._hysteresis())
         efficiency = per_gpu_efficiency(view, target.time_s)
         if self.work_conserving:
             return self._conserve(view, target, order, efficiency)
@@ -95,6 +106,11 @@ class Ares(Policy):
         self._serve_pool(view, target, ~known, doubled)
         target.place(order, doubled)
         return target.decision()
+
+    def _hysteresis(self) -> float:
+        if self.hysteresis is not None:
+            return self.hysteresis
+        return CONSERVING_HYSTERESIS if self.work_conserving else 0.0
 
     def _size_gpu_s(self, view: View) -> Floats:
         """Return L: GPU-seconds at the request at the mean speed of the types, inf where unknown."""
@@ -117,10 +133,14 @@ class Ares(Policy):
         return self._known_gpu_s / len(self._known) if self._known else 1.0
 
     def _doublings(self, view: View, efficiency: Floats) -> Bools:
-        """Return the allotments from the request up to the last doubling of enough efficiency."""
-        beyond = view.setting.counts >= view.requested_gpus[:, None, None]
+        """Return the request and its doublings up to the last of enough efficiency, shape (n, T, K)."""
+        counts = view.setting.counts
+        beyond = (counts >= view.requested_gpus[:, None, None]) & (efficiency > 0)
+        least = counts[np.argmax(beyond, axis=2)][..., None]
+        times = counts // least
+        beyond &= (counts % least == 0) & (times & (times - 1) == 0)
         enough = efficiency >= self.alpha * (1 - 1e-12)
-        gone_below = np.logical_or.accumulate(beyond & (efficiency > 0) & ~enough, axis=2)
+        gone_below = np.logical_or.accumulate(beyond & ~enough, axis=2)
         allowed: Bools = beyond & enough & ~gone_below
         return allowed
 

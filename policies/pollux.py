@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,18 +11,32 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.workload.trace import Trace
+from policies.shared.batches import (
+    batch_options,
+    check_mode,
+    goodput_at_best_batch,
+    jobs_with_a_choice,
+    requested_time_s,
+)
 from policies.shared.genetic import GeneticSearch
-from policies.shared.goodput import ObservedSpeeds, goodput, open_configurations, restart_factor
+from policies.shared.goodput import ObservedSpeeds, open_configurations
 from policies.shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
 from policies.shared.requests import held_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 SEARCHES = ("genetic", "exact")
 
-NO_SPEEDUP = 0.01
-"""Speedup that a job without GPUs counts as; with a power below 0 nothing at all would decide everything."""
+FLOOR = 0.004
+"""Speedup that any allotment counts as at least, about that of the published simulator; with a power below
+0 a job without GPUs would decide everything."""
+NOTHING = FLOOR * (1 - 1e-6)
+"""Speedup of a job without GPUs: however little an allotment is worth, it is worth more than none."""
+LEAST_FACTOR = 1e-6
+"""A restart factor of 0 would forbid what nobody else may want: a job of age 0 could wait for ever."""
 
 DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 """Of the terms of the speed model, relative to the times: a constant only where the data call for it."""
@@ -33,23 +47,37 @@ class Pollux(Policy):
     """Pollux (OSDI '21), section 4.2.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
-    max(age - restarts x S, 0) / (age + S) where it would be rescaled; the fitness of an allocation is
-    the power mean of the speedups. Goodput comes from a speed model per job, fitted to the iteration
-    times it was observed to have (section 4.1); a job gets at most twice the GPUs it has had so far.
-    A genetic search (population, mutation, crossover, repair) goes on from the last round's population.
+    max(age - restarts x S, 0) / (age + S) where it would be started or rescaled; the fitness of an
+    allocation is the power mean of the speedups. Goodput comes from a speed model per job, fitted to the
+    iteration times it was observed to have (section 4.1); a job gets at most twice the GPUs it has had so
+    far, whatever it asked for. A genetic search (population, mutation, crossover, repair) goes on from the
+    last round's population. As its published simulator has it: the fair share of n jobs is the GPUs over
+    n, rounded up; waiting jobs have the restart factor too; S is 30 s; no speedup counts as less than
+    about 0.004; repair cuts the jobs with most attained service, where the paper cuts at random.
 
-    Differences from the paper: a job's global batch does not change, so goodput is throughput (see
-    `policies.shared.goodput`) and the speed model is of GPU counts alone, without overlap of
-    computation and communication. The genes are GPU counts, for a policy does not choose nodes: jobs
-    on several nodes take whole ones, so that none of them share a node, which is the paper's avoidance
-    of interference. Pollux knows one GPU type: on a heterogeneous cluster each type is searched by
-    itself; a waiting job joins the type with the highest throughput per job, a running one moves only
-    to a type that no job is on. A waiting job's speedup has no restart factor.
+    A job's global batch is the one of greatest goodput, throughput times statistical efficiency, on its
+    allotment; it is chosen anew at every decision point, and changes without a restart (section 4.1).
+
+    Differences from the paper: the batch is one of a few (`View.batch_options`), where Pollux chooses the
+    local batch from a range; its efficiency is known, where Pollux measures the noise scale at the
+    present batch; the speed model is of GPU counts alone, at the requested batch and without overlap of
+    computation and communication: what it adds to the bootstrap, an iteration takes at any batch. The
+    genes are GPU counts, for a policy does not choose nodes: jobs on several nodes take whole ones, so
+    that none of them share a node, which is the paper's avoidance of interference. Pollux knows one GPU
+    type: on a heterogeneous cluster each type is searched by itself; a waiting job joins the type with
+    the highest throughput per job, a running one moves only to a type that no job is on.
 
     Parameters
     ----------
+    batch : str
+        Whose batch is chosen: `known`, of jobs whose model has a noise scale and times at other
+        batches in the scenario; `chosen`, of all jobs, and one without is an error; `requested`, of none.
     power : float
         Power p of the mean, not 0.
+    at_least_request : bool
+        Ours, not the paper's: no job gets fewer GPUs than it asked for, which count as GPUs it has had.
+    restart_s : float or None
+        S, seconds; None: what the scenario charges for each restart.
     search : str
         `genetic`, as published, or `exact`: the same fitness by one integer program.
     population, generations : int
@@ -62,7 +90,10 @@ class Pollux(Policy):
 
     name: ClassVar[str] = "pollux"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
+    batch: str = "known"
     power: float = -1.0
+    at_least_request: bool = False
+    restart_s: float | None = 30.0
     search: str = "genetic"
     population: int = 100
     generations: int = 100
@@ -79,11 +110,15 @@ class Pollux(Policy):
                 remedy=nearest(self.search, SEARCHES),
             )
         require(self.power != 0, "policy.power", self.power, "give a power above or below 0")
+        if self.restart_s is not None:
+            require(self.restart_s >= 0, "policy.restart_s", self.restart_s, "give seconds, 0 or more")
         require(self.population >= 2, "policy.population", self.population, "give at least 2")
         require(self.generations >= 1, "policy.generations", self.generations, "give at least 1")
         require(0 <= self.gap < 1, "policy.gap", self.gap, "give a fraction below 1")
         require(self.nodes >= 1, "policy.nodes", self.nodes, "give at least 1")
         check_solver(self.solver)
+        check_mode(self.batch)
+        self._choosing = 0
         self._forget(np.random.default_rng([0, 1]), 0)
 
     def _forget(self, rng: np.random.Generator, types: int) -> None:
@@ -92,25 +127,34 @@ class Pollux(Policy):
         self._searches = [GeneticSearch(rng, self.population, self.generations) for _ in range(types)]
         self._failures = self._limits = 0
 
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Raise an `InputError` if a job's batch is to be chosen that has no choice."""
+        self._choosing = jobs_with_a_choice(self.batch, trace, setting)
+
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all observations, populations and counts."""
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
-        """Return solver failures and searches that hit the node limit, of the exact search."""
-        return {"solver_failures": self._failures, "node_limits": self._limits}
+        """Return jobs with a choice of batch, and solver failures and node limits of the exact search."""
+        return {
+            "jobs_choosing_batch": self._choosing,
+            "solver_failures": self._failures,
+            "node_limits": self._limits,
+        }
 
     def schedule(self, view: View) -> Decision:
         """Search the allocation of greatest fitness on each GPU type."""
         if not len(view):
             return Decision.keep(view)
-        for at in self._speeds.observe(view).tolist():
+        options = batch_options(self.batch, view)
+        for at in self._speeds.observe(view, options).tolist():
             self._fits.pop((int(view.job[at]), int(view.gpu_type[at])), None)
-        time_s = self._time_s(view)
-        good = goodput(time_s, view.global_batch[:, None, None])
-        allowed = open_configurations(view, self._speeds.most_gpus(view), 2)
-        home = self._homes(view, good)
-        factor = restart_factor(view)
+        time_s = self._fitted(view, requested_time_s(view, options).copy())
+        good, batch = goodput_at_best_batch(view, options, time_s)
+        allowed = self._allowed(view)
+        home = self._homes(view, np.where(self._enough(view), good, 0.0))
+        factor = self._restart_factor(view)
         allotments: list[tuple[int, int, int]] = []
         for kind in range(len(view.setting.gpu_types)):
             row = np.flatnonzero(home == kind)
@@ -123,12 +167,44 @@ class Pollux(Policy):
                     if count
                 ]
         decision = Decision.of(sorted(allotments))
-        self._speeds.decided(view, decision)
+        if options is not None:
+            at = np.searchsorted(view.job, decision.job)
+            level = np.searchsorted(view.setting.counts, decision.gpus)
+            decision = replace(decision, batch=batch[at, decision.gpu_type, level])
+        self._speeds.decided(view, decision, options)
         return decision
 
-    def _time_s(self, view: View) -> Floats:
-        """Return seconds per iteration by each job's speed model, shape (n, T, K)."""
-        time_s = view.iteration_time_s().copy()
+    def _enough(self, view: View) -> Bools:
+        """Return which counts are enough for each job, shape (n, 1, K)."""
+        least = view.requested_gpus if self.at_least_request else np.ones(len(view), dtype=np.int64)
+        enough: Bools = view.setting.counts >= least[:, None, None]
+        return enough
+
+    def _allowed(self, view: View) -> Bools:
+        """Return which allotments each job may have now, shape (n, T, K)."""
+        most_gpus = self._speeds.most_gpus(view)
+        if not self.at_least_request:
+            return open_configurations(view, most_gpus, 2)
+        open_now = open_configurations(view, np.maximum(most_gpus, view.requested_gpus), 2)
+        enough = open_now & self._enough(view)
+        return np.where(enough.any(axis=(1, 2), keepdims=True), enough, open_now)
+
+    def _restart_factor(self, view: View) -> Floats:
+        """Return the restart factor, 1 for the allotment a job holds, shape (n, T, K)."""
+        restart_s = (
+            view.restart_cost_s() if self.restart_s is None else np.full(view.feasible.shape, self.restart_s)
+        )
+        age_s = (view.now_s - view.submit_s)[:, None, None]
+        left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
+        total_s = age_s + restart_s
+        factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
+        factor = np.maximum(factor, LEAST_FACTOR)
+        row = np.flatnonzero(view.gpus > 0)
+        factor[row, view.gpu_type[row], held_level(view)[row]] = 1.0
+        return factor
+
+    def _fitted(self, view: View, time_s: Floats) -> Floats:
+        """Put each job's speed model in place of known seconds per iteration, shape (n, T, K)."""
         seen = self._speeds.observed(view)
         counts, per_node = view.setting.counts, view.setting.gpus_per_node
         for at, kind in np.argwhere(np.isfinite(seen).any(axis=2)).tolist():
@@ -174,26 +250,40 @@ class Pollux(Policy):
             Goodput; goodput times the restart factor, 0 where not allowed now.
         """
         counts, capacity = view.setting.counts, int(view.available[kind])
-        fair = np.searchsorted(counts, max(capacity // len(row), 1), side="right") - 1
-        at_fair = np.where(np.arange(len(counts)) <= fair, good, 0.0).max(axis=1)
-        least = np.where(good > 0, good, np.inf).min(axis=1)
-        at_fair = np.where(at_fair > 0, at_fair, least)
-        speedup = np.maximum(now / at_fair[:, None], NO_SPEEDUP)
+        at_fair = goodput_of_share(counts, good, -(-capacity // len(row)))
+        speedup = np.maximum(now / at_fair[:, None], FLOOR)
         sign = 1.0 if self.power > 0 else -1.0
         fitness = np.where((now > 0) & (counts <= capacity), sign * speedup**self.power, -np.inf)
         held = np.where(view.gpu_type[row] == kind, held_level(view)[row], -1)
-        nothing = sign * NO_SPEEDUP**self.power
+        nothing = sign * NOTHING**self.power
         if self.search == "genetic":
             value = np.concatenate([np.full((len(row), 1), nothing), fitness], axis=1)
             gpus = np.concatenate([[0], counts])
             start = np.where(np.isfinite(value[np.arange(len(row)), held + 1]), held + 1, 0)
-            return gpus[self._searches[kind].search(view.job[row], value, gpus, capacity, start)]
+            attained = view.attained_gpu_s[row]
+            return gpus[self._searches[kind].search(view.job[row], value, gpus, capacity, start, attained)]
         none_kind = np.zeros(len(counts), dtype=np.int64)
         problem = Choices(fitness - nothing, none_kind, counts, np.array([capacity]))
         solution = solve(problem, held, self.solver, self.gap, self.nodes)
         self._failures += solution.status == FAILED
         self._limits += solution.status == LIMIT
         return np.where(solution.choice >= 0, counts[solution.choice], 0)
+
+
+def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
+    """Return the goodput of jobs on a number of GPUs, between counts in proportion, shape (n,).
+
+    Below the least count that a job can run on it is that of the least; more GPUs never have less.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (K,)
+    good : ndarray of float, shape (n, K)
+        Goodput; 0 where infeasible; each job has some.
+    gpus : int
+    """
+    shares = [np.interp(gpus, counts[one > 0], np.maximum.accumulate(one[one > 0])) for one in good]
+    return np.array(shares, dtype=np.float64)
 
 
 def fitted_time_s(counts: Ints, per_node: int, known: npt.NDArray[np.bool_], times: Floats) -> Floats:

@@ -11,12 +11,21 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared.goodput import ObservedSpeeds, goodput, open_configurations, restart_factor
+from clustergym.workload.trace import Trace
+from policies.shared.batches import (
+    batch_options,
+    check_mode,
+    goodput_at_best_batch,
+    jobs_with_a_choice,
+    requested_time_s,
+)
+from policies.shared.goodput import ObservedSpeeds, open_configurations, restart_factor
 from policies.shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
 from policies.shared.requests import held_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -30,14 +39,28 @@ class Sia(Policy):
     A job without GPUs counts `incentive`. Iteration times are bootstrapped from the least count that
     fits on each type, scaled linearly, and corrected by what the job is observed to do (section 3.2).
 
-    Differences from the paper: a job's global batch does not change, so goodput is throughput (see
-    `policies.shared.goodput`); the restart factor applies to jobs that hold GPUs, for a waiting one it
-    would say nothing about which configuration is best; the allocation incentive is always on. Its
-    observations are one time per configuration, where Sia fits a model of them; on a type without
-    observations the efficiencies of the others count.
+    A job's global batch is the one of greatest goodput, throughput times statistical efficiency, on its
+    allotment; it is chosen anew at every decision point, and changes without a restart. While a
+    job restarts, its allocation stays.
+
+    Differences from the paper: the batch is one of a few (`View.batch_options`), where Sia chooses the
+    local batch from a range; its efficiency is known, where Sia measures the noise scale at the present
+    batch; the allocation incentive is always on. Its observations are one time per
+    configuration, where Sia fits a model of them: what a configuration takes beyond the bootstrap it
+    takes at any batch. On a type without observations the efficiencies of the others count.
 
     Parameters
     ----------
+    batch : str
+        Whose batch is chosen: `known`, of jobs whose model has a noise scale and times at other
+        batches in the scenario; `chosen`, of all jobs, and one without is an error; `requested`, of none.
+    hold : bool
+        Whether a job that restarts keeps its allocation until it works (`preserve_ckpt_allocs` of the
+        published simulator).
+    waiting_factor : bool
+        Whether the restart factor applies to waiting jobs too, as in the published simulator: one of
+        age under S is then worth less than half. A job whose launch costs nothing has factor 1, and so
+        have all waiting jobs where the policy is asked at events alone, for nobody else may come.
     power : float
         Fairness power p, not 0; below 0 the sum is minimised.
     incentive : float
@@ -57,6 +80,9 @@ class Sia(Policy):
 
     name: ClassVar[str] = "sia"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
+    batch: str = "known"
+    hold: bool = True
+    waiting_factor: bool = True
     power: float = -0.5
     incentive: float = 1.1
     growth: int | None = 2
@@ -74,6 +100,8 @@ class Sia(Policy):
         require(0 <= self.gap < 1, "policy.gap", self.gap, "give a fraction below 1")
         require(self.nodes >= 1, "policy.nodes", self.nodes, "give at least 1")
         check_solver(self.solver)
+        check_mode(self.batch)
+        self._choosing = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -81,13 +109,18 @@ class Sia(Policy):
         self._failures = self._limits = 0
         self._worst_gap = 0.0
 
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Raise an `InputError` if a job's batch is to be chosen that has no choice."""
+        self._choosing = jobs_with_a_choice(self.batch, trace, setting)
+
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all observations and counts."""
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return solver failures, searches that hit the node limit, and the worst gap in millionths."""
+        """Return jobs with a choice of batch, and of the solver failures, node limits and worst gap (ppm)."""
         return {
+            "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,
             "node_limits": self._limits,
             "worst_gap_ppm": round(self._worst_gap * 1e6),
@@ -97,36 +130,51 @@ class Sia(Policy):
         """Solve the integer program; on failure keep what runs and fill up greedily."""
         if not len(view):
             return Decision.keep(view)
-        self._speeds.observe(view)
-        time_s = self._speeds.estimates(view, view.iteration_time_s())
+        options = batch_options(self.batch, view)
+        self._speeds.observe(view, options)
+        time_s = self._speeds.estimates(view, requested_time_s(view, options))
+        good, batch = goodput_at_best_batch(view, options, time_s)
         most_gpus = None if self.growth is None else self._speeds.most_gpus(view)
         allowed = open_configurations(view, most_gpus, self.growth or 1)
-        worth = np.where(allowed, self._worth(view, time_s), -np.inf)
+        worth = np.where(allowed, self._worth(view, good), -np.inf)
+        restarting = (view.standstill_s > 0) & (view.gpus > 0) & self.hold
+        on, at = self._solved(view, worth, restarting)
+        row = np.flatnonzero(on >= 0)
+        best = None if options is None else batch[row, on[row], at[row]]
+        decision = Decision(view.job[row], on[row], view.setting.counts[at[row]], batch=best)
+        self._speeds.decided(view, decision, options)
+        return decision
+
+    def _solved(self, view: View, worth: Floats, stays: Bools) -> tuple[Ints, Ints]:
+        """Return type and index of the count of each job, shape (n,), -1: none; some stay where they are."""
+        on, at = np.where(stays, view.gpu_type, -1), np.where(stays, held_level(view), -1)
+        others = np.flatnonzero(~stays)
         types, counts = worth.shape[1:]
-        kind, level = np.divmod(np.arange(types * counts), counts)
-        used = np.isfinite(worth).reshape(len(view), -1).any(axis=0)
-        kind, level = kind[used], level[used]
-        problem = Choices(worth[:, kind, level], kind, view.setting.counts[level], view.available)
-        solution = solve(problem, self._held(view, kind, level), self.solver, self.gap, self.nodes)
+        used = np.flatnonzero(np.isfinite(worth[others]).reshape(len(others), types * counts).any(axis=0))
+        if not len(used):
+            return on, at
+        kind, level = np.divmod(used, counts)
+        free = view.available - np.bincount(on[stays], view.gpus[stays], types).astype(np.int64)
+        problem = Choices(worth[others][:, kind, level], kind, view.setting.counts[level], free)
+        held = self._held(view, kind, level)[others]
+        solution = solve(problem, held, self.solver, self.gap, self.nodes)
         self._failures += solution.status == FAILED
         self._limits += solution.status == LIMIT
         self._worst_gap = max(self._worst_gap, solution.gap)
-        row = np.flatnonzero(solution.choice >= 0)
-        choice = solution.choice[row]
-        decision = Decision(view.job[row], kind[choice], problem.gpus[choice])
-        self._speeds.decided(view, decision)
-        return decision
+        some = solution.choice >= 0
+        on[others[some]], at[others[some]] = kind[solution.choice[some]], level[solution.choice[some]]
+        return on, at
 
     def _held(self, view: View, kind: Ints, level: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the index of the configuration each job holds, -1: none, shape (n,)."""
         same = (view.gpu_type[:, None] == kind) & (held_level(view)[:, None] == level)
         return np.where(same.any(axis=1), np.argmax(same, axis=1), -1)
 
-    def _worth(self, view: View, time_s: Floats) -> Floats:
+    def _worth(self, view: View, good: Floats) -> Floats:
         """Return what an allotment adds to the objective, to be maximised, shape (n, T, K)."""
-        good = goodput(time_s, view.global_batch[:, None, None])
         least = np.where(good > 0, good, np.inf).min(axis=(1, 2))[:, None, None]
-        scaled = np.where(good > 0, good / least, 0.0) * restart_factor(view)
+        waiting = self.waiting_factor and view.setting.round_s is not None
+        scaled = np.where(good > 0, good / least, 0.0) * restart_factor(view, waiting)
         with np.errstate(divide="ignore"):
             powered = scaled**self.power
         worth = self.incentive - powered if self.power < 0 else self.incentive + powered

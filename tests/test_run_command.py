@@ -78,6 +78,17 @@ def test_a_finished_run_is_not_run_again_but_a_changed_one_is(small, tmp_path, c
     assert (tmp_path / "out" / "result.json").read_bytes() != first
 
 
+def test_open_mappings_of_costs_take_new_keys(small, tmp_path, capsys):
+    args = ["policy=fcfs", "compare=null", f"hydra.run.dir={tmp_path / 'out'}", *small]
+    assert run.main([*args, "costs=ares", "costs.measured_s={resnet18: 50}"]) == 0
+    assert "measured_s:\n    resnet18: 50" in (tmp_path / "out" / "config.yaml").read_text()
+    assert run.main([*args, "costs.measured_s.bert=7", "costs.search_s_per_gpu={proxy: 1}"]) == 0
+    assert "    bert: 7" in (tmp_path / "out" / "config.yaml").read_text()
+    assert run.main([*args, "costs.measured_s={resnet18: -1}"]) == 2
+    assert "costs.measured_s.resnet18: -1.0 is no duration" in capsys.readouterr().err
+    assert run.main([*args, "costs.measured={resnet18: 50}"]) == 2
+
+
 def test_a_sweep_runs_every_cell_and_is_collected(small, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sweep = [

@@ -267,7 +267,10 @@ class MetaActions(Actions):
         fits = view.feasible[at, decision.gpu_type, np.searchsorted(counts, decision.gpus)]
         if fits.all():
             return decision
-        return Decision(decision.job[fits], decision.gpu_type[fits], decision.gpus[fits], decision.drop)
+        batch = None if decision.batch is None else decision.batch[fits]
+        return Decision(
+            decision.job[fits], decision.gpu_type[fits], decision.gpus[fits], decision.drop, batch
+        )
 
     def describe(self, action: int) -> str:
         """Return the policy's text."""

@@ -56,6 +56,7 @@ class Episodes:
             self.cluster.gpus_per_node,
             counts,
             parameters.round_s,
+            batch_models=frozenset() if given is None else given.batch_models,
         )
 
     @cached_property

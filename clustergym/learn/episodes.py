@@ -126,6 +126,7 @@ def _refuse(scenario: Scenario, information: InformationClass, known: Floats) ->
     reasons = (
         (scenario.horizon_s is not None, "ends at a horizon", "horizon_s"),
         (profiles, f"profiles new jobs for policies of class {information.value}", "costs.profile"),
+        (scenario.costs.first_launch, "charges the first launch", "costs.first_launch"),
         (bool((scenario.request_gpus == 0).any()), "has jobs that fit nowhere", "trace"),
         (bool(len(unknown)), f"has jobs without times for class {information.value}", "oracle"),
         (

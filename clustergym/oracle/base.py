@@ -21,6 +21,48 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
+def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:
+    """Return the progress of a sample at a global batch over that at the base batch.
+
+    (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
+    SOSP '23, section 3.3).
+
+    Parameters
+    ----------
+    batch, base_batch : ndarray
+        M and M0, samples.
+    noise_scale : ndarray of float
+        phi, samples.
+    """
+    efficiency: Floats = (noise_scale + base_batch) / (noise_scale + batch)
+    return efficiency
+
+
+@dataclass(frozen=True)
+class BatchTables:
+    """Global batches that classes may train at, and what an iteration there takes and is worth.
+
+    The requested batch is one of each class's; a class without a choice has no other. As a job
+    progresses its efficiency changes from one of S segments of its training to the next.
+
+    Attributes
+    ----------
+    sizes : ndarray of int, shape (C, B)
+        Samples, ascending; 0 after the last one of a class.
+    execution : ndarray of float, shape (C, T, K, 4, B)
+        Seconds per iteration that jobs run at; last but one axis `Locality`; inf where infeasible.
+    ends : ndarray of float, shape (C, S)
+        Share of the training at which each segment ends, ascending; the last is 1.
+    efficiency : ndarray of float, shape (C, S, B)
+        Progress of a sample over that at the requested batch (`statistical_efficiency`), where it is 1.
+    """
+
+    sizes: Ints
+    execution: Floats
+    ends: Floats
+    efficiency: Floats
+
+
 @dataclass(frozen=True)
 class OracleTables:
     """Seconds per iteration of C model classes; inf where the class does not fit in memory.
@@ -42,6 +84,8 @@ class OracleTables:
         Estimates of the same, after profiling; inf exactly where `execution` is.
     data_parallel : ndarray of float, shape (C, T, K, 4)
         Profiles of pure data parallelism, with its own memory limit.
+    batches : BatchTables, optional
+        Times and efficiencies at other global batches than the requested one.
     """
 
     classes: tuple[ModelClass, ...]
@@ -50,6 +94,7 @@ class OracleTables:
     execution: Floats
     profiled: Floats
     data_parallel: Floats
+    batches: BatchTables | None = None
 
     @property
     def sha256(self) -> str:
@@ -57,6 +102,10 @@ class OracleTables:
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
             digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
+        if self.batches is not None:
+            digest.update(np.ascontiguousarray(self.batches.sizes, dtype="<i8").tobytes())
+            for table in (self.batches.execution, self.batches.ends, self.batches.efficiency):
+                digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
         return digest.hexdigest()
 
 

@@ -91,7 +91,8 @@ class SiaChoice:
     path : str
         Folder of profiles, one folder per model in it.
     batch : str
-        Global batch that jobs train at: `fixed`, their own, or `best`, the one that ends them soonest.
+        Global batch that jobs train at: `fixed`, their own or the one that their policy chooses, or `best`,
+        under any policy the one that ends them soonest.
     calibrated : bool
         Lengthen the profiles' times as Sia's isolated run times are.
     models : str or None

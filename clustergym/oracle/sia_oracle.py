@@ -7,17 +7,18 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError, nearest
-from clustergym.oracle.base import Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import BatchTables, Floats, Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.roofline import VERSION
+from clustergym.oracle.sia_training import Training, check_folder, read_training
 from clustergym.workload.fields import integers, numbers, shown
-from clustergym.workload.files import Table, check_path, read_csv
+from clustergym.workload.files import Table, read_csv
 from clustergym.workload.trace import ModelClass
 
 FOLDERS = {
@@ -39,6 +40,9 @@ CALIBRATION = {"resnet18": 1.8}
 These are the ratios, the same for all counts and GPU types, of the applications' isolated run times
 (`workload.readers.sia.ISOLATED_S`) to those that the profiles' steps add up to."""
 USUAL_CALIBRATION = 1.2
+
+SEGMENTS = 10
+"""Parts of a training in each of which the efficiency of a batch is constant."""
 
 BATCHES = ("fixed", "best")
 """Whether a job trains at its own global batch, or at the one that ends it soonest."""
@@ -168,62 +172,11 @@ def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
     return float(np.where(local <= sizes[-1], seconds, np.inf).min())
 
 
-@dataclass(frozen=True)
-class Training:
-    """How many iterations a model needs at each validated global batch, ascending."""
+class Segments(NamedTuple):
+    """One class's rows of `BatchTables.ends`, shape (S,), and `BatchTables.efficiency`, shape (S, B)."""
 
-    path: Path
-    batches: Floats
-    iterations: Floats
-
-    def at(self, global_batch: int) -> float:
-        """Return the iterations at a global batch; between validated ones log-linearly.
-
-        Raises
-        ------
-        InputError
-            If the batch is outside the validated ones.
-        """
-        if not self.batches[0] <= global_batch <= self.batches[-1]:
-            raise InputError(
-                f"global batch {global_batch} is outside what was validated, "
-                f"{self.batches[0]:.0f} to {self.batches[-1]:.0f}",
-                file=self.path,
-                remedy="add a file validation-BATCH.csv, or change the trace",
-            )
-        return float(np.exp(np.interp(np.log(global_batch), np.log(self.batches), np.log(self.iterations))))
-
-
-def read_training(folder: Path) -> Training:
-    """Read every `validation-BATCH.csv` of one model's folder: the last row's `iteration` is the total.
-
-    Raises
-    ------
-    InputError
-        If there is none, or one is malformed.
-    """
-    check_folder(folder)
-    found: dict[int, float] = {}
-    for path in sorted(folder.glob("validation-*.csv")):
-        size = path.stem.removeprefix("validation-")
-        if not (size.isascii() and size.isdigit() and int(size) > 0):
-            raise InputError("names no global batch", file=path, remedy="name it validation-BATCH.csv")
-        found[int(size)] = float(integers(read_csv(path, ("iteration",)), "iteration", low=0)[-1])
-        if found[int(size)] < 1:
-            raise InputError(
-                "ends before its first iteration", file=path, field="iteration", remedy="remove it"
-            )
-    if not found:
-        raise InputError("holds no validation-BATCH.csv", file=folder, remedy="give Sia's profiles folder")
-    ordered = sorted(found.items())
-    return Training(folder, *(np.array(column, dtype=np.float64) for column in zip(*ordered, strict=True)))
-
-
-def check_folder(folder: Path) -> None:
-    """Raise an InputError unless a path is a folder; names the nearest."""
-    check_path(folder)
-    if not folder.is_dir():
-        raise InputError("is a file, not a folder", file=folder, remedy="give Sia's profiles folder")
+    ends: Floats
+    efficiency: Floats
 
 
 class SiaProfileOracle(Oracle):
@@ -233,18 +186,23 @@ class SiaProfileOracle(Oracle):
     would fit inside one is spread evenly over two, whatever the tier. All three tables are equal: Sia's
     jobs are data-parallel.
 
+    A job may train at any validated global batch, where the validation files have gradient statistics
+    and its own batch is between the validated ones (`OracleTables.batches`). Efficiency is constant in
+    each of at most `SEGMENTS` parts of a training with as many epochs each: over a part, a batch
+    takes as many iterations as its epochs do together (`Training.by_noise`).
+
     Differences from Sia's simulator: placements that nobody measured take the nearest measured one of
     the same count (see `Profile.curve`), infeasible where there is none, instead of an interpolation
-    over counts; the local batch is the best at the global batch, which with `batch="fixed"` never
-    changes, while Sia changes it with the goodput of the moment.
+    over counts; the local batch is the best at the global batch; global batches between the validated
+    ones are no choice.
 
     Parameters
     ----------
     path : str or Path
     batch : str
-        `fixed`: a job's global batch never changes. `best`: on every allocation a job trains at the
-        validated global batch that ends it soonest, as Sia's adaptive jobs do; the time is the whole
-        training's, per iteration at the job's own batch.
+        `fixed`: a job trains at its own global batch, or at one that its policy chooses. `best`: on every
+        allocation, under any policy, at the validated global batch that ends it soonest; the time is the
+        whole training's, per iteration at the job's own batch, and no policy chooses.
     calibrated : bool
         Whether times are longer than the profile's by `CALIBRATION`, as Sia's isolated run times are.
     catalog : Catalog, optional
@@ -286,19 +244,70 @@ class SiaProfileOracle(Oracle):
         InputError
             If a model family or GPU type has no profile, or its files are malformed.
         """
-        times = np.full((len(classes), len(cluster.gpu_types), len(counts), len(Locality)), np.inf)
-        for c, model in enumerate(classes):
-            for t, gpu in enumerate(cluster.gpu_types):
-                profile = self._profile(model, gpu)
-                room = int(cluster.gpus_per_node[t])
-                for k, count in enumerate(counts):
-                    if count <= int(cluster.capacity[t]):
-                        times[c, t, k] = self._by_locality(model, profile, int(count), room)
-            if self.calibrated:
-                times[c] *= CALIBRATION.get(model.family, USUAL_CALIBRATION)
-        times = six_digits(times)
+        times = six_digits(np.stack([self._times(model, cluster, counts) for model in classes]))
         kinds, axis = cluster.gpu_types, np.array(counts, dtype=np.int64)
-        return OracleTables(tuple(classes), kinds, axis, times, times, times)
+        batches = self._batches(classes, cluster, counts)
+        return OracleTables(tuple(classes), kinds, axis, times, times, times, batches)
+
+    def _times(self, model: ModelClass, cluster: ClusterSpec, counts: Sequence[int]) -> Floats:
+        times = np.full((len(cluster.gpu_types), len(counts), len(Locality)), np.inf)
+        for t, gpu in enumerate(cluster.gpu_types):
+            profile = self._profile(model, gpu)
+            room = int(cluster.gpus_per_node[t])
+            for k, count in enumerate(counts):
+                if count <= int(cluster.capacity[t]):
+                    times[t, k] = self._by_locality(model, profile, int(count), room)
+        return times * CALIBRATION.get(model.family, USUAL_CALIBRATION) if self.calibrated else times
+
+    def _batches(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> BatchTables | None:
+        """Return times and efficiencies at all batches; None where no class has a choice."""
+        sizes = [self._sizes(model) for model in classes]
+        width = max(map(len, sizes), default=1)
+        if width == 1:
+            return None
+        table = np.zeros((len(classes), width), dtype=np.int64)
+        shape = (len(cluster.gpu_types), len(counts), len(Locality))
+        execution = np.full((len(classes), *shape, width), np.inf)
+        ends = np.ones((len(classes), SEGMENTS))
+        efficiency = np.zeros((len(classes), SEGMENTS, width))
+        for c, (model, choices) in enumerate(zip(classes, sizes, strict=True)):
+            table[c, : len(choices)] = choices
+            for b, batch in enumerate(choices):
+                execution[c, ..., b] = self._times(model._replace(global_batch=batch), cluster, counts)
+            mine = self._efficiency(model, choices)
+            ends[c, : len(mine.ends)] = mine.ends
+            efficiency[c, :, : len(choices)] = mine.efficiency[-1]
+            efficiency[c, : len(mine.ends), : len(choices)] = mine.efficiency
+        return BatchTables(table, six_digits(execution), six_digits(ends), six_digits(efficiency))
+
+    def _sizes(self, model: ModelClass) -> list[int]:
+        """Return the batches that a model may train at, ascending, its own among them."""
+        folder, own = self._folder_of(model), model.global_batch
+        if self.batch == "best" or not any(folder.glob("validation-*.csv")):
+            return [own]
+        training = self._training_of(model)
+        if not len(training.progress) or not training.batches[0] <= own <= training.batches[-1]:
+            return [own]
+        return sorted({own, *training.batches.astype(int).tolist()})
+
+    def _efficiency(self, model: ModelClass, sizes: Sequence[int]) -> Segments:
+        if len(sizes) == 1:
+            return Segments(np.ones(1), np.ones((1, 1)))
+        training = self._training_of(model)
+        parts = np.array_split(np.arange(len(training.progress)), min(SEGMENTS, len(training.progress)))
+        epochs = [training.by_noise(batch) for batch in sizes]
+        needed = np.array([[column[part].sum() for column in epochs] for part in parts])
+        own = needed[:, sizes.index(model.global_batch)]
+        ends = np.cumsum(own) / own.sum()
+        ends[-1] = 1.0
+        return Segments(ends, own[:, None] / needed * model.global_batch / np.array(sizes))
+
+    def _training_of(self, model: ModelClass) -> Training:
+        if model.family not in self._training:
+            self._training[model.family] = read_training(self._folder_of(model))
+        return self._training[model.family]
 
     def fingerprint(self) -> dict[str, object]:
         """Return the digest of the folder's CSV files, how batches are chosen, and the catalogue."""
@@ -353,9 +362,7 @@ class SiaProfileOracle(Oracle):
         gpus = sum(placement)
         if self.batch == "fixed":
             return iteration_time_s(curve, gpus, model.global_batch)
-        if model.family not in self._training:
-            self._training[model.family] = read_training(self._folder_of(model))
-        training = self._training[model.family]
+        training = self._training_of(model)
         choices = zip(training.batches.astype(int), training.iterations, strict=True)
         totals = [needed * iteration_time_s(curve, gpus, size) for size, needed in choices]
         return float(min(totals) / training.at(model.global_batch))

@@ -86,6 +86,37 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     return np.where(exact, times, out)
 
 
+def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) -> Floats:
+    """Return times at several global batches, bootstrapped from the least feasible count of each type.
+
+    An iteration of batch M on N GPUs takes as long as one of M x least / N on the least count, where each
+    GPU has as many samples, and no longer synchronises (Sia, SOSP '23, section 3.2): interpolated
+    between the batches, and below the smallest as long as that.
+
+    Parameters
+    ----------
+    times : ndarray of float, shape (C, T, K, B)
+        Seconds per iteration; inf where infeasible.
+    sizes : ndarray of int, shape (C, B)
+        Global batches, ascending, 0 after the last one of a class.
+    feasible : ndarray of bool, shape (C, T, K)
+    counts : ndarray of int, shape (K,)
+
+    Returns
+    -------
+    ndarray of float, shape (C, T, K, B)
+        To six significant digits.
+    """
+    out = np.where(feasible[..., None], times, np.inf)
+    for c, t in np.argwhere(feasible.any(axis=2)).tolist():
+        least = int(np.argmax(feasible[c, t]))
+        has = np.flatnonzero(sizes[c])
+        fits = feasible[c, t] & (counts > counts[least])
+        local = sizes[c, has] * counts[least] / counts[fits, None]
+        out[c, t, fits, : len(has)] = np.interp(local, sizes[c, has], times[c, t, least, has])
+    return six_digits(out)
+
+
 def data_parallel(times: Floats, feasible: Bools) -> Floats:
     """Return a data-parallel profile where a job may run; inf also where it exceeds memory."""
     return np.where(feasible & np.isfinite(times), times, np.inf)

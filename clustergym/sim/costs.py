@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +80,9 @@ class Costs:
         knows without.
     profile_reuse : {"job", "model"}
         What a profile is of: one job, or all jobs of a model and global batch, which then share it.
+    first_launch : bool
+        Whether a job's first launch loads a checkpoint too, as every later one does: it starts the same
+        processes.
     """
 
     storage_gbs: float = 1.0
@@ -90,6 +93,12 @@ class Costs:
     search_s_max: Mapping[str, float] = field(default_factory=lambda: {"pruned": 40.0, "full": 600.0})
     profile: Mapping[str, ProfilePrice] = field(default_factory=_default_prices)
     profile_reuse: str = "model"
+    first_launch: bool = False
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return all values as plain mappings; what is off by default only where it is on."""
+        values = asdict(self)
+        return values if self.first_launch else {k: v for k, v in values.items() if k != "first_launch"}
 
     def __post_init__(self) -> None:
         _one_of("costs.search", "search", self.search, SEARCHES)

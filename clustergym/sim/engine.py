@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.cluster.spec import Locality, Nodes
 from clustergym.policy import Decision, InformationClass, Placer, View
@@ -13,6 +14,8 @@ from clustergym.scenario import Scenario
 from clustergym.sim.state import seconds, ticks
 from clustergym.sim.validate import check_decision
 from clustergym.sim.world import StalledError, World
+
+Bools = npt.NDArray[np.bool_]
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
@@ -31,12 +34,16 @@ class Change:
         (job row, type index, GPUs) of every job that starts, resumes or is rescaled.
     preempt, drop : tuple of int
         Job rows.
+    batch : tuple of (int, int)
+        (job row, samples) of every job that is launched at another global batch than the requested one,
+        or goes on at another one than before.
     """
 
     time_s: float
     launch: tuple[tuple[int, int, int], ...]
     preempt: tuple[int, ...]
     drop: tuple[int, ...]
+    batch: tuple[tuple[int, int], ...] = ()
 
 
 class Simulation(World):
@@ -171,12 +178,27 @@ class Simulation(World):
             self._drop(row, "policy")
         for row in preempts:
             self._preempt(row)
+        batches = self._new_batches(decision, changed)
         was_running = {row: self._vacate(row) for _, row, _ in launches if self.jobs.gpus[row]}
         for negative_gpus, row, kind in launches:
+            self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
             self._launch(row, kind, -negative_gpus, rescale=row in was_running)
-        if drops or preempts or launches:
-            moved = tuple(sorted((row, kind, -gpus) for gpus, row, kind in launches))
-            self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops)))
+        moved = tuple(sorted((row, kind, -gpus) for gpus, row, kind in launches))
+        for row in sorted(batches.keys() - {row for row, _, _ in moved}):
+            self._change_batch(row, batches[row])
+        if drops or preempts or launches or batches:
+            logged = tuple(sorted(batches.items()))
+            self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops), logged))
+
+    def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:
+        """Return the batch of each job that is launched at another than requested, or goes on at another."""
+        if self.scenario.batch_choices is None:
+            return {}
+        requested = self.scenario.trace.global_batch[decision.job]
+        given = np.zeros_like(requested) if decision.batch is None else decision.batch
+        batch = np.where(given == 0, requested, given)
+        new = batch != np.where(launched, requested, self.jobs.batch[decision.job])
+        return dict(zip(decision.job[new].tolist(), batch[new].tolist(), strict=True))
 
     # Decision points
 
@@ -246,8 +268,8 @@ class Simulation(World):
         # Where it would share links it is taken to be slowed down as it is now; inside a leaf it shares none.
         shared = self._links is not None and locality > Locality.LEAF
         slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
-        faster = scenario.iteration_s(row, kind, level, locality, slowdown)
         remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])
+        faster = self._pace(row, kind, level, locality, remaining, slowdown)
         standstill = max(seconds(int(jobs.ready[row]) - self._now), 0.0)
         stay = standstill + remaining * float(jobs.iteration_s[row])
         return overhead_s + remaining * faster < stay

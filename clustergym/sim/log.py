@@ -24,7 +24,8 @@ class EventKind(enum.StrEnum):
     MIGRATE = "migrate"
     """A running job moves to other nodes with the same type and count."""
     RATE = "rate"
-    """A running job's speed changes, as others come to or leave the links it shares; its GPUs do not."""
+    """A running job's speed changes, its GPUs do not: others come to or leave the links it shares, it goes
+    on at another batch, or it passes a point of its training from which its batch is worth more or less."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
     DROP = "drop"
@@ -72,11 +73,14 @@ class Event(NamedTuple):
     overhead_s : float
         Seconds after `time_s` in which the GPUs are held but no work is done.
     iteration_time_s : float
-        Seconds an iteration takes after that; 0 where the event is neither a launch nor a RATE.
+        Seconds that the work of an iteration at the requested batch takes after that; 0 where the event is
+        neither a launch nor a RATE.
     reason : str
         Why a job was dropped, failed, or could not be placed.
     lost_s, lost_iterations : float
         Seconds of work, and iterations, that a FAIL undoes.
+    batch : int
+        Global batch after a launch or a RATE, samples; 0: the requested one.
     """
 
     time_s: float
@@ -91,6 +95,7 @@ class Event(NamedTuple):
     reason: str = ""
     lost_s: float = 0.0
     lost_iterations: float = 0.0
+    batch: int = 0
 
 
 class EventLog:
@@ -103,8 +108,8 @@ class EventLog:
     def append(self, event: Event) -> None:
         """Add an event; its time must not lie before the last one's."""
         self.events.append(event)
-        # What only failures have is hashed only where there is some.
-        values = event if event.lost_s or event.lost_iterations else event[:-2]
+        # What only failures have, and what only a chosen batch has, is hashed only where there is some.
+        values = event if event.batch else event[:-1] if event.lost_s or event.lost_iterations else event[:-3]
         self._sha256.update((repr(tuple(map(str, values))) + "\n").encode())
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -136,4 +136,8 @@ def _decision(change: Change, view: View) -> Decision:
         if gpus and int(row) not in gone
     }
     held.update({row: (kind, gpus) for row, kind, gpus in change.launch})
-    return Decision.of(((row, *allotment) for row, allotment in sorted(held.items())), change.drop)
+    decision = Decision.of(((row, *allotment) for row, allotment in sorted(held.items())), change.drop)
+    kept = dict(zip(view.job.tolist(), view.batch.tolist(), strict=True))
+    kept.update({row: 0 for row, _, _ in change.launch})
+    kept.update(change.batch)
+    return replace(decision, batch=np.array([kept[row] for row in decision.job.tolist()], dtype=np.int64))

@@ -7,7 +7,7 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.policy import InformationClass, InformationError, Setting, View
+from clustergym.policy import BatchOptions, InformationClass, InformationError, Setting, View
 from clustergym.scenario import Scenario
 
 Floats = npt.NDArray[np.float64]
@@ -44,7 +44,8 @@ class JobStates:
     """Mutable columns, a row per job of the trace; times are ticks.
 
     Progress is integrated piecewise: `remaining` holds at tick `worked_until`, and a
-    running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration.
+    running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration. Iterations
+    are those at the requested batch; at another `batch` `iteration_s` is what the work of one takes.
     `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
     written every `checkpoint_every` ticks of work since `ready` (0: nobody needs them).
     """
@@ -54,6 +55,7 @@ class JobStates:
         n, shape = len(trace), (len(trace), *scenario.feasible.shape[1:])
         self.submit = np.array([ticks(t) for t in trace.submit_s.tolist()], dtype=np.int64)
         self.iterations = trace.iterations.astype(np.float64)
+        self.batch = trace.global_batch.copy()
         self.remaining = self.iterations.copy()
         self.checkpointed = self.iterations.copy()
         self.checkpoint_every = 0 if failures is None else ticks(failures.checkpoint_every_s)
@@ -118,6 +120,10 @@ class ViewMaker:
         self.checkpoint_s = scenario.checkpoint_s
         self.search_s = scenario.costs.search_s(scenario.tables.counts)
         self.counts = scenario.tables.counts
+        self.first_launch = scenario.costs.first_launch
+        self.batches = scenario.batch_choices
+        knows = self.batches is not None and information != InformationClass.NONE
+        self.known_at_batches = scenario.known_batch_times(information) if knows else None
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints) -> View:
         """Return the View of the jobs `rows` at tick `now`."""
@@ -145,8 +151,10 @@ class ViewMaker:
             restarts=jobs.restarts[rows],
             attained_gpu_s=jobs.attained_at(rows, now),
             feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
+            batch=jobs.batch[rows],
             times=lambda: self._times(rows),
             costs=lambda: self.costs(rows),
+            batches=lambda: self._batch_options(rows, now),
         )
 
     def _times(self, rows: Ints) -> Floats:
@@ -157,10 +165,20 @@ class ViewMaker:
         )
         return known
 
+    def _batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
+        if self.information == InformationClass.NONE:
+            raise InformationError("a policy of information class 'none' has no iteration times")
+        if self.batches is None or self.known_at_batches is None:
+            return None
+        profiled = self.jobs.profiled[rows][:, :, None, None]
+        times = np.where(profiled, self.known_at_batches[self.class_of[rows]], np.inf)
+        return self.batches.options(rows, self.jobs.remaining_at(rows, now), times)
+
     def costs(self, rows: Ints) -> Floats:
         """Return seconds of standstill for each allotment, shape (len(rows), T, K)."""
         jobs = self.jobs
-        checkpoint = np.where(jobs.launched[rows], self.checkpoint_s[self.class_of[rows]], 0.0)
+        pays = jobs.launched[rows] | self.first_launch
+        checkpoint = np.where(pays, self.checkpoint_s[self.class_of[rows]], 0.0)
         search = np.where(jobs.searched[rows], 0.0, self.search_s[None, None, :])
         cost: Floats = checkpoint[:, None, None] + search
         held = np.flatnonzero(jobs.gpus[rows] > 0)

@@ -30,6 +30,7 @@ def check_decision(decision: Decision, view: View, scenario: Scenario) -> None:
     """Raise a DecisionError if a decision is not legal at this View."""
     _check_jobs(decision, view, scenario)
     _check_allotments(decision, view, scenario)
+    _check_batches(decision, scenario)
     used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(view.available))
     over = np.flatnonzero(used > view.available)
     if len(over):
@@ -39,6 +40,27 @@ def check_decision(decision: Decision, view: View, scenario: Scenario) -> None:
             f"{int(view.available[kind])} are available",
             job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
             remedy="leave out or shrink jobs of that GPU type",
+        )
+
+
+def _check_batches(decision: Decision, scenario: Scenario) -> None:
+    if decision.batch is None:
+        return
+    if decision.batch.shape != decision.job.shape:
+        raise DecisionError("its columns differ in length", remedy="give one batch per job, or none at all")
+    other = np.flatnonzero(
+        (decision.batch != 0) & (decision.batch != scenario.trace.global_batch[decision.job])
+    )
+    if not len(other):
+        return
+    rows, batch, choices = decision.job[other], decision.batch[other], scenario.batch_choices
+    allowed = np.zeros(len(rows), dtype=np.bool_) if choices is None else choices.allowed(rows, batch)
+    if not allowed.all():
+        first = int(np.argmin(allowed))
+        raise DecisionError(
+            f"trains at global batch {int(batch[first])}, which is none of its choices",
+            job_id=_job_id(scenario, rows[first]),
+            remedy="choose among view.batch_options().sizes, or 0 for the requested one",
         )
 
 

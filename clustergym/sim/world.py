@@ -17,10 +17,10 @@ from clustergym.policy import Infeasible, InformationClass, Placer, Setting
 from clustergym.scenario import Scenario
 from clustergym.sim.failures import Failures
 from clustergym.sim.links import SharedLinks
-from clustergym.sim.log import NO_JOB, Event, EventKind, EventLog
+from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
 from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.reservations import Book, Reservation, choose_nodes, filled
-from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
+from clustergym.sim.state import TICKS_PER_S, JobStates, Phase, ViewMaker, seconds, ticks
 
 Ints = npt.NDArray[np.int64]
 
@@ -58,6 +58,7 @@ class World(ABC):
             scenario.cluster.gpus_per_node,
             scenario.tables.counts,
             round_s,
+            scenario.batch_models,
         )
         self.log = EventLog()
         self.jobs = JobStates(scenario)
@@ -148,6 +149,7 @@ class World(ABC):
     def _enqueue(self, row: int) -> None:
         self.jobs.phase[row] = Phase.QUEUED
         self.jobs.queued_since[row] = self._now
+        self.jobs.batch[row] = self.scenario.trace.global_batch[row]
         if row in self._book.start:
             return
         self._in_view.add(row)
@@ -226,7 +228,7 @@ class World(ABC):
             return
         self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
-        iteration_s = scenario.iteration_s(row, kind, level, locality)
+        iteration_s = self._pace(row, kind, level, locality, float(jobs.remaining[row]))
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
         jobs.iteration_s[row], jobs.ready[row] = iteration_s, self._now + overhead
         jobs.worked_until[row] = jobs.held_since[row] = self._now
@@ -273,31 +275,70 @@ class World(ABC):
         jobs.generation[row] += 1
         generation = int(jobs.generation[row])
         standstill = max(int(jobs.ready[row]) - self._now, 0)
-        work = standstill + ticks(float(jobs.remaining[row]) * float(jobs.iteration_s[row]))
-        self._after(work, lambda: self._complete(row, generation))
+        remaining, iteration_s = float(jobs.remaining[row]), float(jobs.iteration_s[row])
+        choices = self.scenario.batch_choices
+        if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
+            end = choices.next_end(row, remaining)
+            if end > 0:
+                work = standstill + math.ceil((remaining - end) * iteration_s * TICKS_PER_S)
+                self._after(work, lambda: self._next_segment(row, generation))
+                return
+        self._after(standstill + ticks(remaining * iteration_s), lambda: self._complete(row, generation))
+
+    def _pace(
+        self, row: int, kind: int, level: int, locality: int, remaining: float, slowdown: float = 1.0
+    ) -> float:
+        """Return the seconds that the work of an iteration at the requested batch takes a job now."""
+        scenario, choices = self.scenario, self.scenario.batch_choices
+        column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
+        iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
+        if choices is None or column < 0:
+            return iteration_s
+        return iteration_s / choices.worth(row, column, remaining)
+
+    def _next_segment(self, row: int, generation: int) -> None:
+        if generation == self.jobs.generation[row]:
+            self._go_on(row)
+
+    def _change_batch(self, row: int, batch: int) -> None:
+        """Let a running job go on at another global batch, without a restart."""
+        self.jobs.settle(row, self._now)
+        self.jobs.batch[row] = batch
+        self._go_on(row)
+
+    def _go_on(self, row: int) -> None:
+        """Let a running job go on at the pace of its batch, progress and share of the links."""
+        jobs = self.jobs
+        jobs.settle(row, self._now)
+        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
+        level, locality = self._level(row), int(self.scenario.cluster.locality(self.allocations.holding(row)))
+        slowdown = 1.0 if self._links is None else self._links.slowdown(row)
+        jobs.iteration_s[row] = self._pace(row, kind, level, locality, float(jobs.remaining[row]), slowdown)
+        self._await_completion(row)
+        standstill_s = seconds(max(int(jobs.ready[row]) - self._now, 0))
+        self._record(
+            EventKind.RATE, row, kind, gpus, (), locality, standstill_s, float(jobs.iteration_s[row])
+        )
 
     def _share_links(self) -> None:
         """Let jobs whose share of the links has changed go on at their new speed."""
         if self._links is None:
             return
-        jobs, counts = self.jobs, self.scenario.tables.counts
         for row, slowdown in self._links.update().items():
-            kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
-            level = int(np.searchsorted(counts, gpus))
+            kind, level = int(self.jobs.gpu_type[row]), self._level(row)
             locality = int(self.scenario.cluster.locality(self.allocations.holding(row)))
-            iteration_s = self.scenario.iteration_s(row, kind, level, locality, slowdown)
-            if iteration_s == jobs.iteration_s[row]:
-                continue
-            jobs.settle(row, self._now)
-            jobs.iteration_s[row] = iteration_s
-            self._await_completion(row)
-            standstill_s = seconds(max(int(jobs.ready[row]) - self._now, 0))
-            self._record(EventKind.RATE, row, kind, gpus, (), locality, standstill_s, iteration_s)
+            remaining = float(self.jobs.remaining_at(np.array([row]), self._now)[0])
+            if self._pace(row, kind, level, locality, remaining, slowdown) != self.jobs.iteration_s[row]:
+                self._go_on(row)
+
+    def _level(self, row: int) -> int:
+        return int(np.searchsorted(self.scenario.tables.counts, self.jobs.gpus[row]))
 
     def _overhead_s(self, row: int, kind: int, level: int) -> float:
         search = 0.0 if self.jobs.searched[row, kind, level] else float(self._views.search_s[level])
         checkpoint = float(self._views.checkpoint_s[self._views.class_of[row]])
-        return search + (checkpoint if self.jobs.launched[row] else 0.0)
+        pays = self.jobs.launched[row] or self.scenario.costs.first_launch
+        return search + (checkpoint if pays else 0.0)
 
     def _launch_kind(self, row: int, rescale: bool, moved: bool) -> EventKind:
         if rescale:
@@ -486,8 +527,9 @@ class World(ABC):
         iteration_time_s: float = 0.0,
         reason: str = "",
     ) -> None:
-        self.log.append(
-            Event(
-                self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
-            )
+        batch = int(self.jobs.batch[row]) if kind in PACES else 0
+        event = Event(
+            self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
         )
+        chosen = batch and batch != self.scenario.trace.global_batch[row]
+        self.log.append(event._replace(batch=batch) if chosen else event)

@@ -36,6 +36,10 @@ class ReadOptions:
     sia_profiles : str or None
         Sia's profiles folder: its jobs get the iterations that its validation files show for their
         batch. None: as many as take their run time alone at the reference iteration time.
+    sia_lengths : str
+        How many iterations those files show: `validated`, as many as the training at that batch took;
+        `noise`, as many as its gradient statistics give for the progress of the training at the
+        least batch, as in Sia's simulator (`oracle.sia_training.Training.by_noise`).
     power_of_two : bool
         Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
     """
@@ -48,6 +52,7 @@ class ReadOptions:
     gpu_types: tuple[str, ...] | None = None
     gavel_steps: str = "job"
     sia_profiles: str | None = None
+    sia_lengths: str = "validated"
     power_of_two: bool = True
 
 

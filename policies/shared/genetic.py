@@ -13,8 +13,9 @@ class GeneticSearch:
     """Maximises the summed value of jobs' counts within a capacity (Pollux, OSDI '21, section 4.2).
 
     A gene is a job's index into the counts. A generation: parents by tournaments of two, each gene
-    from either of them, one gene in n drawn anew, and genes of random jobs lowered until the
-    individual fits; the best of parents and children stay. The population goes on in the next search.
+    from either of them, one gene in n drawn anew, and genes lowered until the individual fits, those
+    of the jobs with most attained service first, as its published simulator has it; the best of
+    parents and children stay. The population goes on in the next search.
 
     Parameters
     ----------
@@ -27,7 +28,9 @@ class GeneticSearch:
         self._job = np.empty(0, dtype=np.int64)
         self._genes = np.zeros((population, 0), dtype=np.int64)
 
-    def search(self, job: Ints, value: Floats, gpus: Ints, capacity: int, start: Ints) -> Ints:
+    def search(
+        self, job: Ints, value: Floats, gpus: Ints, capacity: int, start: Ints, attained: Floats
+    ) -> Ints:
         """Return an index into the counts for each job.
 
         Parameters
@@ -41,14 +44,16 @@ class GeneticSearch:
         capacity : int
         start : ndarray of int, shape (n,)
             The genes of now.
+        attained : ndarray of float, shape (n,)
+            Service so far, in any unit.
         """
-        lower = _next_lower(value)
+        at_most, first = _at_most(value), np.argsort(-attained, kind="stable")
         genes = self._inherited(job, value, start)
         genes[-1] = start
-        genes = self._repaired(genes, lower, gpus, capacity)
+        genes = repaired(genes, at_most, gpus, capacity, first)
         fitness = _fitness(genes, value)
         for _ in range(self._generations if len(job) else 0):
-            children = self._repaired(self._children(genes, fitness, value), lower, gpus, capacity)
+            children = repaired(self._children(genes, fitness, value), at_most, gpus, capacity, first)
             genes = np.concatenate([genes, children])
             fitness = np.concatenate([fitness, _fitness(children, value)])
             best = np.argsort(-fitness, kind="stable")[: self._size]
@@ -78,21 +83,27 @@ class GeneticSearch:
         children: Ints = np.where(mutates, ranked[np.arange(n), drawn], mixed)
         return children
 
-    def _repaired(self, genes: Ints, lower: Ints, gpus: Ints, capacity: int) -> Ints:
-        """Lower genes of random jobs, each by one step, until every individual fits."""
-        columns = np.arange(genes.shape[1])
-        excess = gpus[genes].sum(axis=1) - capacity
-        while (over := np.flatnonzero(excess > 0)).size:
-            order = np.argsort(self._rng.random((len(over), len(columns))), axis=1)
-            before = genes[over]
-            after = lower[columns, before]
-            saved = np.take_along_axis(gpus[before] - gpus[after], order, axis=1)
-            needed = np.cumsum(saved, axis=1) - saved < excess[over, None]
-            chosen = np.zeros_like(needed)
-            np.put_along_axis(chosen, order, needed, axis=1)
-            genes[over] = np.where(chosen, after, before)
-            excess[over] = gpus[genes[over]].sum(axis=1) - capacity
-        return genes
+
+def repaired(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints) -> Ints:
+    """Return the individuals lowered until they fit: each job, in order, gives up what is too much.
+
+    Parameters
+    ----------
+    genes : ndarray of int, shape (individuals, n)
+    at_most : ndarray of int, shape (n, L)
+        The largest allowed index up to each index.
+    gpus : ndarray of int, shape (L,)
+    capacity : int
+    first : ndarray of int, shape (n,)
+        Jobs in the order in which they are cut.
+    """
+    has = gpus[genes[:, first]]
+    excess = has.sum(axis=1, keepdims=True) - capacity
+    left = np.clip(np.cumsum(has, axis=1) - excess, 0, has)
+    level = np.searchsorted(gpus, left, side="right") - 1
+    fitting = np.empty_like(genes)
+    fitting[:, first] = at_most[first, level]
+    return fitting
 
 
 def _fitness(genes: Ints, value: Floats) -> Floats:
@@ -100,9 +111,8 @@ def _fitness(genes: Ints, value: Floats) -> Floats:
     return fitness
 
 
-def _next_lower(value: Floats) -> Ints:
-    """Return for each job and index the next lower one it may have, shape (n, L); 0 for 0."""
-    levels = np.arange(value.shape[1])
-    allowed = np.where(np.isfinite(value), levels, 0)
-    at_most = np.maximum.accumulate(allowed, axis=1)
-    return np.concatenate([np.zeros((len(value), 1), dtype=np.int64), at_most[:, :-1]], axis=1)
+def _at_most(value: Floats) -> Ints:
+    """Return for each job and index the largest index up to it that it may have, shape (n, L)."""
+    allowed = np.where(np.isfinite(value), np.arange(value.shape[1]), 0)
+    at_most: Ints = np.maximum.accumulate(allowed, axis=1)
+    return at_most

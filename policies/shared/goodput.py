@@ -1,11 +1,12 @@
-"""Goodput, and what a policy learns of its jobs' iteration times while they run."""
+"""Configurations, restarts, and what a policy learns of its jobs' iteration times while they run."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.policy import Decision, Setting, View
+from clustergym.policy import BatchOptions, Decision, Setting, View
+from policies.shared.batches import requested_column
 from policies.shared.requests import held_level
 
 Floats = npt.NDArray[np.float64]
@@ -13,55 +14,11 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-def statistical_efficiency(
-    global_batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats | None = None
-) -> Floats:
-    """Return the progress of a sample at a global batch over that at the base batch.
-
-    (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
-    SOSP '23, section 3.3). Without a noise scale every sample counts alike: 1. No trace format has
-    noise scales so far, and a job's global batch never changes, so policies here leave it out.
-
-    Parameters
-    ----------
-    global_batch, base_batch : ndarray
-        Samples.
-    noise_scale : ndarray of float, optional
-        Samples; NaN: not known, which counts as no loss.
-    """
-    batch, base = np.asarray(global_batch, dtype=np.float64), np.asarray(base_batch, dtype=np.float64)
-    if noise_scale is None:
-        return np.ones(np.broadcast_shapes(batch.shape, base.shape))
-    efficiency: Floats = np.where(np.isnan(noise_scale), 1.0, (noise_scale + base) / (noise_scale + batch))
-    return efficiency
-
-
-def goodput(
-    time_s: Floats,
-    global_batch: Floats | Ints,
-    base_batch: Floats | Ints | None = None,
-    noise_scale: Floats | None = None,
-) -> Floats:
-    """Return throughput times statistical efficiency, samples/s; 0 where the time is inf.
-
-    Parameters
-    ----------
-    time_s : ndarray of float
-        Seconds per iteration.
-    global_batch : ndarray
-        Samples of an iteration; must broadcast against `time_s`.
-    base_batch, noise_scale : ndarray, optional
-        As in `statistical_efficiency`; by default the base batch is the global batch.
-    """
-    base = global_batch if base_batch is None else base_batch
-    return global_batch / time_s * statistical_efficiency(global_batch, base, noise_scale)
-
-
-def restart_factor(view: View) -> Floats:
+def restart_factor(view: View, waiting: bool = False) -> Floats:
     """Return max(age - restarts x S, 0) / (age + S), with S the seconds of a restart, shape (n, T, K).
 
     The share of its age that a job will have worked after one more restart (Sia, section 3.4; Pollux,
-    section 4.2); 1 for the allotment a job holds, and for jobs that hold none.
+    section 4.2); 1 for the allotment a job holds, and, unless `waiting`, for jobs that hold none.
     """
     restart_s = view.restart_cost_s()
     age_s = (view.now_s - view.submit_s)[:, None, None]
@@ -70,7 +27,8 @@ def restart_factor(view: View) -> Floats:
     factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
     held = view.gpus > 0
     rows = np.flatnonzero(held)
-    factor[~held] = 1.0
+    if not waiting:
+        factor[~held] = 1.0
     factor[rows, view.gpu_type[rows], held_level(view)[rows]] = 1.0
     return factor
 
@@ -116,9 +74,11 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
 class ObservedSpeeds:
     """Iteration times that a policy observed, and estimates of the others from them.
 
-    The policy shows every View before it decides (`observe`) and every Decision (`decided`). While a
-    job worked on one allotment from a decision to the next View, the fall of its remaining iterations
-    says how long an iteration takes there.
+    The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the
+    batches that it may choose. While a job worked on one allotment from a decision to the next View,
+    the fall of its remaining iterations says how long an iteration takes there. At another batch than
+    the requested one, what is observed beyond the known time of that batch counts for the requested one
+    too.
     """
 
     def __init__(self) -> None:
@@ -126,8 +86,10 @@ class ObservedSpeeds:
         self._most_gpus = np.zeros(0, dtype=np.int64)
         self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
         self._remaining = self._ready_s = np.empty(0)
+        self._batch = np.empty(0, dtype=np.int64)
+        self._at_batch = np.empty((0, 3))
 
-    def observe(self, view: View) -> Ints:
+    def observe(self, view: View, options: BatchOptions | None = None) -> Ints:
         """Take in a View; return the positions of jobs whose known times changed."""
         self._make_room(view)
         held = view.gpus > 0
@@ -142,13 +104,29 @@ class ObservedSpeeds:
         row = np.flatnonzero(same & (worked_s > 1e-3) & (done > 0))
         level = np.searchsorted(view.setting.counts, view.gpus[row])
         time_s = worked_s[row] / done[row]
+        if options is not None:
+            seen = self._at_requested(view, options, row, at[row], time_s)
+            row, level, time_s = row[~np.isnan(seen)], level[~np.isnan(seen)], seen[~np.isnan(seen)]
         before = self._seen[view.job[row], view.gpu_type[row], level]
         new = ~(np.abs(before - time_s) <= 1e-3 * time_s)
         row, level, time_s = row[new], level[new], time_s[new]
         self._seen[view.job[row], view.gpu_type[row], level] = time_s
         return row
 
-    def decided(self, view: View, decision: Decision) -> None:
+    def _at_requested(self, view: View, options: BatchOptions, row: Ints, at: Ints, time_s: Floats) -> Floats:
+        """Return observed seconds per requested iteration as those of an iteration at that batch.
+
+        NaN where the efficiency of the job's batch has changed meanwhile.
+        """
+        batch, (worth, known_s, requested_s) = self._batch[at], self._at_batch[at].T
+        other = batch != view.global_batch[row]
+        now = batch / view.global_batch[row] * options.efficiency[row, _column(options, row, batch)]
+        seen_s = time_s * worth
+        more_s = seen_s - known_s
+        moved = np.where(more_s >= 0, requested_s + more_s, requested_s * seen_s / known_s)
+        return np.where(other, np.where(now == worth, moved, np.nan), time_s)
+
+    def decided(self, view: View, decision: Decision, options: BatchOptions | None = None) -> None:
         """Take in what was decided at a View: when each job will work, and on what."""
         order = np.argsort(decision.job)
         job, kind, gpus = decision.job[order], decision.gpu_type[order], decision.gpus[order]
@@ -158,6 +136,14 @@ class ObservedSpeeds:
         wait_s = np.where(kept, view.standstill_s[at], view.restart_cost_s()[at, kind, level])
         self._job, self._kind, self._gpus = job, kind, gpus
         self._remaining, self._ready_s = view.remaining_iterations[at], view.now_s + wait_s
+        if options is not None and decision.batch is not None:
+            batch = self._batch = decision.batch[order]
+            column = _column(options, at, batch)
+            worth = batch / view.global_batch[at] * options.efficiency[at, column]
+            known = options.iteration_time_s[at, kind, level]
+            each = np.arange(len(at))
+            own = requested_column(view, options)[at]
+            self._at_batch = np.stack([worth, known[each, column], known[each, own]], axis=1)
 
     def observed(self, view: View) -> Floats:
         """Return observed seconds per iteration, shape (n, T, K); NaN: never ran there."""
@@ -198,6 +184,11 @@ class ObservedSpeeds:
             more = max(need, 2 * len(self._seen)) - len(self._seen)
             self._seen = np.concatenate([self._seen, np.full((more, types, counts), np.nan)])
             self._most_gpus = np.concatenate([self._most_gpus, np.zeros(more, dtype=np.int64)])
+
+
+def _column(options: BatchOptions, row: Ints, batch: Ints) -> Ints:
+    column: Ints = np.argmax(options.sizes[row] == batch[:, None], axis=1)
+    return column
 
 
 def _corrected(prior: Floats, seen: Floats) -> Floats:

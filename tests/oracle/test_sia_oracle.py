@@ -21,8 +21,8 @@ from clustergym.oracle.sia_oracle import (
     SiaProfileOracle,
     iteration_time_s,
     read_profile,
-    read_training,
 )
+from clustergym.oracle.sia_training import read_training
 from clustergym.workload.formats import load_trace
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import ModelClass

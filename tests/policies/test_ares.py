@@ -105,10 +105,27 @@ def test_a_job_of_earlier_virtual_finish_preempts_one_of_a_later():
     assert preempted == [0]
 
 
-@pytest.mark.parametrize(("checkpoint_s", "end_s"), [(2.0, 62.0), (20.0, 100.0)])
-def test_a_running_job_grows_only_where_that_saves_several_restarts(checkpoint_s, end_s):
+def test_doublings_are_of_the_request_as_it_is():
+    # Any count is allowed. A request of 3 doubles to 6 (efficiency 0.9) of 8 GPUs, not to 4, 5, 7 or 8;
+    # its size is 100 x 3 s x 3 GPUs = 900 GPU s. With 5 GPUs it stays at 3.
+    times = {"m": {"X": {3: 3.0, 4: 2.3, 5: 1.9, 6: 1.5 / 0.9, 7: 1.4, 8: 1.2}}}
+    for gpus, chosen in ((8, 6), (5, 3)):
+        scenario = small_scenario([Job("a", 0, 100, gpus=3)], {"X": (1, gpus)}, times, counts_rule="any")
+        policy = Ares()
+        assert allotments(scenario, policy) == {"a": ("X", chosen)}
+        assert policy._queue._finish == {0: pytest.approx(900.0)}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_s", "hysteresis", "end_s"),
+    [(2.0, 4.0, 62.0), (20.0, 4.0, 100.0), (20.0, None, 80.0), (60.0, 0.0, 120.0)],
+)
+def test_a_running_job_grows_whatever_the_restart_costs_unless_told_otherwise(
+    checkpoint_s, hysteresis, end_s
+):
     # a holds 2 of 4 GPUs beside b, which ends at 20; then a has 40 iterations left: 80 s on 2, 40 s
-    # on 4. The 40 s saved are over 4 x 2 s of restart, but not over 4 x 20 s.
+    # on 4. The 40 s saved are over 4 x 2 s of restart, but not over 4 x 20 s. Without hysteresis it
+    # restarts at 20 for 20 s, and even for 60 s, which costs more than it saves.
     jobs = [Job("a", 0, 50, gpus=2), Job("b", 0, 10, gpus=2, family="two")]
     costs = Costs(search="proxy", profile={})
     scenario = small_scenario(
@@ -118,7 +135,7 @@ def test_a_running_job_grows_only_where_that_saves_several_restarts(checkpoint_s
         checkpoint_s={"m": checkpoint_s},
         costs=costs,
     )
-    done = ends(simulate(scenario, Ares(round_s=None), Buddy(defragment_s=None)))
+    done = ends(simulate(scenario, Ares(hysteresis=hysteresis, round_s=None), Buddy(defragment_s=None)))
     assert done == {"b": 20.0, "a": end_s}
 
 
@@ -283,7 +300,7 @@ def test_jobs_of_unknown_size_go_first_on_their_pool(pool, decided):
         ({"alpha": 0.0}, "policy.alpha"),
         ({"alpha": 1.5}, "policy.alpha"),
         ({"unknown_pool": -0.1}, "policy.unknown_pool"),
-        ({"hysteresis": 0.5}, "policy.hysteresis"),
+        ({"hysteresis": -0.5}, "policy.hysteresis"),
     ],
 )
 def test_senseless_parameters_are_refused(parameters, field):

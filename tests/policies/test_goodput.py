@@ -1,4 +1,4 @@
-"""Goodput, the restart factor and what is learnt from running jobs, worked out by hand."""
+"""Configurations, the restart factor and what is learnt from running jobs, worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from policies.placement.buddy import Buddy
 from policies.shared.goodput import (
     ObservedSpeeds,
     configurations,
-    goodput,
     open_configurations,
     restart_factor,
-    statistical_efficiency,
 )
 
 # Linear scaling would be 8, 4, 2, 1 on X and 16, 8, 4, 2 on Y; jobs really scale worse.
@@ -33,16 +31,6 @@ def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES):
         rounds=60.0,
     )
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
-
-
-def test_efficiency_by_hand():
-    # (phi + M0) / (phi + M) = (100 + 50) / (100 + 200) = 0.5; at the base batch 1.
-    batch, base, noise = np.array([200, 50, 200]), np.array([50, 50, 50]), np.array([100.0, 100.0, np.nan])
-    assert statistical_efficiency(batch, base, noise).tolist() == [0.5, 1.0, 1.0]
-    assert statistical_efficiency(batch, base).tolist() == [1.0, 1.0, 1.0]
-    # 200 samples in 2 s at efficiency 0.5.
-    assert goodput(np.full(3, 2.0), batch, base, noise).tolist() == [50.0, 25.0, 100.0]
-    assert goodput(np.array([2.0, np.inf]), np.array([8, 8])).tolist() == [4.0, 0.0]
 
 
 def test_observation_corrects_the_linear_guess():
@@ -98,9 +86,25 @@ def test_restart_factor_by_hand():
     simulation.apply(Decision.of([(0, 0, 2)]))
     simulation.advance()
     simulation.apply(Decision.of([(0, 0, 4)]))
-    factor = restart_factor(simulation.advance())
+    view = simulation.advance()
+    factor = restart_factor(view)
     assert factor[0] == pytest.approx(np.array([[0.6, 0.6, 1.0, 0.6], [0.6] * 4]))
     assert (factor[1] == 1.0).all()
+    # b's launch costs nothing: it has worked its whole age, whatever it gets.
+    assert (restart_factor(view, waiting=True)[1] == 1.0).all()
+
+
+def test_restart_factor_of_a_waiting_job_by_hand():
+    # The first launch costs 30 s: at age 60 it would have worked 60 / 90 of it.
+    costs = Costs(search="proxy", profile={}, first_launch=True)
+    jobs, groups = [Job("a", 0, 1000)], {"X": (1, 8)}
+    scenario = small_scenario(jobs, groups, TIMES, checkpoint_s={"m": 30.0}, costs=costs, rounds=60.0)
+    simulation = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP)
+    for expected in (0.0, 60 / 90):
+        view = simulation.advance()
+        assert restart_factor(view, waiting=True)[0, 0] == pytest.approx(expected)
+        assert (restart_factor(view)[0] == 1.0).all()
+        simulation.apply(Decision.of([]))
 
 
 def test_configurations_are_powers_of_two_inside_a_node_then_whole_nodes():

@@ -17,8 +17,8 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.run import simulate
 from policies.placement.buddy import Buddy
-from policies.pollux import SEARCHES, Pollux, fitted_time_s
-from policies.shared.genetic import GeneticSearch
+from policies.pollux import SEARCHES, Pollux, fitted_time_s, goodput_of_share
+from policies.shared.genetic import GeneticSearch, repaired
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
 COSTS = Costs(search="proxy", profile={})
@@ -55,6 +55,47 @@ def test_the_speed_model_by_hand():
     assert alone == pytest.approx([8, 4, 2, 1], rel=1e-3)
     two = fitted_time_s(counts, 8, np.array([True, True, False, False]), times)
     assert two == pytest.approx([8, 5, 3, 2], rel=1e-3)
+
+
+def test_the_fair_share_is_rounded_up():
+    # Two jobs on 5 X: a share of 3 each. a has 1, 2, 4 on 1, 2, 4 GPUs, so 3 on 3; b 1, 1.6, 1.6, so
+    # 1.6. With p = -1: 4 + 1 costs 3/4 + 1.6 = 2.35, 2 + 2 costs 3/2 + 1 = 2.5. Shares of 2 would turn
+    # that: 2/4 + 1.6 = 2.1 and 1 + 1 = 2.
+    counts, good = np.array([1, 2, 4]), np.array([[1.0, 2.0, 4.0], [1.0, 1.6, 1.6]])
+    assert goodput_of_share(counts, good, 3).tolist() == pytest.approx([3.0, 1.6])
+    simulation = simulation_of([Job("a", 0, 1000), Job("b", 0, 1000)], {"X": (1, 5)})
+    view = simulation.advance()
+    policy = policy_of(simulation, search="exact")
+    assert policy._on_type(view, 0, np.arange(2), good, good).tolist() == [4, 1]
+    # Below the least count that fits a job's share is that least count; beyond the last it is the last.
+    assert goodput_of_share(counts, np.array([[0.0, 0.0, 3.0]]), 1).tolist() == [3.0]
+    assert goodput_of_share(counts, good, 64).tolist() == [4.0, 1.6]
+
+
+@pytest.mark.parametrize(("restart_s", "started", "factor"), [(30.0, 60 / 90, 30 / 90), (0.0, 1.0, 1.0)])
+def test_waiting_jobs_have_the_restart_factor_too(restart_s, started, factor):
+    # At 60 both are 60 s old. b never ran: 60 / (60 + 30) everywhere. a was moved from 1 to 2 X once, at
+    # 30: (60 - 30) / (60 + 30) on all but what it holds.
+    scenario = small_scenario(
+        [Job("a", 0, 1000), Job("b", 0, 1000)], {"X": (1, 4)}, LINEAR, costs=COSTS, rounds=30.0
+    )
+    simulation = Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
+    for gpus in (1, 2):
+        simulation.advance()
+        simulation.apply(Decision.of([(0, 0, gpus)]))
+    found = Pollux(restart_s=restart_s)._restart_factor(simulation.advance())
+    assert found[0, 0].tolist() == pytest.approx([factor, 1.0, factor])
+    assert found[1, 0].tolist() == pytest.approx([started] * 3)
+
+
+def test_it_may_go_below_the_request_unless_told_otherwise():
+    # Two jobs ask for 2 of 3 X. Each gets what it can; with the request as floor only one runs, on 2.
+    simulation = simulation_of([Job("a", 0, 1000, gpus=2), Job("b", 0, 1000, gpus=2)], {"X": (1, 3)})
+    view = simulation.advance()
+    below = policy_of(simulation, search="exact").schedule(view)
+    assert below.gpus.tolist() == [1, 1]
+    asked = policy_of(simulation, search="exact", at_least_request=True).schedule(view)
+    assert asked.gpus.tolist() == [2]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -104,7 +145,7 @@ def test_the_genetic_search_finds_the_optimum_of_small_instances(instance):
     gpus = np.array([0, 1, 2, 4])
     n = len(value)
     search = GeneticSearch(np.random.default_rng(3), 40, 40)
-    genes = search.search(np.arange(n), value, gpus, capacity, np.zeros(n, dtype=np.int64))
+    genes = search.search(np.arange(n), value, gpus, capacity, np.zeros(n, dtype=np.int64), np.zeros(n))
     best = max(
         sum(value[job, gene] for job, gene in enumerate(choice))
         for choice in itertools.product(range(4), repeat=n)
@@ -114,6 +155,17 @@ def test_the_genetic_search_finds_the_optimum_of_small_instances(instance):
     assert value[np.arange(n), genes].sum() == best
 
 
+def test_repair_cuts_the_jobs_with_most_attained_service():
+    # 4 + 4 + 2 GPUs, 5 too many: the first in order loses its 4, the second 1 of its 4; 3 is no count, so
+    # it has 2, or 1 where it may not have 2. What fits stays as it is.
+    gpus, genes = np.array([0, 1, 2, 4]), np.array([[3, 3, 2], [0, 1, 3]])
+    every = np.tile(np.arange(4), (3, 1))
+    assert repaired(genes, every, gpus, 5, np.array([0, 1, 2])).tolist() == [[0, 2, 2], [0, 1, 3]]
+    not_two = np.array([[0, 1, 2, 3], [0, 1, 1, 3], [0, 1, 2, 3]])
+    assert repaired(genes, not_two, gpus, 5, np.array([0, 1, 2]))[0].tolist() == [0, 1, 2]
+    assert repaired(genes, every, gpus, 5, np.array([2, 1, 0]))[0].tolist() == [3, 1, 0]
+
+
 def test_the_population_goes_on_with_the_jobs_that_stay():
     # One generation is too few to find the optimum of 12 jobs; the search goes on from round to round.
     rng = np.random.default_rng(7)
@@ -121,7 +173,7 @@ def test_the_population_goes_on_with_the_jobs_that_stay():
     gpus, search, start = np.array([0, 1, 2, 4]), GeneticSearch(rng, 20, 1), np.zeros(12, dtype=np.int64)
     found = []
     for _ in range(60):
-        genes = search.search(np.arange(12), value, gpus, 20, start)
+        genes = search.search(np.arange(12), value, gpus, 20, start, np.zeros(12))
         found.append(float(value[np.arange(12), genes].sum()))
     assert found == sorted(found)
     assert found[-1] > found[0]
@@ -132,6 +184,7 @@ def test_the_population_goes_on_with_the_jobs_that_stay():
     [
         ({"search": "genetik"}, r"policy\.search: unknown search 'genetik' \(did you mean genetic\?\)"),
         ({"power": 0.0}, r"policy\.power"),
+        ({"restart_s": -1.0}, r"policy\.restart_s"),
         ({"population": 1}, r"policy\.population"),
         ({"generations": 0}, r"policy\.generations"),
         ({"gap": 1.0}, r"policy\.gap"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from batches import with_batches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
@@ -52,7 +53,11 @@ class RandomLegal(Policy):
                 kind, gpus = options[self.rng.integers(len(options))]
                 free[kind] -= gpus
                 chosen.append((int(view.job[at]), kind, gpus))
-        return Decision.of(chosen, drop)
+        decision, options = Decision.of(chosen, drop), view.batch_options()
+        if options is None:
+            return decision
+        sizes = options.sizes[np.searchsorted(view.job, decision.job)]
+        return replace(decision, batch=self.rng.permuted(sizes, axis=1)[:, 0])
 
 
 jobs_strategy = st.lists(
@@ -109,7 +114,7 @@ def make(rows, rounds, profiling, horizon_s, search):
     st.sampled_from([None, 250.0]),
     st.sampled_from(["proxy", "pruned"]),
     st.integers(0, 5),
-    st.sets(st.sampled_from(["contention", "failures", "planned"])),
+    st.sets(st.sampled_from(["contention", "failures", "planned", "batches"])),
 )
 def test_any_run(rows, rounds, profiling, horizon_s, search, seed, extras):
     scenario = with_extras(make(rows, rounds, profiling, horizon_s, search), extras, seed)
@@ -135,6 +140,8 @@ def with_extras(scenario, extras, seed):
         fabric = Fabric(1, 2, spine_oversubscription=2.0, core_oversubscription=4.0)
         cluster = replace(scenario.cluster, fabric=fabric)
         scenario = replace(scenario, cluster=cluster, communication_s=half)
+    if "batches" in extras:
+        scenario = with_batches(scenario, [16, 32, 64, 256], np.array([[30.0, 500.0, 90.0]]))
     if "failures" in extras:
         failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
         scenario = replace(scenario, failures=failures)

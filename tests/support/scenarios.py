@@ -81,11 +81,12 @@ def small_scenario(
     rounds: str | float = "event",
     horizon_s: float | None = None,
     oversize: str = "error",
+    counts_rule: str = "power_of_two",
 ) -> Scenario:
     """Build a scenario whose times hold at every locality."""
     trace, cluster = small_trace(jobs), small_cluster(groups)
     classes = model_classes(trace)
-    counts = allowed_counts(cluster, "power_of_two")
+    counts = allowed_counts(cluster, counts_rule)
     table = np.full((len(classes), len(groups), len(counts), 4), np.inf)
     for row, model in enumerate(classes):
         for kind, name in enumerate(cluster.gpu_types):
@@ -106,6 +107,7 @@ def small_scenario(
         rounds=rounds,
         horizon_s=horizon_s,
         oversize=oversize,
+        counts_rule=counts_rule,
     )
 
 

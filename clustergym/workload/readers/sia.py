@@ -53,9 +53,10 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return bool({"num_replicas", "application"} & header(lines))
 
 
-def _validated(table: Table, folder: Path) -> npt.NDArray[np.int64]:
+def _validated(table: Table, folder: Path, lengths: str) -> npt.NDArray[np.int64]:
     """Return as many iterations as the validation files of Sia's profiles show for batch and application."""
-    from clustergym.oracle.sia_oracle import FOLDERS, Training, read_training
+    from clustergym.oracle.sia_oracle import FOLDERS
+    from clustergym.oracle.sia_training import Training, read_training
 
     training: dict[str, Training] = {}
     iterations = []
@@ -65,7 +66,9 @@ def _validated(table: Table, folder: Path) -> npt.NDArray[np.int64]:
         if name not in training:
             training[name] = read_training(folder / name)
         try:
-            iterations.append(max(1, round(training[name].at(int(batch)))))
+            found = training[name]
+            needed = found.at(int(batch)) if lengths == "validated" else found.by_noise(int(batch)).sum()
+            iterations.append(max(1, round(needed)))
         except InputError as error:
             raise InputError(
                 f"{error.message} in {training[name].path}",
@@ -80,7 +83,7 @@ def _validated(table: Table, folder: Path) -> npt.NDArray[np.int64]:
 def _iterations(table: Table, classes: list[ModelClass], options: ReadOptions) -> npt.NDArray[np.int64]:
     """Return as many iterations as take the application's isolated run time at the reference."""
     if options.sia_profiles is not None:
-        return _validated(table, Path(options.sia_profiles))
+        return _validated(table, Path(options.sia_profiles), options.sia_lengths)
     if options.reference_gpu not in ISOLATED_S:
         message = f"Sia's applications have no isolated run time on {options.reference_gpu!r}"
         raise InputError(message, field="reference_gpu", remedy=nearest(options.reference_gpu, ISOLATED_S))
@@ -116,7 +119,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     A job has as many iterations, at its batch size, as take the application's run time alone
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of
     `ISOLATED_GPUS` on which it fits; with `options.sia_profiles` as many as Sia's validation files show
-    for its batch. It is drawn from nothing: no seed matters.
+    for its batch, or as their gradient statistics give. It is drawn from nothing: no seed matters.
 
     Raises
     ------

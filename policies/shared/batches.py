@@ -1,0 +1,97 @@
+"""The choice of a job's global batch: by its goodput on an allotment, where its model has a choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest
+from clustergym.policy import BatchOptions, Setting, View
+from clustergym.workload.trace import Trace
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MODES = ("known", "chosen", "requested")
+"""A batch is chosen for the jobs that have a choice; for all of them, or it is an error; for none."""
+
+
+def check_mode(mode: str) -> None:
+    """Raise an InputError unless `policy.batch` is one of `MODES`."""
+    if mode not in MODES:
+        raise InputError(f"unknown value {mode!r}", field="policy.batch", remedy=nearest(mode, MODES))
+
+
+def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
+    """Return for how many jobs of a trace a batch is chosen.
+
+    Raises
+    ------
+    InputError
+        If a batch must be chosen for every job, and one has no choice; names the first.
+    """
+    if mode == "requested":
+        return 0
+    chosen = [trace.model_class(row) in setting.batch_models for row in range(len(trace))]
+    if mode == "chosen" and not all(chosen):
+        row = chosen.index(False)
+        model = trace.model_class(row)
+        raise InputError(
+            f"job {trace.job_id[row]}: model {model.model} at batch {model.global_batch} has no noise scale "
+            "and times at other batches",
+            file=trace.path or None,
+            line=int(trace.line[row]) or None,
+            field="policy.batch",
+            remedy="give known or requested, or an oracle that has them, as oracle=sia",
+        )
+    return sum(chosen)
+
+
+def batch_options(mode: str, view: View) -> BatchOptions | None:
+    """Return what a policy may choose; None: nothing."""
+    return None if mode == "requested" else view.batch_options()
+
+
+def requested_column(view: View, options: BatchOptions) -> Ints:
+    """Return the column of each job's requested batch, shape (n,)."""
+    column: Ints = np.argmax(options.sizes == view.global_batch[:, None], axis=1)
+    return column
+
+
+def requested_time_s(view: View, options: BatchOptions | None) -> Floats:
+    """Return known seconds per iteration at the requested batch, shape (n, T, K)."""
+    if options is None:
+        return view.iteration_time_s()
+    column = requested_column(view, options)[:, None, None, None]
+    return np.take_along_axis(options.iteration_time_s, column, axis=3)[..., 0]
+
+
+def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floats) -> tuple[Floats, Ints]:
+    """Return the goodput of each allotment at its best batch, samples/s, and that batch, shapes (n, T, K).
+
+    Goodput is throughput times statistical efficiency; samples count as at the requested batch. What
+    an estimate adds to a known time, such as the synchronisation that a bootstrap does not know, an
+    iteration takes at any batch; where it is below it is so in proportion.
+
+    Parameters
+    ----------
+    view : View
+    options : BatchOptions or None
+        None: all train at the requested batch.
+    time_s : ndarray of float, shape (n, T, K)
+        Estimates at the requested batch; inf where infeasible, where the goodput is 0.
+    """
+    requested = view.global_batch[:, None, None]
+    if options is None:
+        return requested / time_s, np.broadcast_to(requested, time_s.shape)
+    known, prior = options.iteration_time_s, requested_time_s(view, options)
+    fits = np.isfinite(prior) & np.isfinite(time_s)
+    more = np.where(fits, time_s, 1.0) - np.where(fits, prior, 1.0)
+    share = np.where(fits, time_s, 1.0) / np.where(fits, prior, 1.0)
+    at_batch = np.where((more >= 0)[..., None], known + more[..., None], known * share[..., None])
+    good = (options.sizes * options.efficiency)[:, None, None, :] / at_batch
+    good = np.where(fits[..., None], good, 0.0)
+    best = np.argmax(good, axis=3)
+    sizes = np.broadcast_to(options.sizes[:, None, None, :], good.shape)
+    chosen = np.take_along_axis(sizes, best[..., None], axis=3)[..., 0]
+    return np.take_along_axis(good, best[..., None], axis=3)[..., 0], chosen
