@@ -187,8 +187,8 @@ def _alphas(study: Study, found: Found) -> str:
     every["all"] = _relative_of_all(study, found)
     rows = []
     for kind, row in every.items():
-        traces = len(study.cells(kind, "ares", 0.75)) if kind in KINDS else 0
-        label = f"{kind}, {traces} traces" if traces > 1 else kind
+        names = [cell.trace for cell in study.cells(kind, "ares", 0.75)] if kind in KINDS else []
+        label = ", ".join(names) or kind
         best = study.alphas[int(np.argmin(row))]
         rows.append([label, *(number(value, 3) for value in row), f"{best:g}"])
     headers = ["mean JCT over that at 0.75", *(f"{alpha:g}" for alpha in study.alphas), "best alpha"]

@@ -185,7 +185,7 @@ class Causes:
         shown = [[f"{one[1]:.2f}\n{one[2]:.2f}" for one in row] for row in values]
         return GridPlot(
             Grid(
-                "First in mean JCT; Pollux's and the work-conserving form's over Ares's",
+                "Mean JCT over Ares's: pollux, work-conserving form",
                 "offered load at the request",
                 "efficiency to the power",
                 [f"{load:g}" for load in loads],

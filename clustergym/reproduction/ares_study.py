@@ -43,9 +43,14 @@ class Study(NamedTuple):
         return START if self.quick else WHOLE
 
     def cells(self, kind: str, policy: str, alpha: float | None = None) -> list[Cell]:
-        """Return the runs of a policy, or of our own variant of Ares, on a kind of trace."""
+        """Return the runs of a policy, or of our own variant of Ares, on a kind of trace.
+
+        With an alpha, on every second trace.
+        """
         parameters: tuple[tuple[str, Any], ...] = () if alpha is None else (("alpha", alpha),)
         names = self.traces(kind)[: FEWER.get((kind, policy))]
+        if alpha is not None:
+            names = names[::2]
         if policy == OWN:
             policy, parameters = "ares", (("work_conserving", True),)
         return [Cell(name, None, self.length, policy, parameters) for name in names]
