@@ -145,8 +145,8 @@ def test_the_map_names_who_is_first(tmp_path):
         seconds |= dict(zip(causes.point("philly sia 1", power, load), (100.0, 145.0, 103.0), strict=True))
     found = {cell: jct_only(s) for cell, s in seconds.items()}
     assert causes.at(found, 1.0, 1.0) == pytest.approx([1.0, 0.9, 0.8])
-    assert "| 1 | 1 | 0.90 | 0.80 | work-conserving form |" in causes._map(found, "x.svg")
-    assert "| 0.25 | 2 | 1.45 | 1.03 | ares |" in causes._map(found, "x.svg")
+    assert "| 1 | 1 | 0.90 | 0.80 | pollux | work-conserving form |" in causes._map(found, "x.svg")
+    assert "| 0.25 | 2 | 1.45 | 1.03 | ares | ares |" in causes._map(found, "x.svg")
     for name in ("one.svg", "two.svg"):
         causes.plot(found)(tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

@@ -30,7 +30,7 @@ POLLUX: Parameters = (("search", "exact"),)
 NAMES = ("ares", "pollux", "work-conserving form")
 CONSERVING: Parameters = (("work_conserving", True),)
 POWERS = (1.0, 0.75, 0.5, 0.25)
-LOADS = (1.0, 2.0)
+LOADS = (0.5, 1.0, 1.5, 2.0)
 QUICK_POWERS, QUICK_LOADS = (1.0, 0.25), (1.0, 2.0)
 
 
@@ -155,43 +155,41 @@ class Causes:
 
     def _map(self, found: Found, plot: str) -> str:
         powers, loads = self.axes
-        headers = ["efficiency to the power", "load", "pollux", "work-conserving form", "first"]
+        headers = ["efficiency to the power", "load", "pollux", "work-conserving form"]
+        headers += ["first of ares and pollux", "first of the three"]
         rows = []
         for power in powers:
             for load in loads:
-                _, pollux, own = values = self.at(found, power, load)
-                rows.append(
-                    [
-                        f"{power:g}",
-                        f"{load:g}",
-                        number(pollux, 2),
-                        number(own, 2),
-                        NAMES[int(np.argmin(values))],
-                    ]
-                )
+                values = self.at(found, power, load)
+                shown = [f"{power:g}", f"{load:g}", *(number(one, 2) for one in values[1:])]
+                rows.append([*shown, _first(values[:2]), _first(values)])
         return (
             "## A map of scaling and load\n\n"
             "The measured efficiency of every job raised to a power (1: as measured; 0 would be linear "
             "scaling), at the same GPU time at the request, and submissions stretched to a load. Mean JCT "
             f"over Ares's, mean over {' and '.join(self.traces)}: above 1, Ares is better.\n\n"
-            f"{table(headers, rows)}\n\n![Who is first]({plot})"
+            f"{table(headers, rows)}\n\n![Who is first]({plot})\n\nColours: the first of Ares and Pollux."
         )
 
     def plot(self, found: Found) -> GridPlot:
         """Return the picture of the map."""
         powers, loads = self.axes
         values = [[self.at(found, power, load) for load in loads] for power in powers]
-        first = [[NAMES[int(np.argmin(one))] for one in row] for row in values]
+        first = [[_first(one[:2]) for one in row] for row in values]
         shown = [[f"{one[1]:.2f}\n{one[2]:.2f}" for one in row] for row in values]
         return GridPlot(
             Grid(
-                "Mean JCT over Ares's: pollux, work-conserving form",
+                "Mean JCT over Ares's:\npollux; work-conserving form",
                 "offered load at the request",
                 "efficiency to the power",
                 [f"{load:g}" for load in loads],
                 [f"{power:g}" for power in powers],
                 first,
                 shown,
-                NAMES,
+                NAMES[:2],
             )
         )
+
+
+def _first(values: Sequence[float]) -> str:
+    return NAMES[int(np.argmin(values))]
