@@ -7,11 +7,26 @@ import os
 from pathlib import Path
 
 import pytest
+from scenarios import Job, small_scenario
 
 from clustergym.placement.characterisation import MODELS
 from clustergym.reproduce import main
-from clustergym.reproduction import ares, arnold_claims, crius
-from clustergym.reproduction.ares_scenarios import KINDS, START, START_JOBS, scenario_of, trace_names
+from clustergym.reproduction import ares, ares_study, arnold_claims, crius
+from clustergym.reproduction.ares_causes import Causes
+from clustergym.reproduction.ares_claims import Parts, claims_of
+from clustergym.reproduction.ares_deep import Deep, lower_by, small_cells
+from clustergym.reproduction.ares_scenarios import (
+    KINDS,
+    START,
+    START_JOBS,
+    bent,
+    offered_load,
+    request_efficiency,
+    scenario_of,
+    trace_names,
+    work_gpu_s,
+)
+from clustergym.reproduction.ares_times import decision_times
 from clustergym.reproduction.line_plots import LinePlot, Panel
 from clustergym.reproduction.study import Cell, Options
 
@@ -28,7 +43,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def jct_only(jct_s):
-    return dict.fromkeys(ares.METRICS, 0.0) | {"jct_mean": jct_s}
+    return dict.fromkeys(ares_study.METRICS, 0.0) | {"jct_mean": jct_s}
 
 
 @pytest.mark.parametrize(
@@ -50,73 +65,148 @@ def test_bad_input_is_one_line(argv, message, capsys, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_eight_traces_of_each_kind_half_of_them_published():
-    for kind in KINDS:
+def test_half_of_the_traces_of_a_kind_are_published():
+    for kind, many in {"philly": 8, "helios": 8, "newtrace": 2}.items():
         names = trace_names(kind, quick=False)
-        assert (len(set(names)), sum(" sia " in name for name in names)) == (8, 4)
+        assert (len(set(names)), sum(" sia " in name for name in names)) == (many, many // 2)
         assert trace_names(kind, quick=True) == [f"{kind} sia 1"]
 
 
 def test_alpha_is_judged_by_the_mean_of_ratios():
-    # Of eight traces one takes 90 instead of 100 s at 0.8 and a long one 2,000 instead of 1,000:
-    # (0.9 + 2 + 6 x 1) / 8 = 1.1125, whatever their lengths.
-    study = ares.Study(False, ["ares"], [])
+    # Of four traces one takes 90 instead of 100 s at 0.8 and a long one 2,000 instead of 1,000:
+    # (0.9 + 2 + 2 x 1) / 4 = 1.225, whatever their lengths.
+    study = ares_study.Study(False, ["ares"], [])
     found = {cell: jct_only(100.0) for alpha in study.alphas for cell in study.cells("philly", "ares", alpha)}
     for alpha in study.alphas:
         found[study.cells("philly", "ares", alpha)[1]] = jct_only(2000.0 if alpha == 0.8 else 1000.0)
     found[study.cells("philly", "ares", 0.8)[0]] = jct_only(90.0)
     relative = dict(zip(study.alphas, ares._relative(study, found, "philly"), strict=True))
-    assert relative == pytest.approx({alpha: 1.1125 if alpha == 0.8 else 1.0 for alpha in study.alphas})
+    assert relative == pytest.approx({alpha: 1.225 if alpha == 0.8 else 1.0 for alpha in study.alphas})
 
 
 @pytest.mark.parametrize(
-    ("pollux_s", "gavel_s", "other", "share", "sentence"),
-    [
-        (160.0, 200.0, "pollux", 0.375, "holds, with a margin of 38 % over pollux."),
-        (125.0, 200.0, "pollux", 0.2, "Ares is first, by 20 % over pollux instead of 30 %."),
-        (200.0, 80.0, "gavel", -0.25, "does not hold here, as Ares is 25 % above gavel."),
-    ],
+    ("pollux_s", "gavel_s", "other", "share"),
+    [(160.0, 200.0, "pollux", 0.375), (125.0, 200.0, "pollux", 0.2), (200.0, 80.0, "gavel", -0.25)],
 )
-def test_a_claim_is_held_against_the_best_other(pollux_s, gavel_s, other, share, sentence):
-    study = ares.Study(True, ["ares", "gavel", "pollux"], [])
+def test_a_claim_is_held_against_the_best_other(pollux_s, gavel_s, other, share):
+    study = ares_study.Study(True, ["ares", "gavel", "pollux"], [])
     seconds = {"ares": 100.0, "gavel": gavel_s, "pollux": pollux_s}
     found = {cell: jct_only(s) for policy, s in seconds.items() for cell in study.cells("philly", policy)}
-    gain = ares._gain(study, found, "philly", "jct_mean")
+    gain, further = ares_study.gains(study, found, "philly", "jct_mean")
     assert gain.other == other
     assert gain.share == pytest.approx(share)
-    assert ares._gap("mean JCT", "philly", 0.303, gain).startswith(f"mean JCT, philly: {sentence}")
+    assert further.share > gain.share
 
 
 def test_a_policy_of_fewer_traces_is_held_against_ares_on_those():
-    # Pollux is run on the first trace of newTrace: 80 s, where Ares takes 100 s, and 20 s on the others.
-    study = ares.Study(False, ["ares", "pollux"], [])
+    # Pollux is run on the first trace of newTrace: 80 s, where Ares takes 100 s, and 20 s on the other.
+    study = ares_study.Study(False, ["ares", "pollux"], [])
     runs = study.cells("newtrace", "ares")
-    own = study.cells("newtrace", ares.OWN)
+    own = study.cells("newtrace", ares_study.OWN)
     found = {cell: jct_only(20.0) for cell in [*runs, *own]} | {runs[0]: jct_only(100.0)}
     (only,) = study.cells("newtrace", "pollux")
     found[only] = jct_only(80.0)
-    assert (only.trace, len(runs)) == (runs[0].trace, 8)
-    assert ares._gain(study, found, "newtrace", "jct_mean").share == pytest.approx(-0.25)
+    assert (only.trace, len(runs)) == (runs[0].trace, 2)
+    (gain,) = ares_study.gains(study, found, "newtrace", "jct_mean")
+    assert gain.share == pytest.approx(-0.25)
     assert ares._relative_jct(study, found, "newtrace", "pollux") == "+25 %"
-    assert "| pollux (first 1 of 8) |" in ares._comparison(study, found, "newtrace")
+    assert "| pollux (first 1 of 2) |" in ares._comparison(study, found, "newtrace")
 
 
 def test_our_own_variant_is_a_row_but_no_policy_to_beat():
-    study = ares.Study(True, ["ares", "lucid"], [])
-    assert study.rows == ["ares", "lucid", ares.OWN]
-    assert study.cells("philly", ares.OWN)[0].label == ares.OWN
-    assert ares.Study(True, ["lucid"], []).rows == ["lucid"]
+    study = ares_study.Study(True, ["ares", "lucid"], [])
+    assert study.rows == ["ares", "lucid", ares_study.OWN]
+    assert study.cells("philly", ares_study.OWN)[0].label == ares_study.OWN
+    assert ares_study.Study(True, ["lucid"], []).rows == ["lucid"]
+
+
+def test_efficiencies_are_bent_at_the_same_gpu_time_and_load():
+    # a on 1, 2, 4 GPUs: 8, 5, 4 s, so efficiencies 1, .8, .5. To the power .5 on 4: .7071, so 8 / (4 x
+    # .7071) = 2.8284 s. It asks for 4: its 1,000 iterations of 4 s, 16,000 GPU s, become 1,414 of 2.8284 s.
+    times = {"m": {"X": {1: 8.0, 2: 5.0, 4: 4.0}}}
+    jobs = [Job("a", 0, 1000, gpus=4), Job("b", 1000, 500, gpus=1)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times)
+    # a 16,000 and b 4,000 GPU s on 4 GPUs in 1,000 s: a load of 5.
+    assert offered_load(scenario) == pytest.approx(5.0)
+    assert request_efficiency(scenario) == pytest.approx(0.75)
+    changed = bent(scenario, 0.5, 2.0)
+    assert changed.tables.execution[0, 0, :, 0] == pytest.approx([8.0, 4 / 0.8**0.5, 2.8284], rel=1e-4)
+    assert changed.trace.iterations.tolist() == [1414, 500]
+    assert work_gpu_s(changed) == pytest.approx([16_000, 4_000], rel=1e-3)
+    assert changed.trace.submit_s.tolist() == pytest.approx([0.0, 2500.0])
+    assert offered_load(changed) == pytest.approx(2.0, rel=1e-3)
+    same = bent(scenario, 1.0, 5.0)
+    assert same.sha256 == scenario.sha256
+
+
+def test_the_map_names_who_is_first(tmp_path):
+    causes = Causes(tmp_path, quick=True)
+    seconds = dict(zip(causes.point("philly sia 1", 1.0, 1.0), (100.0, 90.0, 80.0), strict=True))
+    for power, load in ((1.0, 2.0), (0.25, 1.0), (0.25, 2.0)):
+        seconds |= dict(zip(causes.point("philly sia 1", power, load), (100.0, 145.0, 103.0), strict=True))
+    found = {cell: jct_only(s) for cell, s in seconds.items()}
+    assert causes.at(found, 1.0, 1.0) == pytest.approx([1.0, 0.9, 0.8])
+    assert "| 1 | 1 | 0.90 | 0.80 | pollux | work-conserving form |" in causes._map(found, "x.svg")
+    assert "| 0.25 | 2 | 1.45 | 1.03 | ares | ares |" in causes._map(found, "x.svg")
+    for name in ("one.svg", "two.svg"):
+        causes.plot(found)(tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+class ByPolicy(dict):
+    """Every run of a policy takes as long: the first number, on newTrace the second."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+
+    def __missing__(self, cell):
+        first, second = self.seconds.get(cell.policy, (200.0, 200.0))
+        return jct_only(second if cell.trace.startswith("newtrace") else first)
+
+
+def test_the_claims_follow_the_figures(tmp_path):
+    # Ares 100 s, Pollux 140 s: 1 - 100/140 = 28.6 % below, of 30.3 % claimed: reproduced to a tenth. On
+    # newTrace Pollux takes 90 s: 11.1 % above. The gain there is 28.6 + 11.1 = 39.7 points less.
+    study = ares_study.Study(True, list(ares_study.POLICIES), [])
+    found = ByPolicy({"ares": (100.0, 100.0), "pollux": (140.0, 90.0)})
+    fairness = {"ares": [0.5, 0.9, 1.0, 1.2], "pollux": [0.5, 1.1, 1.2, 1.3]}
+    runs = {name: {"fairness": values, "makespan_s": 100.0} for name, values in fairness.items()}
+    timed = [
+        {"gpus": gpus, "jobs_most": gpus, "decision_s_mean": s, "decision_s_p99": s, "under_limit": 1.0}
+        for gpus, s in ((64, 0.001), (2048, 0.002))
+    ]
+    parts = Parts(study, found, Causes(tmp_path, quick=True), Deep(runs), timed, 0.8)
+    claims = {claim.claim: claim for claim in claims_of(parts)}
+    philly, newtrace = (claims[f"{kind}, mean JCT against the best other"] for kind in ("philly", "newtrace"))
+    assert (philly.fair, philly.verdict) == (pytest.approx(-28.571, abs=1e-3), "reproduced")
+    assert (newtrace.fair, newtrace.verdict) == (pytest.approx(11.111, abs=1e-3), "reversed")
+    assert claims["gain in mean JCT on philly less that on newtrace"].fair == pytest.approx(39.683, abs=1e-3)
+    assert "with the request as Pollux's floor -29 %" in philly.why
+    assert newtrace.why.startswith("pollux here. Not known")
+    # Three of four jobs are no later than under fair sharing, one of Pollux's: 25 against 75 % late.
+    assert claims["jobs faster than under fair sharing (over 90 %)"].fair == 75.0
+    assert claims["unfair fraction there against the best other"].fair == pytest.approx(-200 / 3)
+    assert claims["alpha of least mean JCT (0.75 to 0.8)"].verdict == "reproduced"
+    assert claims["testbed and simulator differ by less than 5 %"].verdict == "not simulated"
+
+
+def test_sixteen_gpus_are_held_against_each_other_policy():
+    study = ares_study.Study(True, ["ares", "gavel", "pollux"], [])
+    seconds = {"ares": 90.0, "gavel": 200.0, "pollux": 100.0}
+    found = {cell: jct_only(s) for policy, s in seconds.items() for cell in small_cells(study, policy)}
+    assert lower_by(study, found, "jct_mean") == pytest.approx([0.1, 0.55])
 
 
 def test_decisions_are_timed_once(tmp_path):
     options = Options(tmp_path, True, None, tmp_path / "work")
-    first = ares._decision_times(options, 64)
+    first = decision_times(options, 64)
     # A round a minute for two hours, and 40 jobs: 20 an hour.
     assert (first["decisions"], first["jobs_per_hour"]) == (120, 20.0)
     # One slow decision can lift the mean above the 99th percentile.
     assert 0 < first["decision_s_mean"] <= first["decision_s_max"] < 60
     assert 0 < first["decision_s_p99"] <= first["decision_s_max"]
-    assert ares._decision_times(options, 64) == first
+    assert decision_times(options, 64) == first
 
 
 def test_a_plot_is_the_same_bytes_each_time(tmp_path):

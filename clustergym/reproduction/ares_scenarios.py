@@ -7,12 +7,20 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from clustergym.reproduction.study import Cell, check_published
 from clustergym.scenario import Scenario
 
+Floats = npt.NDArray[np.float64]
+
 WHOLE, START = "whole", "start"
-"""Settings of a trace: all of it, or its first `START_JOBS` jobs."""
+"""Settings of a trace: all of it, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
 START_JOBS = 160
+
+ROOFLINE, UNROUNDED = "roofline", "any-count"
+"""Variants: times of the roofline instead of Sia's profiles; any GPU count instead of powers of two."""
 
 DECISIONS = "decisions"
 """Setting of the runs that time decisions: a cluster of as many GPUs as the trace's name says."""
@@ -40,14 +48,15 @@ KINDS = {
 }
 """As Ares: 160 jobs in 8 h, newTrace 960 in 48 h. Saturn is a cluster of Helios."""
 
-WORKLOADS = (1, 2, 3, 4)
+WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
+"""Sia's workloads of a kind that are run, and as many generated ones; those of newTrace take minutes each."""
 
 
 def trace_names(kind: str, quick: bool) -> list[str]:
     """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
     if quick:
         return [f"{kind} sia 1"]
-    return [f"{kind} {source} {number}" for source in ("sia", "generated") for number in WORKLOADS]
+    return [f"{kind} {source} {number}" for source in ("sia", "generated") for number in WORKLOADS[kind]]
 
 
 def check_data(folder: Path, names: list[str]) -> None:
@@ -65,24 +74,87 @@ def scenario_of(data: Path, cell: Cell) -> Scenario:
     """Return the scenario of a cell."""
     if cell.setting == DECISIONS:
         return timed_scenario(int(cell.trace))
-    scenario = _of_trace(data, cell.trace)
-    if cell.setting == START and len(scenario.trace) > START_JOBS:
-        return replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    length, _, variant = cell.setting.partition(" ")
+    bend = variant.startswith("efficiency")
+    scenario = _of_trace(data, cell.trace, "" if bend else variant)
+    if length == START and len(scenario.trace) > START_JOBS:
+        scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    if bend:
+        power, load = (float(word.split("=")[1]) for word in variant.split())
+        scenario = bent(scenario, power, load)
     return scenario
 
 
+def bend(power: float, load: float) -> str:
+    """Return the variant in which efficiencies are raised to a power, at an offered load."""
+    return f"efficiency={power:g} load={load:g}"
+
+
 @cache
-def _of_trace(data: Path, name: str) -> Scenario:
+def _of_trace(data: Path, name: str, variant: str) -> Scenario:
     from clustergym.api import load_scenario
 
     kind, source, number = name.split()
-    profiles = data.absolute() / "sia" / "profiles"
+    folder = data.absolute() / "sia"
+    profiles = folder / "profiles"
     if source == "sia":
         path = _workload(data.absolute(), name)
         trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
+    elif source == "testbed":
+        trace = ["cluster=ares-16", *testbed(int(number))]
     else:
         trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
-    return load_scenario("ares", [*trace, "oracle=sia", f"oracle.path='{profiles}'"])
+    oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
+    counts = ["scenario.counts=any"] if variant == UNROUNDED else []
+    return load_scenario("ares", [*trace, *oracle, *counts])
+
+
+def testbed(seed: int) -> list[str]:
+    """Return the overrides of a trace like that of section 5.2: 40 jobs in 4 h, of distributed jobs."""
+    return [*generated(KINDS["philly"], 40, 14400.0, seed), "++trace.requests=arena"]
+
+
+def work_gpu_s(scenario: Scenario) -> Floats:
+    """Return the GPU-seconds of each job at its request, shape (n,)."""
+    seconds = scenario.trace.iterations * scenario.fair_iteration_time_s
+    work: Floats = seconds * scenario.request_gpus
+    return work
+
+
+def offered_load(scenario: Scenario) -> float:
+    """Return GPU time at the requests over that of the cluster from the first submission to the last."""
+    submit_s = scenario.trace.submit_s
+    return float(work_gpu_s(scenario).sum() / scenario.cluster.capacity.sum() / np.ptp(submit_s))
+
+
+def request_efficiency(scenario: Scenario) -> float:
+    """Return throughput per GPU at the request over that on the fewest GPUs, mean over jobs."""
+    gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
+    least = np.argmax(np.isfinite(gpu_s), axis=1)
+    rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
+    return float(np.mean(gpu_s[rows, least[rows]] / gpu_s[rows, level]))
+
+
+def bent(scenario: Scenario, power: float, load: float) -> Scenario:
+    """Return a scenario with other scaling curves and another load, each job of the same GPU time.
+
+    Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
+    scaling. Iterations change so that every job has the GPU time that it had at its request, and
+    submissions are stretched to the offered load.
+    """
+    tables, counts = scenario.tables, scenario.tables.counts[:, None]
+    gpu_s = tables.execution * counts
+    best = gpu_s.min(axis=3)
+    least = np.take_along_axis(best, np.argmax(np.isfinite(best), axis=2)[..., None], 2)[..., None]
+    bent_s = {
+        name: (least * (getattr(tables, name) * counts / least) ** power) / counts
+        for name in ("execution", "profiled", "data_parallel")
+    }
+    changed = replace(scenario, tables=replace(tables, **bent_s))
+    factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
+    iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
+    submit_s = scenario.trace.submit_s * (offered_load(scenario) / load)
+    return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
 
 
 def generated(kind: Kind, jobs: int, span_s: float, seed: int) -> list[str]:
