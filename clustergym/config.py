@@ -107,12 +107,10 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     seed = checked(config["seed"], int, "seed")
     if seed < 0:
         raise InputError(f"{seed} is no seed", field="seed", remedy="give a whole number from 0")
-    require(
-        costs.profile_gpus <= int(cluster.capacity.min()),
-        "costs.profile_gpus",
-        costs.profile_gpus,
-        f"cluster {cluster.name} has no more than {int(cluster.capacity.min())} GPUs of one type",
-    )
+    most = int(cluster.capacity.min())
+    for name, price in costs.profile.items():
+        remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
+        require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
     trace = _with_cluster_types(make_trace(config["trace"], seed, cluster, rules.counts), cluster, rules)
     oracle = oracle_from_config(config["oracle"])
     catalog = oracle.catalog

@@ -36,6 +36,16 @@ class InformationClass(enum.StrEnum):
     """No iteration times at all."""
 
 
+KNOWS: Mapping[str, str] = {
+    InformationClass.CLAIRVOYANT: "an oracle: knows the times jobs will really run at",
+    InformationClass.PROFILED: "knows profiles of adaptive parallelism",
+    InformationClass.DATA_PARALLEL: "knows data-parallel profiles",
+    InformationClass.BOOTSTRAP: "knows the least count that runs on each GPU type",
+    InformationClass.NONE: "knows no speeds",
+}
+"""Information classes in words, as tables and pages show them."""
+
+
 class InformationError(RuntimeError):
     """A policy asked for what its information class does not grant."""
 
@@ -59,9 +69,6 @@ class Setting:
         GPU counts an allotment may have, ascending.
     round_s : float or None
         Seconds between decision points; None: a decision point at every event.
-    profile_gpus : int
-        Free GPUs of a type that profiling a new job there takes for a while; 0: nothing is profiled.
-        A job is in no View before it is profiled on some type.
     """
 
     gpu_types: tuple[str, ...]
@@ -69,19 +76,21 @@ class Setting:
     gpus_per_node: Ints
     counts: Ints
     round_s: float | None
-    profile_gpus: int = 0
 
 
 @dataclass(frozen=True)
 class View:
     """What a policy sees at a decision point: the n jobs in the system, in order of submission.
 
+    A job that must be profiled (`clustergym.sim.costs.ProfilePrice`) is not shown before it is on some type.
+
     Attributes
     ----------
     now_s : float
     setting : Setting
     available : ndarray of int, shape (T,)
-        GPUs a decision may use: capacity less what profiling holds and what is on failed nodes.
+        GPUs a decision may use: capacity less what is on failed nodes and, while no job is queued, what
+        profiling holds. Where jobs are queued profiling gives way to the decision.
     free : ndarray of int, shape (T,)
         Available GPUs that no job holds now.
     job : ndarray of int, shape (n,)

@@ -113,7 +113,7 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
 
 
 def checked(value: Any, hint: Any, where: str) -> Any:
-    """Return `value` as the type of a hint: bool, int, float, str, optional, mapping or tuple of these."""
+    """Return `value` as its hint has it: bool, int, float, str, dataclass; optional, mapping or tuple."""
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
@@ -129,15 +129,23 @@ def checked(value: Any, hint: Any, where: str) -> Any:
             return value
         if origin is tuple and isinstance(value, list | tuple):
             return tuple(checked(item, typing.get_args(option)[0], where) for item in value)
+        if isinstance(origin, type) and dataclasses.is_dataclass(origin) and isinstance(value, Mapping):
+            return build(origin, value, where)
         if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
             inner = typing.get_args(option)[1]
             return {str(key): checked(item, inner, f"{where}.{key}") for key, item in value.items()}
-    wanted = " or ".join(getattr(option, "__name__", str(option)) for option in options)
+    wanted = " or ".join(_shown(option) for option in options)
     raise InputError(
         f"{value!r} is no {wanted.replace('NoneType', 'null')}",
         field=where,
         remedy=f"give a {wanted.split(' or ')[0]}",
     )
+
+
+def _shown(option: Any) -> str:
+    if dataclasses.is_dataclass(option):
+        return f"mapping of {', '.join(f.name for f in dataclasses.fields(option))}"
+    return getattr(option, "__name__", str(option))
 
 
 def parameters_of(made: Policy | Placer) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustergym.metrics.catalogue import METRICS, Metric
 from clustergym.metrics.statistics import Estimate
+from clustergym.policy import KNOWS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,7 +91,7 @@ def comparison_table(
     rows : sequence of mapping
         One per policy, in order of the columns: `policy` (a label, or a mapping with `name`),
         `metrics` (name to number, `Estimate` or None), and optionally `information_class`,
-        shown under the label. The content of a result.json is such a row.
+        shown in words under the label. The content of a result.json is such a row.
     metrics : iterable of str, optional
         Lines, in order; by default all of `METRICS` that some row has a value of.
     reference : int or None
@@ -105,7 +106,7 @@ def comparison_table(
     table = Table(title=Text(title) if title else None, caption=Text(caution) if caution else None)
     table.add_column("metric", overflow="fold")
     for row in rows:
-        lines = [_label(row), *filter(None, [row.get("information_class")])]
+        lines = [_label(row), *filter(None, [KNOWS.get(row.get("information_class", ""))])]
         table.add_column(Text("\n".join(lines)), justify="right", overflow="fold")
     shown = metrics or [name for name in METRICS if any(r["metrics"].get(name) is not None for r in rows)]
     for name in shown:

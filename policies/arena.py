@@ -49,16 +49,15 @@ class Arena(Policy):
     Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml
     has those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. What is left,
     as neither text decides it: running jobs are halved, and not moved, to make room, none below half
-    its request, and none that ends before its restart would; the seconds until a promotion; as many
-    GPUs of each type as profiling holds are left out of scaling up, so that new jobs can be profiled;
-    the program of `ilp` is followed by launches of what still fits, and scales up any number of jobs;
-    a job that Crius suspends others for starts as requested. A job that no candidate fits blocks nobody.
+    its request, and none that ends before its restart would; the seconds until a promotion; the
+    program of `ilp` is followed by launches of what still fits, and scales up any number of jobs; a
+    job that Crius suspends others for starts as requested. A job that no candidate fits blocks nobody.
     How a plan is estimated (Crius: one plan for each of 2^stages partitions) is the oracle's
     affair, not the policy's.
 
     The paper's ablations that change no decision are changes of costs: without pruning the
-    scenario's `costs.search=full`, without disaggregated profiling a profile as long as running
-    every plan takes (see clustergym/reproduction/arena.py, which runs them).
+    scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much as
+    running every plan takes (see clustergym/reproduction/arena.py, which runs them).
 
     Parameters
     ----------
@@ -176,7 +175,7 @@ class Arena(Policy):
         waiting = self._launch(cluster, waiting, queue)
         if self.opportunistic:
             self._note_blockers(view, order, waiting)
-        cluster.grow_all(view.setting.profile_gpus, None if self.grow_freely else depth)
+        cluster.grow_all(None if self.grow_freely else depth)
         decision = cluster.decision()
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
 
@@ -244,8 +243,7 @@ class Arena(Policy):
         if self.ilp:
             from policies.shared.scaling_ilp import best_scalings
 
-            spare = cluster.view.setting.profile_gpus
-            steps = best_scalings(cluster, np.array(waiting, dtype=np.int64), spare)
+            steps = best_scalings(cluster, np.array(waiting, dtype=np.int64))
             cluster.enact(steps or [])
             self._ilp_fallbacks += steps is None
             waiting = [at for at in waiting if cluster.kind[at] < 0]

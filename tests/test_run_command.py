@@ -216,6 +216,8 @@ def assert_one_line(capsys, *expected):
         assert text in captured.err
 
 
+PRICE = "+costs.profile.{}={{seconds: 5.0, gpus: 1, types: each, per: job}}"
+
 BAD_CONFIGURATIONS = [
     (["policy=arean"], "unknown policy 'arean' (did you mean arena"),
     (["policy="], "unknown policy ''"),
@@ -254,10 +256,40 @@ BAD_CONFIGURATIONS = [
     (["scenario.oversize=clip"], "scenario.oversize: unknown value 'clip'"),
     (["costs.search=quick"], "costs.search: unknown search 'quick'"),
     (["costs.storage_gbs=-1"], "costs.storage_gbs"),
-    (["costs.profile_s.profiled=-5"], "costs.profile_s.profiled"),
-    (["+costs.profile_s.psychic=5"], "unknown information class 'psychic'"),
-    (["costs.profile_gpus=0"], "costs.profile_gpus"),
-    (["costs.profile_gpus=1000"], "costs.profile_gpus"),
+    (
+        ["costs.profile.profiled.seconds=-5"],
+        "costs.profile.profiled.seconds: -5.0 is no duration (give seconds",
+    ),
+    (["costs.profile.profiled.seconds=0"], "costs.profile.profiled.seconds: 0.0 is no duration"),
+    (["costs.profile.profiled.seconds=inf"], "costs.profile.profiled.seconds: inf is no duration"),
+    (["costs.profile.profiled.seconds=nan"], "costs.profile.profiled.seconds: nan is no float"),
+    (["costs.profile.profiled.seconds=null"], "costs.profile.profiled.seconds: None is no float"),
+    (
+        ["~costs.profile.data_parallel.seconds"],
+        "costs.profile.data_parallel.seconds: is missing (give costs.",
+    ),
+    (["~costs.profile.data_parallel.gpus"], "costs.profile.data_parallel.gpus: is missing"),
+    (["+costs.profile.profiled.minutes=8"], "costs.profile.profiled.minutes: unknown key 'minutes'"),
+    (
+        ["costs.profile.profiled=510"],
+        "costs.profile.profiled: 510 is no mapping of seconds, gpus, types, per",
+    ),
+    (
+        [PRICE.format("psychic")],
+        "costs.profile.psychic: unknown information class 'psychic' (valid: bootstrap",
+    ),
+    ([PRICE.format("data_paralel")], "unknown information class 'data_paralel' (did you mean data_parallel?"),
+    ([PRICE.format("none")], "costs.profile.none: none has no price: a policy that knows nothing"),
+    ([PRICE.format("clairvoyant")], "costs.profile.clairvoyant: clairvoyant has no price: an oracle"),
+    (["costs.profile.profiled.gpus=0"], "costs.profile.profiled.gpus: 0 is no GPU count"),
+    (["costs.profile.profiled.gpus=1000"], "costs.profile.profiled.gpus"),
+    (
+        ["costs.profile.profiled.types=some"],
+        "costs.profile.profiled.types: unknown value 'some' (valid: each",
+    ),
+    (["costs.profile.profiled.per=day"], "costs.profile.profiled.per: unknown value 'day'"),
+    (["costs.profile_reuse=never"], "costs.profile_reuse: unknown reuse 'never' (valid: job, model)"),
+    (["costs=free-profiled"], "profiled-free"),
     (["cluster=file"], "cluster.path: has no value (give cluster.path=…)"),
     (["oracle=table"], "oracle.path: has no value (give oracle.path=…)"),
     (["oracle=table", "oracle.path=none.csv"], "none.csv"),

@@ -47,7 +47,8 @@ class SchedulingParameters:
     trace : str or None
         A name of traces/, or a trace file: the jobs of every episode. None: drawn for each episode.
     costs : str
-        A name of conf/costs.
+        A name of conf/costs. By default nothing is profiled: what is known of a job is known when it
+        comes (docs/profiling.md).
     source : str
         A name of conf/generator, like which traces are drawn.
     rule : {"arena", "ares"}
@@ -98,7 +99,7 @@ class SchedulingParameters:
     scenario: str | None = None
     cluster: str = "arena-a"
     trace: str | None = None
-    costs: str = "default"
+    costs: str = "profiled-free"
     source: str = "philly"
     rule: str = "arena"
     jobs: int = 150

@@ -15,6 +15,7 @@ from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
 from clustergym.paths import PACKAGE, atomic_path
+from clustergym.policy import KNOWS
 from clustergym.report.colours import Style, styles_of
 
 TEMPLATE = PACKAGE / "leaderboard" / "page.html"
@@ -97,11 +98,12 @@ def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
     lines += [cells, ""]
     titles = [title + (f", {unit}" if unit else "") for title, unit in SHOWN.values()]
     for division in dict.fromkeys(one.division for one in found):
-        lines += [f"## {division}", ""]
+        inside = [one for one in found if one.division == division]
+        lines += [f"## {division}", "", f"{_knows(inside[0])}.", ""]
         header = ["rank", "entry", "score", "P(better)", "to the bound", *titles]
         lines.append("| " + " | ".join(header) + " |")
         lines.append("| ---: | --- | " + " | ".join(["---:"] * (len(header) - 2)) + " |")
-        for one in (one for one in found if one.division == division):
+        for one in inside:
             row = [str(one.rank), f"[{_cell(one.entry.title)}]({one.name}/)", interval(one.score)]
             row += ["" if one.over_next is None else f"{one.over_next.value:.2f}", _to_bound(one, bound)]
             row += [shown(one.raw[name], unit) for name, (_, unit) in SHOWN.items()]
@@ -192,6 +194,11 @@ def _drawn_as(one: Standing) -> str:
     return str(one.entry.chosen.parameters.get("algorithm", one.entry.chosen.name))
 
 
+def _knows(one: Standing) -> str:
+    words = KNOWS[one.entry.information_class]
+    return words[0].upper() + words[1:]
+
+
 def _is_baseline(board: Board, one: Standing) -> bool:
     keys = one.entry.keys
     return all(keys.get(key) == value for key, value in board.baseline.items())
@@ -203,6 +210,7 @@ def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str,
         "name": one.name,
         "title": one.entry.title,
         "division": one.division,
+        "knows": _knows(one),
         "rank": one.rank,
         "score": [round(value, 4) for value in one.score],
         "over_next": None if one.over_next is None else round(one.over_next.value, 4),

@@ -117,7 +117,7 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
     error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
     types = int(rng.choice(np.array(distribution.types)))
-    cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile_s={})
+    cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile={})
     drawn = _scenario(rng, window, cluster, costs, load, restart, error)
     return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
 

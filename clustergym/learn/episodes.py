@@ -122,10 +122,10 @@ def _refuse(scenario: Scenario, information: InformationClass, known: Floats) ->
     times = np.where(scenario.feasible[..., None], scenario.execution, 0.0)
     reachable = times[..., scenario.compact.min() :]
     unknown = np.flatnonzero(~np.isfinite(known).any(axis=(1, 2)))
-    profiles = scenario.costs.profile_s.get(information.value, 0.0) > 0
+    profiles = information.value in scenario.costs.profile
     reasons = (
         (scenario.horizon_s is not None, "ends at a horizon", "horizon_s"),
-        (profiles, f"profiles new jobs for policies of class {information.value}", "costs.profile_s"),
+        (profiles, f"profiles new jobs for policies of class {information.value}", "costs.profile"),
         (bool((scenario.request_gpus == 0).any()), "has jobs that fit nowhere", "trace"),
         (bool(len(unknown)), f"has jobs without times for class {information.value}", "oracle"),
         (
@@ -136,8 +136,9 @@ def _refuse(scenario: Scenario, information: InformationClass, known: Floats) ->
     )
     for refused, reason, field in reasons:
         if refused:
+            free = "choose costs=profiled-free, or " if field == "costs.profile" else ""
             raise InputError(
                 f"scenario {scenario.name} {reason}, which compiled episodes do not cover",
                 field=field,
-                remedy="run it in the simulator: python -m clustergym.run policy=learned",
+                remedy=f"{free}run it in the simulator: python -m clustergym.run policy=learned",
             )

@@ -69,8 +69,14 @@ class TraceFiles:
         return tuple(one.replace("{data}", str(data_folder().absolute())) for one in given)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return the scenario of one file, with decision points at events."""
+        """Return the scenario of one file, with decision points at events.
+
+        Nobody profiles, as in drawn windows, unless `overrides` name costs.
+        """
         from clustergym.api import load_scenario
 
         overrides = ["trace=file", *self.overrides, f"trace.path='{self.files[index]}'"]
-        return replace(load_scenario(self.scenario, overrides), rounds="event")
+        scenario = replace(load_scenario(self.scenario, overrides), rounds="event")
+        if any(one.lstrip("+~").startswith("costs") for one in self.overrides):
+            return scenario
+        return replace(scenario, costs=replace(scenario.costs, profile={}))

@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.collect import Group, group_results
 from clustergym.errors import InputError
 from clustergym.metrics.catalogue import METRICS
+from clustergym.policy import KNOWS
 from clustergym.report.colours import Style, styles_of
 from clustergym.report.logs import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.report.series import cdf, means, resampled
@@ -71,7 +72,7 @@ def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]
         "label": label,
         "colour": style.colour,
         "dash": style.dash,
-        "knows": result.information_class,
+        "knows": KNOWS.get(result.information_class, ""),
         "metrics": result.metrics,
         "decisions": None if result.decisions is None else result.decisions.model_dump(),
         "wall_s": result.wall_s,

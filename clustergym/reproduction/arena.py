@@ -325,7 +325,7 @@ def _ablations(found: Mapping[Cell, Figures], rounds: int) -> str:
     ]
     return (
         f"## Ablations: {_name('philly', rounds)}\n\nIn the fair setting. Without pruning is "
-        f"`costs.search=full`; profiling of whole plans is `costs.profile_s` x {PROFILING_RATIO}, the ratio "
+        f"`costs.search=full`; profiling of whole plans is `costs.profile` x {PROFILING_RATIO}, the ratio "
         "of profiling GPU time that Arena reports. Crius reports 3.53 times the JCT without heterogeneous "
         "and 2.54 times without elastic scaling.\n\n"
         f"{table(headers, rows)}"

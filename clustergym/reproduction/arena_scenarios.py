@@ -54,8 +54,11 @@ def scenario_of(data: Path, cell: Cell) -> Scenario:
     if cell.setting == PRUNED_OFF:
         costs = replace(costs, search="full")
     if cell.setting == FULL_PROFILING:
-        longer = {name: seconds * PROFILING_RATIO for name, seconds in costs.profile_s.items()}
-        costs = replace(costs, profile_s=longer)
+        longer = {
+            name: replace(price, seconds=price.seconds * PROFILING_RATIO)
+            for name, price in costs.profile.items()
+        }
+        costs = replace(costs, profile=longer)
     return replace(scenario, costs=costs)
 
 

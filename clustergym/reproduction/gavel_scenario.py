@@ -77,7 +77,7 @@ def scenario_of(data: Path, file: Path = TRACE) -> Scenario:
         trace=trace,
         tables=OracleTables(classes, cluster.gpu_types, np.array(counts), times, times, times),
         checkpoint_s=np.zeros(len(classes)),
-        costs=Costs(search="proxy", profile_s={}),
+        costs=Costs(search="proxy", profile={}),
     )
 
 

@@ -107,7 +107,8 @@ class Simulation(World):
                 self._clock.step()
             if self._book.nodes:
                 self._serve_planned_jobs()
-            self._start_profiling()
+            if not (self._decision_due and self._gives_way):
+                self._start_profiling()
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
                 if self._in_view:
@@ -126,7 +127,7 @@ class Simulation(World):
         self._defragment()
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)
-        free = self.allocations.free.copy()
+        free = self.allocations.free + self._yielding()
         available = self.setting.capacity - self._gpus_out_of_use()
         self._view = self._views.view(self._now, self._rows, available, free)
         return self._view
@@ -170,9 +171,12 @@ class Simulation(World):
             self._drop(row, "policy")
         for row in preempts:
             self._preempt(row)
+        if self._profiles.running and (view.gpus == 0).any():
+            self._lift_profiles({kind for _, _, kind in launches})
         was_running = {row: self._vacate(row) for _, row, _ in launches if self.jobs.gpus[row]}
         for negative_gpus, row, kind in launches:
             self._launch(row, kind, -negative_gpus, rescale=row in was_running)
+        self._settle_profiles()
         if drops or preempts or launches:
             moved = tuple(sorted((row, kind, -gpus) for gpus, row, kind in launches))
             self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops)))
@@ -202,7 +206,7 @@ class Simulation(World):
         waits = bool(self._in_view) and not (self.jobs.gpus[list(self._in_view)] > 0).any()
         if waits and self.allocations.down:
             return
-        hopeless = waits and not self._ahead and not any(self._profile_queue) and not self._profile_held.any()
+        hopeless = waits and not self._ahead and not self._profiles.active
         hopeless &= not self._book.active
         self._idle_rounds = self._idle_rounds + 1 if hopeless else 0
         if self._idle_rounds > IDLE_ROUNDS:

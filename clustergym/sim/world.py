@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Collection, Generator
 from typing import Any
 
@@ -19,6 +18,7 @@ from clustergym.scenario import Scenario
 from clustergym.sim.failures import Failures
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, Event, EventKind, EventLog
+from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.reservations import Book, Reservation, choose_nodes, filled
 from clustergym.sim.state import JobStates, Phase, ViewMaker, seconds, ticks
 
@@ -58,7 +58,6 @@ class World(ABC):
             scenario.cluster.gpus_per_node,
             scenario.tables.counts,
             round_s,
-            scenario.costs.profile_gpus if scenario.costs.profile_s.get(information.value, 0.0) else 0,
         )
         self.log = EventLog()
         self.jobs = JobStates(scenario)
@@ -69,10 +68,8 @@ class World(ABC):
         self._left: dict[int, simpy.Event] = {}
         self._in_view: set[int] = set()
         self._rows: Ints | None = None
-        self._profile = ticks(scenario.costs.profile_s.get(information.value, 0.0))
-        self._profile_queue: list[deque[int]] = [deque() for _ in scenario.cluster.gpu_types]
-        self._profile_held = np.zeros(len(scenario.cluster.gpu_types), dtype=np.int64)
-        self._profile_due: dict[int, int] = {}
+        self._profiles = ProfileBook(scenario, information)
+        self._lifted: list[tuple[Profile, Nodes]] = []
         self._failures_in_a_row = 0
         self._book = Book({planned.job: ticks(planned.start_s) for planned in scenario.reservations})
         self._planned_allotments: dict[int, tuple[int, int]] = {}
@@ -104,7 +101,7 @@ class World(ABC):
 
     def _gpus_out_of_use(self) -> Ints:
         """Return GPUs of each type that no decision may use, shape (T,)."""
-        out, cluster = self._profile_held.copy(), self.scenario.cluster
+        out, cluster = self._profiles.held - self._yielding(), self.scenario.cluster
         for node in self.allocations.down:
             out[cluster.node_type[node]] += cluster.node_gpus[node]
         for row in self._book.running:
@@ -128,11 +125,12 @@ class World(ABC):
             self._drop(row, "fits nowhere")
         elif row in self._book.start:
             self._enqueue(row)
-        elif self._profile:
-            self.jobs.phase[row] = Phase.PROFILING
-            runnable = self.scenario.feasible[self.scenario.class_of[row]].any(axis=1)
-            for kind in np.flatnonzero(runnable).tolist():
-                self._profile_queue[kind].append(row)
+        elif self._profiles.gpus:
+            self._profiles.ask(row, self.jobs.profiled[row])
+            if self.jobs.profiled[row].any():
+                self._enqueue(row)
+            else:
+                self.jobs.phase[row] = Phase.PROFILING
         else:
             self.jobs.profiled[row] = True
             self._enqueue(row)
@@ -142,6 +140,7 @@ class World(ABC):
 
     def _leave(self, row: int, phase: Phase) -> None:
         self.jobs.phase[row] = phase
+        self._pass_on_profiles(row)
         self._book.running.discard(row)
         self._in_view.discard(row)
         self._rows = None
@@ -156,47 +155,94 @@ class World(ABC):
         self._rows = None
         self._request_decision()
 
+    # Profiling
+
+    @property
+    def _gives_way(self) -> bool:
+        """Whether profiling comes after decisions: a View would show a queued job."""
+        return self._profiles.active and any(self.jobs.phase[row] == Phase.QUEUED for row in self._in_view)
+
+    def _yielding(self) -> Ints:
+        """Return the GPUs of each type that profiles hold and a decision may use all the same, shape (T,)."""
+        return self._profiles.held * int(self._gives_way)
+
     def _start_profiling(self) -> None:
-        """Profiling has the first claim on GPUs that are free, in order of submission."""
-        gpus = self.scenario.costs.profile_gpus
-        for kind, queue in enumerate(self._profile_queue):
-            while queue and self.allocations.free[kind] >= gpus:
-                if self.jobs.phase[queue[0]] < Phase.COMPLETED and not self._profile_on(queue[0], kind, gpus):
+        """Start the profiles that wait on GPUs that are free, in order."""
+        book = self._profiles
+        for kind, queue in enumerate(book.waiting):
+            while queue and self.allocations.free[kind] >= book.gpus:
+                nodes = self._place(kind, book.gpus, self._now + queue[0].left)
+                if isinstance(nodes, Infeasible):
                     break
-                queue.popleft()
+                self._start_profile(queue.popleft(), nodes)
 
-    def _profile_on(self, row: int, kind: int, gpus: int) -> bool:
-        """Start profiling a job on a type; False: there are no nodes for it now."""
-        nodes = self._place(kind, gpus, self._now + self._profile)
-        if isinstance(nodes, Infeasible):
-            return False
-        holder = self._profile_holder(row, kind)
-        self.allocations.allocate(holder, nodes)
-        self._profile_held[kind] += gpus
-        self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=gpus, nodes=nodes)
-        self._profile_due[holder] = self._now + self._profile
-        self._after(self._profile, lambda: self._profiled(row, kind))
-        return True
+    def _start_profile(self, profile: Profile, nodes: Nodes) -> None:
+        started, row, kind = self._now, profile.row, profile.kind
+        self.allocations.allocate(self._profile_holder(profile), nodes)
+        self._profiles.start(profile, started)
+        self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
+        self._after(profile.left, lambda: self._profiled(profile, started))
 
-    def _profile_holder(self, row: int, kind: int) -> int:
-        return -1 - (row * len(self.setting.gpu_types) + kind)
+    def _profile_holder(self, profile: Profile) -> int:
+        return -1 - (profile.row * len(self.setting.gpu_types) + profile.kind)
 
-    def _stop_profiling(self, row: int, kind: int) -> None:
-        holder, gpus = self._profile_holder(row, kind), self.scenario.costs.profile_gpus
-        del self._profile_due[holder]
-        nodes = self.allocations.release(holder)
-        self._profile_held[kind] -= gpus
-        self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=gpus, nodes=nodes)
+    def _stop_profile(self, profile: Profile, nodes: Nodes = ()) -> Nodes:
+        """Stop a profile and return its nodes: `nodes`, where they were lifted, or those it holds."""
+        nodes = nodes or self.allocations.release(self._profile_holder(profile))
+        self._profiles.stop(profile, self._now)
+        row, kind = profile.row, profile.kind
+        self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
+        return nodes
 
-    def _profiled(self, row: int, kind: int) -> None:
-        if self._profile_due.get(self._profile_holder(row, kind)) != self._now:
+    def _profiled(self, profile: Profile, started: int) -> None:
+        if profile not in self._profiles.running or profile.since != started:
             return
-        self._stop_profiling(row, kind)
-        self.jobs.profiled[row, kind] = True
-        if self.jobs.phase[row] == Phase.PROFILING:
+        self._stop_profile(profile)
+        rows = self._profiles.jobs_of(profile)
+        self.jobs.profiled[rows, profile.kind] = True
+        for row in rows[self.jobs.phase[rows] == Phase.PROFILING].tolist():
             self._enqueue(row)
-        else:
-            self._request_decision()
+        self._request_decision()
+
+    def _pass_on_profiles(self, row: int) -> None:
+        """Let the profiles of a job that leaves go on for another that shares them, or stop them."""
+        for profile in self._profiles.made_for(row):
+            others = set(self._profiles.jobs_of(profile).tolist()) - {row} - self._book.start.keys()
+            here = (job for job in self._left if job in others and self.jobs.phase[job] < Phase.COMPLETED)
+            heir = next(here, None)
+            runs = profile in self._profiles.running
+            nodes = self._stop_profile(profile) if runs else ()
+            if not runs and heir is None:
+                self._profiles.waiting[profile.kind].remove(profile)
+            if heir is not None:
+                profile.row = heir
+            if runs and heir is not None:
+                self._start_profile(profile, nodes)
+
+    def _lift_profiles(self, kinds: set[int]) -> None:
+        """Take the GPUs of profiles on some types away, until `_settle_profiles`, so that jobs come first."""
+        for profile in self._profiles.running:
+            if profile.kind in kinds:
+                self._lifted.append((profile, self.allocations.release(self._profile_holder(profile))))
+
+    def _give_way(self, nodes: Nodes) -> None:
+        """Put off lifted profiles, the latest first, whose GPUs a job has just been given."""
+        for node, _ in nodes:
+            on_node = [one for one in self._lifted if any(at == node for at, _ in one[1])]
+            short = sum(gpus for _, held in on_node for at, gpus in held if at == node)
+            short -= int(self.allocations.free_on_node[node])
+            while short > 0:
+                profile, held = last = on_node.pop()
+                short -= sum(gpus for at, gpus in held if at == node)
+                self._lifted.remove(last)
+                self._stop_profile(profile, held)
+                self._profiles.put_off(profile)
+
+    def _settle_profiles(self) -> None:
+        """Give lifted profiles that no job displaced their GPUs back."""
+        for profile, nodes in self._lifted:
+            self.allocations.allocate(self._profile_holder(profile), nodes)
+        self._lifted = []
 
     def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
         """Launch a job on the nodes the placer finds, or on given ones: a job that ran on others migrates."""
@@ -209,6 +255,7 @@ class World(ABC):
             self._unplaced(row, kind, gpus, nodes)
             return
         self.allocations.allocate(row, nodes)
+        self._give_way(nodes)
         locality = int(scenario.cluster.locality(nodes))
         iteration_s = scenario.iteration_s(row, kind, level, locality)
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
@@ -386,7 +433,7 @@ class World(ABC):
             if holder >= 0:
                 self._preempt(holder)
             else:
-                self._put_off_profiling(holder)
+                self._put_off(holder)
         self._book.due.discard(row)
         self._book.running.add(row)
         per_node = int(self.scenario.cluster.gpus_per_node[kind])
@@ -397,11 +444,12 @@ class World(ABC):
         held = self.allocations
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
-    def _put_off_profiling(self, holder: int) -> None:
-        """Stop a profiling whose nodes are needed or lost; it starts anew as soon as it can."""
-        row, kind = divmod(-1 - holder, len(self.setting.gpu_types))
-        self._stop_profiling(row, kind)
-        self._profile_queue[kind].appendleft(row)
+    def _put_off(self, holder: int) -> Profile:
+        """Stop a profile whose nodes are needed or lost; it goes on as soon as it can."""
+        profile = next(one for one in self._profiles.running if self._profile_holder(one) == holder)
+        self._stop_profile(profile)
+        self._profiles.put_off(profile)
+        return profile
 
     # The life of a node
 
@@ -423,7 +471,7 @@ class World(ABC):
             if holder >= 0:
                 self._fail(holder, node)
             else:
-                self._put_off_profiling(holder)
+                self._profiles.forget(self._put_off(holder))
         self.allocations.fail(node)
         self._after(repair, lambda: self._repair_node(node))
         self._request_decision()

@@ -169,20 +169,16 @@ class VirtualCluster(Allotments):
 
     # Scaling up
 
-    def grow_all(self, spare: int = 0, most: int | None = None) -> None:
+    def grow_all(self, most: int | None = None) -> None:
         """Give idle GPUs to running jobs, greatest gain first.
 
         Parameters
         ----------
-        spare : int
-            GPUs of each type that are left idle.
         most : int, optional
             Scalings; any number by default.
         """
-        self.free -= spare
         if (self.free > 0).any():
             self._grow_all(most)
-        self.free += spare
 
     def _grow_all(self, most: int | None) -> None:
         held = np.flatnonzero(self.kind >= 0)

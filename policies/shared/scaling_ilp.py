@@ -30,9 +30,7 @@ class Candidates(NamedTuple):
     gain: Floats
 
 
-def best_scalings(
-    cluster: VirtualCluster, waiting: Ints, spare: int = 0, gap: float = RELATIVE_GAP
-) -> list[Scaling] | None:
+def best_scalings(cluster: VirtualCluster, waiting: Ints, gap: float = RELATIVE_GAP) -> list[Scaling] | None:
     """Choose launches, halvings and growths of greatest total gain.
 
     The candidates are the heuristic's: half, once and twice the request of a waiting job on
@@ -44,8 +42,6 @@ def best_scalings(
     cluster : VirtualCluster
     waiting : ndarray of int
         Positions in the View of jobs that may be launched.
-    spare : int
-        GPUs of each type that are left idle, if they are now.
     gap : float
         Relative distance to the bound at which the solver stops.
 
@@ -57,7 +53,7 @@ def best_scalings(
     found = _all_candidates(cluster, waiting)
     if not (found.gain > 0).any():
         return []
-    chosen = _solve(cluster, found, np.maximum(cluster.free - spare, 0), gap)
+    chosen = _solve(cluster, found, cluster.free, gap)
     if chosen is None:
         return None
     freed = np.where(cluster.kind[found.at] >= 0, cluster.counts[cluster.level[found.at]], 0)

@@ -25,7 +25,7 @@ def test_bounds_by_hand():
     # at 25 s, the larger at 275 s, mean 150 s. The bound is the greater.
     times = {"m": {"X": {1: 10.0, 2: 5.0, 4: 4.0}}}
     jobs = [Job("small", 0.0, 10, family="m"), Job("large", 0.0, 100, family="m")]
-    scenario = small_scenario(jobs, {"X": (1, 4)}, times, costs=Costs(search="proxy", profile_s={}))
+    scenario = small_scenario(jobs, {"X": (1, 4)}, times, costs=Costs(search="proxy", profile={}))
     assert alone_s(scenario).tolist() == [40.0, 400.0]
     assert lower_bound(scenario, 0, {})[1] == pytest.approx(220.0)
     assert pooled_mean_s(np.zeros(2), np.array([100.0, 1000.0]), 4) == pytest.approx(150.0)

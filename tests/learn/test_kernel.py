@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, price, small_scenario
 
 from clustergym.errors import InputError
 from clustergym.learn import auction, features
@@ -107,7 +107,7 @@ def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
         {"X": (1, 2)},
         TIMES,
         checkpoint_s={"m": checkpoint_s},
-        costs=Costs(search="proxy", profile_s={}),
+        costs=Costs(search="proxy", profile={}),
     )
     outcome = Episode.of(scenario, KNOWN).run(weights_of(start=2.0, double=1.0))
     expected = 899.0 if restarts else jct_s
@@ -123,7 +123,7 @@ def test_what_is_not_covered_is_refused():
     slower[..., 2:] *= 2
     for changed, word in (
         (replace(scenario, horizon_s=10.0), "horizon"),
-        (replace(scenario, costs=Costs(profile_s={"data_parallel": 5.0})), "profiles"),
+        (replace(scenario, costs=Costs(profile=price("data_parallel", 5.0))), "profiles"),
         (replace(scenario, tables=replace(scenario.tables, execution=slower)), "nodes"),
         (replace(scenario, tables=replace(scenario.tables, data_parallel=slower * np.inf)), "without times"),
     ):

@@ -62,7 +62,7 @@ def test_terms_by_hand():
     # (missed); b has none, so that one of one is missed.
     jobs = [Job("a", 0.0, 3, family="m", deadline_s=20.0), Job("b", 0.0, 6, family="m")]
     scenario = small_scenario(
-        jobs, {"X": (1, 2)}, {"m": {"X": {1: 10.0}}}, costs=Costs(search="proxy", profile_s={})
+        jobs, {"X": (1, 2)}, {"m": {"X": {1: 10.0}}}, costs=Costs(search="proxy", profile={})
     )
     jct_s = np.array([30.0, 90.0])
     terms = {name: Objective({name: 1.0}).judge(scenario)(jct_s) for name in TERMS}
@@ -137,7 +137,7 @@ def test_deadlines_decide_the_auction():
     jobs = [
         Job("a", 0.0, 10, family="m", deadline_s=500.0), Job("b", 0.0, 10, family="m", deadline_s=120.0),
     ]  # fmt: skip
-    scenario = small_scenario(jobs, {"X": (1, 1)}, times, costs=Costs(search="proxy", profile_s={}))
+    scenario = small_scenario(jobs, {"X": (1, 1)}, times, costs=Costs(search="proxy", profile={}))
     weights = np.zeros(features.COUNT)
     weights[features.NAMES.index("urgency")] = 1.0
     assert Episode.of(scenario, KNOWN).run(weights).jct_s.tolist() == [200.0, 100.0]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, price, small_scenario
 
 from clustergym.errors import InputError
 from clustergym.policy import Decision, InformationClass
@@ -97,7 +97,7 @@ def test_a_scaling_up_repays_its_restart_if_it_must(repay, checkpoint_s, gpus):
     # Both start on 4; at 300 b ends and a has 10 iterations left: 8 GPUs save 10 x (6 - 4) = 20 s.
     jobs = [Job("a", 0, 60, gpus=4), Job("b", 0, 50, gpus=4, family="b")]
     times = {**CONCAVE, "b": {"X": {4: 6.0}}}
-    costs = Costs(search="proxy", profile_s={})
+    costs = Costs(search="proxy", profile={})
     restarts = {"m": float(checkpoint_s)}
     scenario = small_scenario(jobs, {"X": (1, 8)}, times, checkpoint_s=restarts, costs=costs)
     run = simulate(scenario, Arena(round_s=None, repay_restarts=repay), Buddy(defragment_s=None))
@@ -348,25 +348,22 @@ def test_what_ran_beside_a_head_that_has_started_is_not_suspended_for_another():
     assert not any(e.kind == EventKind.PREEMPT for e in run.simulation.log.events)
 
 
-def test_growth_leaves_room_to_profile_new_jobs():
-    # a could grow to all 8 of X; profiling takes 1 GPU, so it stays on 4, and late, which runs on 1 only,
-    # is profiled from 300 to 310 beside it, and starts at 600.
+def test_a_job_that_is_to_be_profiled_waits_for_gpus_that_growth_has_taken():
+    # a, profiled until 10, has grown to all 8 of X; late, of another model, is profiled when a has ended.
     jobs = [Job("a", 0, 1000, gpus=2), Job("late", 300, 10, family="one")]
-    for profile_s, gpus in ((10.0, 4), (0.0, 8)):
-        costs = Costs(search="proxy", profile_s={"profiled": profile_s})
-        times = {**CONCAVE, "one": {"X": {1: 1.0}}}
-        scenario = small_scenario(jobs, {"X": (1, 8)}, times, costs=costs, rounds=300.0)
-        simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
-        view = simulation.advance()
-        for ilp in (False, True):
-            assert decided(scenario, Arena(ilp=ilp).schedule(view)) == {"a": ("X", gpus)}
-    run = simulate(
-        replace(scenario, costs=Costs(search="proxy", profile_s={"profiled": 10.0})), Arena(), Buddy()
-    )
-    assert {e.job: e.time_s for e in run.simulation.log.events if e.kind == EventKind.START} == {
-        0: 300.0,
-        1: 600.0,
-    }
+    times = {**CONCAVE, "one": {"X": {1: 1.0}}}
+    costs = Costs(search="proxy", profile=price("profiled", 10.0))
+    scenario = small_scenario(jobs, {"X": (1, 8)}, times, costs=costs)
+    run = simulate(scenario, Arena(round_s=None), Buddy())
+    seen = [(e.kind.value, e.time_s) for e in run.simulation.log.events if e.job == 1]
+    end_s = next(e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE)
+    assert seen == [
+        ("submit", 300.0),
+        ("profile_start", end_s),
+        ("profile_end", end_s + 10),
+        ("start", end_s + 10),
+        ("complete", end_s + 20),
+    ]
 
 
 # Integer program

@@ -110,7 +110,7 @@ def test_a_running_job_grows_only_where_that_saves_several_restarts(checkpoint_s
     # a holds 2 of 4 GPUs beside b, which ends at 20; then a has 40 iterations left: 80 s on 2, 40 s
     # on 4. The 40 s saved are over 4 x 2 s of restart, but not over 4 x 20 s.
     jobs = [Job("a", 0, 50, gpus=2), Job("b", 0, 10, gpus=2, family="two")]
-    costs = Costs(search="proxy", profile_s={})
+    costs = Costs(search="proxy", profile={})
     scenario = small_scenario(
         jobs,
         {"X": (1, 4)},

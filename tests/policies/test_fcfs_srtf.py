@@ -87,7 +87,7 @@ def test_srtf_preempts_for_a_shorter_job_and_counts_restarts():
     jobs = [Job("long", 0, 100, gpus=4), Job("short", 10, 20, gpus=4, family="s")]
     times = {**LINEAR, "s": {"X": {4: 1.0}}}
     scenario = small_scenario(
-        jobs, {"X": (1, 4)}, times, checkpoint_s={"m": 5.0}, costs=Costs(search="proxy", profile_s={})
+        jobs, {"X": (1, 4)}, times, checkpoint_s={"m": 5.0}, costs=Costs(search="proxy", profile={})
     )
     run = simulate(scenario, ShortestRemainingTimeFirst(round_s=None), Buddy())
     assert ends(run) == {"short": 30.0, "long": 125.0}
@@ -96,7 +96,7 @@ def test_srtf_preempts_for_a_shorter_job_and_counts_restarts():
 def test_srtf_does_not_preempt_a_job_that_ends_before_the_other_could():
     # At 5 s, a has 5 s of search and 60 s of work left; b would take 10 s of search and 56 s: a stays.
     jobs = [Job("a", 0, 60, gpus=4), Job("b", 5, 56, gpus=4)]
-    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 2.5}, profile_s={})
+    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 2.5}, profile={})
     scenario = small_scenario(jobs, {"X": (1, 4)}, {"m": {"X": {4: 1.0}}}, costs=costs)
     run = simulate(scenario, ShortestRemainingTimeFirst(round_s=None), Buddy())
     # a: 10 s search + 60; b: from 70, 10 + 56.

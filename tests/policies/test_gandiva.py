@@ -86,7 +86,7 @@ def test_no_trial_that_could_not_repay_its_restart():
             {"X": (1, 2)},
             {"m": {"X": {1: 4.0, 2: 2.0}}},
             checkpoint_s={"m": checkpoint_s},
-            costs=Costs(search="proxy", profile_s={}),
+            costs=Costs(search="proxy", profile={}),
         )
         assert sum(bool(e.iteration_time_s) for e in run.simulation.log.events) == launches
 

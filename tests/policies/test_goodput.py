@@ -29,7 +29,7 @@ def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES):
         groups or {"X": (1, 8), "Y": (1, 4)},
         times,
         checkpoint_s={"m": checkpoint_s},
-        costs=Costs(search="proxy", profile_s={}),
+        costs=Costs(search="proxy", profile={}),
         rounds=60.0,
     )
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)

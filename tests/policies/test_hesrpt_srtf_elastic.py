@@ -91,7 +91,7 @@ def test_hesrpt_grows_a_running_job_only_where_that_saves_several_restarts(check
     # a (short, 16 x 3/4 = 12 GPUs: 8) ends; b holds 4, then 8 (left over), and then could have 16.
     jobs = [Job("a", 0, 100, family="a"), Job("b", 0, 400)]
     times = {**ROOT, "a": ROOT["m"]}
-    costs = Costs(search="proxy", profile_s={})
+    costs = Costs(search="proxy", profile={})
     scenario = small_scenario(jobs, {"X": (2, 8)}, times, checkpoint_s={"m": checkpoint_s}, costs=costs)
     log = simulate(scenario, HighEfficiencySrpt(round_s=None), Buddy()).simulation.log.events
     assert [e.gpus for e in log if e.job == 1 and e.iteration_time_s] == gpus

@@ -16,7 +16,7 @@ from clustergym.sim.run import simulate
 from policies.optimus import Optimus
 from policies.placement.buddy import Buddy
 
-COSTS = Costs(search="proxy", profile_s={})
+COSTS = Costs(search="proxy", profile={})
 
 
 def simulation_of(jobs, groups, times, checkpoint_s=None):

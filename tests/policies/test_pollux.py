@@ -21,7 +21,7 @@ from policies.pollux import SEARCHES, Pollux, fitted_time_s
 from policies.shared.genetic import GeneticSearch
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
-COSTS = Costs(search="proxy", profile_s={})
+COSTS = Costs(search="proxy", profile={})
 
 
 def policy_of(simulation, **parameters):

@@ -37,7 +37,7 @@ def test_the_ideal_is_the_run_time_on_one_nth_of_every_type():
 def test_remaining_time_counts_the_standstill_of_a_restart():
     # a starts on X with a search of 2 GPUs x 5 s. At 4 s, 6 s of that are left and no iteration is
     # done; going elsewhere costs a search there and 3 s of checkpoint.
-    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 5.0}, profile_s={})
+    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 5.0}, profile={})
     jobs = [Job("a", 0, 10, gpus=2), Job("b", 4, 10, gpus=2)]
     scenario = small_scenario(jobs, GROUPS, TIMES, checkpoint_s={"m": 3.0}, costs=costs)
     simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL)

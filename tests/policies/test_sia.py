@@ -21,7 +21,7 @@ from policies.shared.integer_programs import SOLVERS, SolverError
 from policies.sia import Sia
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
-COSTS = Costs(search="proxy", profile_s={})
+COSTS = Costs(search="proxy", profile={})
 
 
 def simulation_of(jobs, groups, times=LINEAR, checkpoint_s=0.0):

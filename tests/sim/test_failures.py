@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import GROUPS as RANDOM_GROUPS
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, Script, small_scenario
+from scenarios import Job, Script, price, small_scenario
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError, Allocations
@@ -90,10 +90,10 @@ def test_a_node_that_nobody_uses_fails_and_comes_back():
 
 def test_a_profiling_that_a_failure_cuts_short_starts_anew():
     # b's profiling holds a GPU of node 0 from 0 to 20; the node fails at 15 for 5 s.
-    costs = Costs(search="proxy", profile_s={"none": 20.0})
+    costs = Costs(search="proxy", profile=price("profiled", 20.0))
     scenario = small_scenario([Job("b", 0.0, 10)], {"X": (1, 4)}, ONE_S, costs=costs)
     scenario = with_failures(scenario, NodeFailure(15.0, 0, 5.0))
-    script = Script(scenario, {40.0: {"b": ("X", 1)}})
+    script = Script(scenario, {40.0: {"b": ("X", 1)}}, InformationClass.PROFILED)
     run = simulate(scenario, script, Buddy())
     assert events_of(run, EventKind.PROFILE_START) == [(0.0, 0), (20.0, 0)]
     assert events_of(run, EventKind.PROFILE_END) == [(15.0, 0), (40.0, 0)]

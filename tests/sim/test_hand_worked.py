@@ -49,7 +49,7 @@ def make_scenario():
         {"X": (1, 4), "Y": (1, 2)},
         TIMES,
         checkpoint_s={"a": 30.0, "b": 20.0, "c": 5.0, "d": 10.0},
-        costs=Costs(search="pruned", profile_s={}),
+        costs=Costs(search="pruned", profile={}),
     )
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenarios import Job, small_scenario
+from scenarios import Job, price, small_scenario
 
 from clustergym.cluster.spec import Fabric
 from clustergym.output import measurement_of
 from clustergym.policy import Decision, InformationClass, Policy
-from clustergym.sim.costs import Costs
+from clustergym.sim.costs import PER, REUSE, TYPES, Costs
 from clustergym.sim.failures import Failures
 from clustergym.sim.log import LAUNCHES, NODE_EVENTS, EventKind
 from clustergym.sim.reservations import Reservation
@@ -32,7 +32,7 @@ class RandomLegal(Policy):
     """Any legal decision may come out, drops included; jobs are started often enough to end."""
 
     name = "random"
-    information_class = InformationClass.CLAIRVOYANT
+    information_class = InformationClass.PROFILED
 
     def reset(self, setting, rng):
         self.rng = rng
@@ -67,7 +67,25 @@ jobs_strategy = st.lists(
 )
 
 
-def make(rows, rounds, profile_s, horizon_s, search):
+profiling_strategy = st.one_of(
+    st.just({"profile": {}}),
+    st.fixed_dictionaries(
+        {
+            "profile": st.builds(
+                price,
+                st.just("profiled"),
+                st.sampled_from([33.0, 120.0]),
+                st.sampled_from([1, 3]),
+                st.sampled_from(TYPES),
+                st.sampled_from(PER),
+            ),
+            "profile_reuse": st.sampled_from(REUSE),
+        }
+    ),
+)
+
+
+def make(rows, rounds, profiling, horizon_s, search):
     jobs = [
         Job(f"j{i}", submit, iterations, gpus=gpus, family=family)
         for i, (submit, iterations, gpus, family) in enumerate(sorted(rows))
@@ -77,7 +95,7 @@ def make(rows, rounds, profile_s, horizon_s, search):
         GROUPS,
         TIMES,
         checkpoint_s={"m": 11.0, "big": 23.5},
-        costs=Costs(search=search, profile_s={"clairvoyant": profile_s}),
+        costs=Costs(search=search, **profiling),
         rounds=rounds,
         horizon_s=horizon_s,
     )
@@ -87,14 +105,14 @@ def make(rows, rounds, profile_s, horizon_s, search):
 @given(
     jobs_strategy,
     st.sampled_from(["event", 60.0, 7.5]),
-    st.sampled_from([0.0, 33.0]),
+    profiling_strategy,
     st.sampled_from([None, 250.0]),
     st.sampled_from(["proxy", "pruned"]),
     st.integers(0, 5),
     st.sets(st.sampled_from(["contention", "failures", "planned"])),
 )
-def test_any_run(rows, rounds, profile_s, horizon_s, search, seed, extras):
-    scenario = with_extras(make(rows, rounds, profile_s, horizon_s, search), extras, seed)
+def test_any_run(rows, rounds, profiling, horizon_s, search, seed, extras):
+    scenario = with_extras(make(rows, rounds, profiling, horizon_s, search), extras, seed)
     run = simulate(scenario, RandomLegal(), Buddy(defragment_s=100.0), seed)
     events = run.simulation.log.events
     assert_gpus_conserved(scenario, events)
@@ -104,7 +122,7 @@ def test_any_run(rows, rounds, profile_s, horizon_s, search, seed, extras):
         measured[name] for name in ("jobs_finished", "jobs_unfinished", "jobs_dropped")
     )
     again = replay(
-        scenario, Buddy(defragment_s=100.0), InformationClass.CLAIRVOYANT, None, seed, run.simulation.changes
+        scenario, Buddy(defragment_s=100.0), InformationClass.PROFILED, None, seed, run.simulation.changes
     )
     assert again.log.digest == run.simulation.log.digest
     assert again.log.events == events
@@ -176,7 +194,7 @@ def take(scenario, event, free):
 
 
 def test_the_accounting_above_notices_a_double_booking():
-    scenario = make([(0.0, 5, 1, "m"), (0.0, 5, 1, "m")], "event", 0.0, None, "proxy")
+    scenario = make([(0.0, 5, 1, "m"), (0.0, 5, 1, "m")], "event", {"profile": {}}, None, "proxy")
     run = simulate(scenario, RandomLegal(), Buddy(), 0)
     events = list(run.simulation.log.events)
     starts = [at for at, event in enumerate(events) if event.kind == EventKind.START]

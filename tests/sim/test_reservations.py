@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario, small_trace
+from scenarios import Job, price, small_scenario, small_trace
 
 import clustergym
 from clustergym.errors import InputError
@@ -31,7 +31,7 @@ class InOrder(Policy):
 
     name = "in-order"
 
-    def __init__(self, information=InformationClass.CLAIRVOYANT):
+    def __init__(self, information=InformationClass.PROFILED):
         self._information = information
 
     @property
@@ -139,16 +139,17 @@ def test_who_is_still_there_at_the_planned_start_is_preempted():
 def test_a_profiling_in_the_way_is_put_off():
     # q's profiling holds a GPU of node 0, the only one, from 95 on; p needs it from 100 to 130.
     jobs = [Job("p", 0.0, 30, 4), Job("q", 95.0, 10)]
-    costs = Costs(search="proxy", profile_s={"clairvoyant": 20.0})
+    costs = Costs(search="proxy", profile=price("profiled", 20.0))
     scenario = scenario_of(jobs, {"p": 100.0}, nodes=1, lead_s=0.0, costs=costs)
     run = simulate(scenario, InOrder(), Buddy())
     assert events_of(run, EventKind.PROFILE_START) == [(95.0, "q"), (130.0, "q")]
-    assert events_of(run, EventKind.COMPLETE) == [(130.0, "p"), (160.0, "q")]
+    # 5 of its 20 s are measured: it ends at 145, and q runs for 10 s.
+    assert events_of(run, EventKind.COMPLETE) == [(130.0, "p"), (155.0, "q")]
 
 
 def test_a_profiling_that_would_not_end_in_time_waits():
     jobs = [Job("p", 0.0, 30, 4), Job("q", 95.0, 10)]
-    costs = Costs(search="proxy", profile_s={"clairvoyant": 20.0})
+    costs = Costs(search="proxy", profile=price("profiled", 20.0))
     run = simulate(scenario_of(jobs, {"p": 100.0}, nodes=1, costs=costs), InOrder(), Buddy())
     assert events_of(run, EventKind.PROFILE_START) == [(130.0, "q")]
 

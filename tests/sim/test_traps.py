@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scenarios import Job, Script, small_scenario
+from scenarios import Job, Script, price, small_scenario
 
 from clustergym.output import measurement_of
 from clustergym.policy import Decision, InformationClass, InformationError, Policy
@@ -45,7 +45,7 @@ def test_a_restart_costs_every_policy_the_same(information):
         X,
         LINEAR,
         checkpoint_s={"m": 25.0},
-        costs=Costs(search="pruned", profile_s={}),
+        costs=Costs(search="pruned", profile={}),
     )
     script = {0.0: {"a": ("X", 1)}, 50.0: {"a": ("X", 2), "b": ("X", 1)}}
     run = simulate(scenario, Script(scenario, script, information), Buddy(defragment_s=None))
@@ -165,7 +165,7 @@ def test_profiling_holds_gpus_and_time_and_comes_first():
         [Job("a", 0, 10, gpus=4, gpu_type="X")],
         {"X": (1, 4), "Y": (1, 2)},
         {"m": {"X": {4: 1.0}, "Y": {2: 3.0}}},
-        costs=Costs(search="proxy", profile_s={"profiled": 30.0}),
+        costs=Costs(search="proxy", profile=price("profiled", 30.0)),
     )
     simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
     view = simulation.advance()

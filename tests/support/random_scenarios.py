@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import strategies as st
-from scenarios import Job, small_scenario
+from scenarios import Job, price, small_scenario
 
 from clustergym.metrics.intervals import Outcome
 from clustergym.output import measurement_of
@@ -49,7 +49,7 @@ def random_scenarios(draw: st.DrawFn, data_parallel_fits: bool = True, together:
     jobs.sort(key=lambda job: job.submit_s)
     costs = Costs(
         search=draw(st.sampled_from(["pruned", "proxy"])),
-        profile_s={"profiled": draw(st.sampled_from([0.0, 20.0]))},
+        profile=draw(st.sampled_from([{}, price("profiled", 20.0)])),
     )
     rounds = draw(st.sampled_from(["event", 30.0]))
     scenario = small_scenario(jobs, GROUPS, TIMES, checkpoint_s=CHECKPOINT_S, costs=costs, rounds=rounds)

@@ -45,7 +45,7 @@ def random_scenarios(draw: st.DrawFn, rounds: str | float = "policy") -> Scenari
         for row in range(draw(st.integers(1, 8)))
     ]
     jobs.sort(key=lambda job: job.submit_s)
-    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 5.0}, profile_s={})
+    costs = Costs(search="pruned", search_s_per_gpu={"pruned": 5.0}, profile={})
     return small_scenario(
         jobs, groups, times, checkpoint_s={"m": 20.0, "n": 60.0}, costs=costs, rounds=rounds, oversize="drop"
     )

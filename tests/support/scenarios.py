@@ -11,7 +11,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
 from clustergym.policy import Decision, InformationClass, Policy, View
 from clustergym.scenario import Scenario, allowed_counts, model_classes
-from clustergym.sim.costs import Costs
+from clustergym.sim.costs import Costs, ProfilePrice
 from clustergym.workload.trace import Trace
 
 Times = Mapping[str, Mapping[str, Mapping[int, float]]]
@@ -30,6 +30,13 @@ class Job:
     family: str = "m"
     deadline_s: float = float("nan")
     priority: int = 0
+
+
+def price(
+    information: str, seconds: float, gpus: int = 1, types: str = "each", per: str = "job"
+) -> dict[str, ProfilePrice]:
+    """Return prices of profiling for one information class."""
+    return {information: ProfilePrice(seconds, gpus, types, per)}
 
 
 def small_trace(jobs: Sequence[Job]) -> Trace:
@@ -86,7 +93,7 @@ def small_scenario(
                 if count in counts:
                     table[row, kind, counts.index(count)] = seconds
     tables = OracleTables(classes, cluster.gpu_types, np.array(counts), table, table, table)
-    free = Costs(search="proxy", profile_s={})
+    free = Costs(search="proxy", profile={})
     per_family = checkpoint_s or {}
     return Scenario(
         name="small",
