@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from clustergym.reproduction import arena_elsewhere as elsewhere
 from clustergym.reproduction import arena_parts as parts
 from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, FAIR, PUBLISHED, cell
-from clustergym.reproduction.claims import Claim
+from clustergym.reproduction.claims import REPRODUCED, Claim
 from clustergym.reproduction.details import padded_jct
 from clustergym.reproduction.study import Cell, Figures
 
@@ -19,12 +21,17 @@ PREPRINT = "the figure is the preprint's (Crius), whose text kept it"
 
 
 def measured(
-    claim: str, source: str, paper: float | None, of: Callable[[str], float | None], **more: object
+    claim: str, source: str, paper: float | None, of: Callable[[str], float | None], **more: Any
 ) -> Claim:
-    """Return a row whose figure is `of(setting)`; one that was not run in either setting says so."""
+    """Return a row whose figure is `of(setting)`; one that was run in neither setting says so.
+
+    Where ours is not the paper's and no reason is given, the reason is not known.
+    """
     fair, published = _value(of, FAIR), _value(of, PUBLISHED)
     missing = fair is None and published is None
-    return Claim(claim, source, paper, fair, published, quick=not missing, **more)  # type: ignore[arg-type]
+    row = Claim(claim, source, paper, fair, published, quick=not missing, **more)
+    unexplained = not (missing or row.why or row.verdict == REPRODUCED)
+    return replace(row, why="not known") if unexplained else row
 
 
 def _value(of: Callable[[str], float | None], setting: str) -> float | None:
@@ -95,7 +102,6 @@ def _week(found: Found, rounds: int) -> Iterator[Claim]:
             source,
             -percent,
             lambda s, p=policy: lower(padded(s)["arena"], padded(s)[p]),  # type: ignore[misc]
-            why="the paper's week of Philly is not in the artifact, whose trace this is",
         )
     for what, metric, figure in (
         ("jobs finished, at most", "jobs_finished", 1.45),
@@ -121,7 +127,7 @@ def _week(found: Found, rounds: int) -> Iterator[Claim]:
         source,
         lower(1 - BASELINES["elasticflow-ls"] / 100, 1 - BASELINES["gavel"] / 100),
         lambda s: lower(padded(s)["gavel"], padded(s)["elasticflow-ls"]),
-        why="the paper's figure follows from its gains over the two",
+        why="the paper's figure follows from its gains over the two; the gap: not known",
     )
 
 
