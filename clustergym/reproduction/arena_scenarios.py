@@ -150,10 +150,6 @@ def _profiling(scenario: Scenario, _: float) -> Scenario:
     return replace(scenario, costs=replace(scenario.costs, profile=Costs().profile))
 
 
-def _free_profiling(scenario: Scenario, _: float) -> Scenario:
-    return replace(scenario, costs=without_profiling(scenario.costs))
-
-
 def _deadlines(scenario: Scenario, factor: float) -> Scenario:
     trace = scenario.trace
     later = trace.submit_s + factor * (trace.deadline_s - trace.submit_s)
@@ -191,7 +187,6 @@ CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
     "full-search": _full_search,
     "full-profiling": _full_profiling,
     "profiling": _profiling,
-    "free-profiling": _free_profiling,
     "deadlines-x": _deadlines,
     "lifespan-x": _lifespan,
     "density-x": _density,
@@ -199,8 +194,8 @@ CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
     "jitter": _jitter,
     "precise": _precise,
 }
-"""What a setting may be changed by, given one number: full search, profiling of whole plans, at our price or
-free; deadline budgets, iterations or submissions a second times a factor; random priorities of so many
+"""What a setting may be changed by, given one number: full search, profiling of whole plans, or at our
+price; deadline budgets, iterations or submissions a second times a factor; random priorities of so many
 values; submissions late by up to a round (seed); so many precise counts in a bootstrap."""
 
 
