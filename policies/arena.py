@@ -1,10 +1,10 @@
-"""Arena's heuristic scaling."""
+"""Arena's launching and scaling, and Crius's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -14,85 +14,118 @@ from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 from policies.shared.elastic import Scaling, VirtualCluster
-from policies.shared.objectives import OBJECTIVES, behind, check_deadlines
+from policies.shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
 from policies.shared.requests import requested_level, requested_time_s
 
+Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_PARALLEL}
+QUEUES = ("priority", "run_time")
+OVERTAKING = ("top_queue", "any")
+CHOICES: Mapping[str, Collection[str]] = {
+    "objective": OBJECTIVES,
+    "throughput": THROUGHPUTS,
+    "queues": QUEUES,
+    "overtaking": OVERTAKING,
+    "planner": PLANNERS,
+}
 
 
 @dataclass
 class Arena(Policy):
-    """Arena (EuroSys '26), Algorithm 1; Crius (its preprint), Algorithm 1.
+    """Arena (EuroSys '26), section 3.5; Crius (its preprint), section 6.
 
-    Waiting jobs are taken queue by queue. The candidates of a job that asks for N GPUs are
-    N/2, N and 2N of each type; the one with the highest cluster throughput (the sum over
-    jobs of throughput normalised by that at the request) is launched, where GPUs are missing
-    after at most `search_depth` scalings of running jobs, those of least loss. Otherwise
-    jobs run to completion: only a job at the head that has been passed over for
-    `privilege_after_s` may preempt. GPUs that stay idle go to running jobs by greatest gain.
-    All is decided on a virtual cluster and enacted at once.
+    Waiting jobs are taken queue by queue, in each in the order they were submitted. The candidates
+    of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest cluster
+    throughput (the sum over jobs, Eq. 5) is launched, where GPUs are missing after at most
+    `search_depth` halvings of running jobs, those of least loss. Jobs run to completion: none loses
+    all its GPUs to another. Where the head of the top queue is blocked, jobs behind it in that queue
+    may pass; those of lower queues wait until the top queue is empty, and move up one queue each
+    time they have waited `promote_after_s`: that is the privilege of a job that has long been
+    blocked. GPUs that stay idle go to running jobs by greatest gain, in at most `search_depth`
+    scalings. All is decided on a virtual cluster and enacted at once.
 
-    Differences from the paper: queues are by estimated run time at the request (the paper
-    leaves the number of queues and their bounds open); a scaling up must repay its restart;
-    while other jobs wait, a candidate pays the queue's mean value for each GPU it takes; the
-    program of `ilp` is followed by launches of what still fits.
+    Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml
+    has those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. What is left,
+    as neither text decides it: running jobs are halved, and not moved, to make room, none below half
+    its request, and none that ends before its restart would; the seconds until a promotion; the
+    program of `ilp` is followed by launches of what still fits, and scales up any number of jobs; a
+    job that Crius suspends others for starts as requested. A job that no candidate fits blocks nobody.
     How a plan is estimated (Crius: one plan for each of 2^stages partitions) is the oracle's
-    affair, not the policy's. Crius is conf/policy/crius.yaml: `opportunistic`, without privilege.
+    affair, not the policy's.
 
     The paper's ablations that change no decision are changes of costs: without pruning the
-    scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much
-    as running every plan takes (see clustergym/reproduction/arena.py, which runs them).
+    scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much as
+    running every plan takes (see clustergym/reproduction/arena.py, which runs them).
 
     Parameters
     ----------
     objective : str
-        What allotments are compared by. `throughput`: the normalised throughput.
-        `deadline`: the same, but nothing where the deadline is missed; jobs in order of
-        deadline; one that cannot meet its own any more is dropped, a waiting one after a round
-        of waiting, so that every GPU type is profiled. `finish_time_fairness`: the same
-        weighted by how far a job has fallen behind a run of its own; jobs in that order.
-    ilp : bool
-        Solve for launches and scalings of greatest total value together, as an integer program
-        over the same candidates, instead of one launch after another.
+        What allotments are compared by. `throughput`: the throughput. `deadline`: the same, but
+        nothing where the deadline is missed; a job that cannot meet its own any more is dropped, a
+        waiting one after a round of waiting, so that every GPU type is profiled.
+        `finish_time_fairness`: the throughput weighted by how far a job has fallen behind a run of its own.
+    throughput : str
+        `raw`: samples per second (Eq. 5). `normalised`: relative to that at the job's request.
+    queues : str
+        `priority`: one for each value of the trace's field, the highest first; without any, one queue.
+        `run_time`: those, each split by estimated run time at the request, the shortest first.
+    queue_bounds_h : tuple of float
+        Estimated run times that separate the queues of `run_time`, hours, ascending.
+    urgent_first : bool
+        In a queue, the earliest deadline first, or the job furthest behind, by the objective.
+    overtaking : str
+        `top_queue`: while its head is blocked, only jobs of the top queue may pass. `any`: all may.
+    promote_after_s : float
+        A waiting job moves up one queue each time it has waited this long.
     elastic : bool
         False: only the requested count.
     hetero : bool
         False: only the requested type.
+    span : int or None
+        Greatest ratio of a job's count to its request, either way (Crius: 2); None: any.
     planner : str
         `adaptive`: decides on profiles of adaptive parallelism; `dp`: on data-parallel ones.
+    ilp : bool
+        Solve for launches and scalings of greatest total value together, as an integer program
+        over the same candidates, instead of one launch after another.
     opportunistic : bool
-        Jobs started while one ahead of them waits are suspended as soon as that makes it fit.
+        Jobs started while one ahead of them waits are suspended as soon as that makes it fit (Crius).
     search_depth : int
-        Most scalings of running jobs to launch one job (Arena: 2 to 5 in practice).
-    queue_bounds_h : tuple of float
-        Estimated run times that separate the queues, hours, ascending; the shortest first.
-    promote_after_s : float
-        A waiting job moves up one queue each time it has waited this long.
-    privilege_after_s : float or None
-        A waiting job of the first queue may preempt after waiting this long in all; None: never.
+        Most scalings of running jobs to launch one job, and most scalings up at a decision point
+        (Arena: 2 to 5 in practice).
+    grow_freely : bool
+        Any number of scalings up.
+    repay_restarts : bool
+        A job is scaled up only where that saves more time than its restart takes.
     round_s : float or None
         Seconds between decision points (Arena: 300).
     """
 
     name: ClassVar[str] = "arena"
     objective: str = "throughput"
-    ilp: bool = False
+    throughput: str = "raw"
+    queues: str = "priority"
+    queue_bounds_h: tuple[float, ...] = (0.25, 1.0, 4.0, 16.0)
+    urgent_first: bool = False
+    overtaking: str = "top_queue"
+    promote_after_s: float = 14_400.0
     elastic: bool = True
     hetero: bool = True
+    span: int | None = None
     planner: str = "adaptive"
+    ilp: bool = False
     opportunistic: bool = False
     search_depth: int = 3
-    queue_bounds_h: tuple[float, ...] = (0.25, 1.0, 4.0, 16.0)
-    promote_after_s: float = 14_400.0
-    privilege_after_s: float | None = 86_400.0
+    grow_freely: bool = False
+    repay_restarts: bool = False
     round_s: float | None = 300.0
     _blockers: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
     _ilp_fallbacks: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, valid in (("objective", OBJECTIVES), ("planner", PLANNERS)):
+        for name, valid in CHOICES.items():
             value = getattr(self, name)
             if value not in valid:
                 remedy = nearest(value, valid)
@@ -101,9 +134,10 @@ class Arena(Policy):
         ascending = all(low < high for low, high in pairwise((0.0, *bounds)))
         require(self.search_depth >= 0, "policy.search_depth", self.search_depth, "give 0 or more")
         require(ascending, "policy.queue_bounds_h", list(bounds), "give ascending hours above 0")
-        for name in ("promote_after_s", "privilege_after_s"):
-            value = getattr(self, name)
-            require(value is None or value > 0, f"policy.{name}", value, "give seconds above 0")
+        require(self.span is None or self.span >= 1, "policy.span", self.span, "give 1 or more, or null")
+        require(
+            self.promote_after_s > 0, "policy.promote_after_s", self.promote_after_s, "give seconds above 0"
+        )
 
     @property
     def information_class(self) -> InformationClass:
@@ -128,26 +162,30 @@ class Arena(Policy):
         """Launch from the queues, then scale up on what stays idle."""
         if not len(view):
             return Decision.keep(view)
-        value = np.where(self._allowed(view), OBJECTIVES[self.objective](view), 0.0)
-        cluster = VirtualCluster(view, value, view.iteration_time_s(), self.search_depth)
+        value = OBJECTIVES[self.objective](view, THROUGHPUTS[self.throughput](view))
+        value = np.where(self._allowed(view), value, 0.0)
+        times, depth = view.iteration_time_s(), self.search_depth
+        cluster = VirtualCluster(view, value, times, depth, repaid=self.repay_restarts)
         hopeless = self._drop_hopeless(cluster)
-        order = [at for at in self._queue_order(view) if not hopeless[at]]
+        queue = self._queue(view)
+        order = [at for at in self._order(view, queue) if not hopeless[at]]
         waiting = list(order)
         if self.opportunistic:
             waiting = self._suspend_for_head(cluster, waiting)
-        waiting = self._launch(cluster, waiting)
+        waiting = self._launch(cluster, waiting, queue)
         if self.opportunistic:
             self._note_blockers(view, order, waiting)
-        self._privileged(cluster, view, waiting)
-        cluster.grow_all()
+        cluster.grow_all(None if self.grow_freely else depth)
         decision = cluster.decision()
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
 
     def _allowed(self, view: View) -> Bools:
         """Return the allotments an ablation leaves, shape (n, T, K)."""
         allowed = np.ones(view.feasible.shape, dtype=np.bool_)
-        if not self.elastic:
-            allowed &= (requested_level(view)[:, None] == np.arange(len(view.setting.counts)))[:, None, :]
+        span = self.span if self.elastic else 1
+        if span is not None:
+            counts, asked_gpus = view.setting.counts, view.setting.counts[requested_level(view)][:, None]
+            allowed &= ((counts <= asked_gpus * span) & (counts * span >= asked_gpus))[:, None, :]
         if not self.hetero:
             types = np.arange(len(view.setting.gpu_types))
             asked = (view.requested_type[:, None] < 0) | (view.requested_type[:, None] == types)
@@ -159,32 +197,49 @@ class Arena(Policy):
         view = cluster.view
         if self.objective != "deadline":
             return np.zeros(len(view), dtype=np.bool_)
-        base = np.where(view.gpus > 0, cluster.level, cluster.requested)
-        near = np.abs(np.arange(len(cluster.counts)) - base[:, None]) <= 1
-        hopeless = np.isfinite(view.deadline_s) & ~((cluster.value > 0) & near[:, None, :]).any(axis=(1, 2))
+        hopeless = np.isfinite(view.deadline_s) & ~_has_candidate(cluster)
         fresh = view.now_s - view.queued_s < (view.setting.round_s or 0.0)
         hopeless &= ~fresh | (view.deadline_s <= view.now_s)
         running = np.flatnonzero(hopeless & (view.gpus > 0))
         cluster.enact([Scaling(int(at), -1, -1) for at in running])
         return hopeless
 
-    def _queue_order(self, view: View) -> list[int]:
-        """Return waiting jobs: by priority, then by the objective's order, then submission."""
+    def _queue(self, view: View) -> Ints:
+        """Return each job's queue, shape (n,), 0 the top one."""
+        queue: Ints = np.unique(-view.priority, return_inverse=True)[1].astype(np.int64)
+        if self.queues == "run_time":
+            estimate_s = view.remaining_iterations * requested_time_s(view)
+            bounds_s = np.asarray(self.queue_bounds_h) * 3600.0
+            queue = queue * (len(bounds_s) + 1) + np.searchsorted(bounds_s, estimate_s)
+        waited_s = np.where(view.gpus == 0, view.now_s - view.queued_s, 0.0)
+        promoted: Ints = np.maximum(queue - (waited_s // self.promote_after_s).astype(np.int64), 0)
+        return promoted
+
+    def _order(self, view: View, queue: Ints) -> list[int]:
+        """Return the positions of waiting jobs by queue, in each as the objective says, or by submission."""
         waiting = np.flatnonzero(view.gpus == 0)
-        if self.objective == "deadline":
-            rank = view.deadline_s[waiting]
-        elif self.objective == "finish_time_fairness":
-            rank = -behind(view)[waiting]
-        else:
-            estimate_s = (view.remaining_iterations * requested_time_s(view))[waiting]
-            queue = np.searchsorted(np.asarray(self.queue_bounds_h) * 3600.0, estimate_s)
-            waited = view.now_s - view.queued_s[waiting]
-            rank = np.maximum(queue - (waited // self.promote_after_s).astype(np.int64), 0)
-        order = np.lexsort((view.submit_s[waiting], rank, -view.priority[waiting]))
+        urgency = np.zeros(len(view))
+        if self.urgent_first and self.objective == "deadline":
+            urgency = view.deadline_s
+        elif self.urgent_first and self.objective == "finish_time_fairness":
+            urgency = -behind(view)
+        order = np.lexsort((view.submit_s[waiting], urgency[waiting], queue[waiting]))
         return [int(at) for at in waiting[order]]
 
-    def _launch(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
-        """Launch what raises the cluster's value; return the positions that go on waiting."""
+    def _launch(self, cluster: VirtualCluster, waiting: list[int], queue: Ints) -> list[int]:
+        """Launch what raises the cluster's value, as far as jobs may pass; return those left waiting."""
+        if self.overtaking == "any":
+            return self._launch_queue(cluster, waiting)
+        launchable, left = _has_candidate(cluster), []
+        queues = [list(jobs) for _, jobs in groupby(waiting, key=lambda at: int(queue[at]))]
+        for at, jobs in enumerate(queues):
+            left += self._launch_queue(cluster, jobs)
+            if launchable[left].any():
+                return left + [job for jobs in queues[at + 1 :] for job in jobs]
+        return left
+
+    def _launch_queue(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
+        """Launch jobs that may pass one another; return those that go on waiting."""
         if self.ilp:
             from policies.shared.scaling_ilp import best_scalings
 
@@ -205,21 +260,12 @@ class Arena(Policy):
             del waiting[place]
         return waiting
 
-    def _privileged(self, cluster: VirtualCluster, view: View, waiting: list[int]) -> None:
-        """Let the head of the queue preempt when it has waited too long."""
-        head, after_s = next(iter(waiting), None), self.privilege_after_s
-        if head is None or after_s is None or view.now_s - view.queued_s[head] < after_s:
-            return
-        self._preempt_for(cluster, head)
-
-    def _preempt_for(
-        self, cluster: VirtualCluster, head: int, among: Bools | None = None, most: int | None = None
-    ) -> bool:
+    def _preempt_for(self, cluster: VirtualCluster, head: int, among: Bools) -> bool:
         """Launch a job as requested where preempting loses least; return whether that was possible."""
         level = int(cluster.requested[head])
         plans: list[tuple[float, list[Scaling]]] = []
         for kind in np.flatnonzero(cluster.value[head, :, level] > 0).tolist():
-            victims = cluster.preemptions(kind, level, among, most)
+            victims = cluster.preemptions(kind, level, among)
             if victims is not None:
                 loss, steps = victims
                 gain = float(cluster.value[head, kind, level]) - loss
@@ -240,7 +286,7 @@ class Arena(Policy):
         }
         while waiting and cluster.first_launch(np.array(waiting[:1])) is None:
             beside = np.array([jobs[waiting[0]] in self._blockers.get(job, ()) for job in jobs])
-            if not self._preempt_for(cluster, waiting[0], beside, most=len(jobs)):
+            if not self._preempt_for(cluster, waiting[0], beside):
                 break
             waiting = waiting[1:]
         return waiting
@@ -254,3 +300,10 @@ class Arena(Policy):
                 ahead.append(int(view.job[at]))
             elif ahead:
                 self._blockers[int(view.job[at])] = frozenset(ahead)
+
+
+def _has_candidate(cluster: VirtualCluster) -> Bools:
+    """Whether an allotment next to a job's own, or to its request, is worth anything, shape (n,)."""
+    base = np.where(cluster.view.gpus > 0, cluster.level, cluster.requested)
+    near = np.abs(np.arange(len(cluster.counts)) - base[:, None]) <= 1
+    return np.asarray(((cluster.value > 0) & near[:, None, :]).any(axis=(1, 2)))

@@ -7,17 +7,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from clustergym.errors import InputError
+from clustergym.reproduction import arena_claims
 from clustergym.reproduction import arena_elsewhere as elsewhere
+from clustergym.reproduction import arena_parts as parts
 from clustergym.reproduction.arena_scenarios import (
     FAIR,
-    FULL_PROFILING,
-    PROFILING_RATIO,
-    PRUNED_OFF,
     PUBLISHED,
     ROUND_S,
+    cell,
     check_data,
     scenario_of,
 )
+from clustergym.reproduction.claims import claims_table
+from clustergym.reproduction.details import padded_jct
 from clustergym.reproduction.study import (
     Cell,
     Figures,
@@ -60,33 +62,14 @@ REFERENCE: Mapping[tuple[str, int], Mapping[str, Published]] = {
 }
 """The artifact's own simulator, run on its own trace, by trace and rounds."""
 
-REASONS = {
-    "fcfs": "It knows no speeds and never changes an allotment, so neither the memory rule nor the way "
-    "progress is accounted touches it; what differs is the iteration times of the three models that the "
-    "measurements lack, and the jobs submitted by the horizon.",
-    "elasticflow-ls": "Ours itself drops nothing and loosens a deadline only as far as the cluster "
-    "can keep it, "
-    "charges restarts to the jobs it scales, and decides only when a job arrives or leaves.",
-    "gavel": "Ours solves max-min fairness anew whenever jobs come or go, and lets a job keep its turn "
-    "until that has repaid its restart (`turn_restarts`).",
-    "sia": "Ours refines its one-GPU estimates by the speeds it observes.",
-    "arena": "Ours is charged for profiling, which holds GPUs of every type, and lets a growth go ahead "
-    "only where it repays its restart; where the published simulator revalues progress, an allotment that "
-    "grows late makes earlier work count more.",
-}
-ABLATIONS: Sequence[tuple[str, str, tuple[tuple[str, Any], ...]]] = (
-    ("arena", FAIR, ()),
-    ("no elastic scaling", FAIR, (("elastic", False),)),
-    ("no heterogeneous scaling", FAIR, (("hetero", False),)),
-    ("neither", FAIR, (("elastic", False), ("hetero", False))),
-    ("data-parallel planner", FAIR, (("planner", "dp"),)),
-    ("no pruning of the search", PRUNED_OFF, ()),
-    ("profiling of whole plans", FULL_PROFILING, ()),
-    ("integer program", FAIR, (("ilp", True),)),
-    ("objective finish-time fairness", FAIR, (("objective", "finish_time_fairness"),)),
+COLUMNS = (
+    "jobs_finished",
+    "jobs_dropped",
+    "throughput_mean",
+    "throughput_peak",
+    "jct_mean",
+    "jct_mean_censored",
 )
-DEPTHS = (1, 2, 3, 4, 5)
-COLUMNS = ("jobs_finished", "throughput_mean", "jct_mean", "jct_mean_censored", "restarts_mean")
 
 
 INTRODUCTION = f"""# Arena: its simulated cluster, ours and the published simulator
@@ -97,17 +80,19 @@ iteration times from its measurements, and estimates where it has none (`oracle.
 Two settings:
 
 - **{FAIR}**: one set of costs for all (`costs=default`: a checkpoint is saved and loaded at 1 GB/s,
-  a pruned search precedes the first use of an allotment), and any allotment that some plan fits.
-  Policies that use profiles of adaptive parallelism pay for them: 510 s on a GPU of each type.
-- **{PUBLISHED}**: no checkpoint; a search costs 10 s a GPU up to 40 s where plans are profiled
-  (arena), else 150 s a GPU up to 600 s; policies that decide on data-parallel profiles
-  (elasticflow-ls, gavel, sia) are kept to allotments whose data-parallel memory fits (recorded
-  GB x 1.2 <= 0.8 x the GPU's; no record: does not fit). A job without any is dropped.
+  a pruned search precedes the first use of an allotment, what a policy knows of a job is paid for by
+  its class of information), and any allotment that some plan fits.
+- **{PUBLISHED}**: no checkpoint, nobody is profiled, as in the artifact's published simulator runs; a search
+  costs 10 s a GPU up to 40 s where plans are profiled (arena), else 150 s a GPU up to 600 s; policies that
+  decide on data-parallel profiles (elasticflow-ls, gavel, sia) are kept to allotments whose data-parallel
+  memory fits (recorded GB x 1.2 <= 0.8 x the GPU's; no record: does not fit). A job without any is dropped.
 
 *Published* is the artifact's own simulator on the same trace. Its accounting of progress is faulty:
 when an allotment changes, it revalues the work done so far at the new speed. Ours is integrated from
-the event log. The mean JCT of finished jobs is over other jobs for each policy; the censored one
-(unfinished and dropped jobs count up to the horizon) compares all that were submitted."""
+the event log. Three means of the JCT: of *finished* jobs, which are others for each policy; *censored*
+(unfinished and dropped jobs count up to the horizon), which compares all that were submitted; *padded*, as
+the paper's figures have it: each policy's list is filled up to the count of jobs that Arena finished with the
+greatest JCT of any policy, and Arena's own is over its finished jobs."""
 
 
 class Study(NamedTuple):
@@ -123,26 +108,6 @@ class Study(NamedTuple):
             for setting in SETTINGS:
                 for policy in self.policies:
                     yield cell(trace, rounds, setting, policy)
-
-    def ablations(self, rounds: int) -> Iterator[Cell]:
-        """Yield the runs of Arena's ablations, search depths and deadlines."""
-        for _, setting, parameters in ABLATIONS:
-            yield cell("philly", rounds, setting, "arena", parameters)
-        for preset, parameters in (("crius", ()), *_deadline_runs()):
-            yield cell("philly", rounds, FAIR, preset, parameters)
-        for depth in DEPTHS:
-            yield cell("philly", rounds, FAIR, "arena", (("search_depth", depth),))
-
-
-def _deadline_runs() -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
-    return (("elasticflow", ()), ("arena", (("objective", "deadline"),)))
-
-
-def cell(
-    trace: str, rounds: int | None, setting: str, policy: str, parameters: tuple[tuple[str, Any], ...] = ()
-) -> Cell:
-    """Return a run that lasts a number of rounds."""
-    return Cell(trace, None if rounds is None else rounds * ROUND_S, setting, policy, parameters)
 
 
 def reproduce(options: Options) -> Report:
@@ -162,15 +127,18 @@ def reproduce(options: Options) -> Report:
     study = Study(quick if options.quick else full, chosen, missing)
     lengths = [664] if options.quick else [664, 2000]
     cells = [*study.comparisons(), *elsewhere.cells(chosen, options.quick)]
+    with_sia = "sia" in chosen
     if "arena" in chosen:
-        cells += [one for rounds in lengths for one in study.ablations(rounds)]
+        cells += parts.cells(options.quick, lengths, with_sia)
     found = run_cells(cells, partial(scenario_of, options.data), options)
-    parts = [_introduction(study), *(_comparison(study, found, *where) for where in study.horizons)]
+    claims = arena_claims.claims(found, lengths[-1])
+    text = [_introduction(study), "## Claims\n\n" + claims_table(claims)]
+    text += [_comparison(study, found, *where) for where in study.horizons]
     if "arena" in chosen:
-        parts += [_policy_or_rules(study, found), *(_ablations(found, rounds) for rounds in lengths)]
-        parts += [_depths(found, rounds) for rounds in lengths] + [_deadlines(found, lengths[0])]
-    parts += elsewhere.sections(found, chosen, options.quick)
-    return Report("\n\n".join(parts) + "\n", [_plain(one, figures) for one, figures in found.items()])
+        text += [_policy_or_rules(study, found), *parts.sections(found, options.quick, lengths, with_sia)]
+    text += elsewhere.sections(found, chosen, options.quick)
+    runs = [_plain(one, figures) for one, figures in found.items()]
+    return Report("\n\n".join(text) + "\n", runs, [one.plain() for one in claims])
 
 
 def _plain(one: Cell, figures: Figures) -> dict[str, Any]:
@@ -199,34 +167,20 @@ def _name(trace: str, rounds: int | None) -> str:
 
 def _comparison(study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int | None) -> str:
     reference = REFERENCE.get((trace, rounds or 0), {})
-    headers = [
-        "policy",
-        "setting",
-        "finished",
-        "dropped",
-        "samples/s",
-        "JCT finished, s",
-        "JCT censored, s",
-        "restarts a job",
-    ]
+    headers = ["policy", "setting", "finished", "dropped", "samples/s", "peak samples/s", "JCT finished, s"]
+    headers += ["JCT censored, s", "JCT padded, s", "restarts a job"]
+    padded = {setting: _padded(study, found, trace, rounds, setting) for setting in SETTINGS}
     rows = []
     for policy in study.policies:
         if policy in reference:
             known = reference[policy]
-            rows.append(
-                [
-                    policy,
-                    "*published*",
-                    number(known.finished),
-                    "-",
-                    number(known.throughput),
-                    number(known.jct_s),
-                    "-",
-                    "-",
-                ]
-            )
+            theirs = [number(known.finished), "-", number(known.throughput), "-", number(known.jct_s)]
+            rows.append([policy, "*published*", *theirs, "-", "-", "-"])
         for setting in SETTINGS:
-            rows.append([policy, setting, *_columns(found[cell(trace, rounds, setting, policy)], True)])
+            figures = found[cell(trace, rounds, setting, policy)]
+            shown = [number(figures[name]) for name in COLUMNS]
+            shown += [number(padded[setting].get(policy)), number(figures["restarts_mean"], 1)]
+            rows.append([policy, setting, *shown])
     submitted = found[cell(trace, rounds, FAIR, study.policies[0])]["jobs_submitted"]
     there = SUBMITTED.get((trace, rounds or 0))
     counted = f"{submitted:,} jobs submitted" + (f" ({there:,} in the published simulator)" if there else "")
@@ -238,7 +192,16 @@ def _comparison(study: Study, found: Mapping[Cell, Figures], trace: str, rounds:
         for policy in study.policies
         if policy in reference
     ]
-    return text + ("\n\n" + "\n".join(gaps) if gaps else "")
+    return text + ("\n\nAs published against published:\n\n" + "\n".join(gaps) if gaps else "")
+
+
+def _padded(
+    study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int | None, setting: str
+) -> dict[str, float]:
+    """Return the padded JCT of each policy, seconds; empty where Arena is not among them."""
+    if "arena" not in study.policies:
+        return {}
+    return padded_jct({one: found[cell(trace, rounds, setting, one)] for one in study.policies}, "arena")
 
 
 def _orders(study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int | None) -> str:
@@ -257,22 +220,17 @@ def _orders(study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int
     return f"By finished jobs, most first; {'; '.join(shown)}."
 
 
-def _columns(figures: Figures, dropped: bool = False) -> list[str]:
-    cells = [number(figures[name], 1 if name == "restarts_mean" else 0) for name in COLUMNS]
-    return [cells[0], number(figures["jobs_dropped"]), *cells[1:]] if dropped else cells
-
-
 def _gap(policy: str, known: Published, figures: Figures) -> str:
-    """Return one sentence on how far ours, as published, is from the published, and why."""
-    parts = [
+    """Return how far ours, as published, is from the published simulator."""
+    gaps = [
         f"finished jobs {change(figures['jobs_finished'], known.finished)}",
         f"throughput {change(figures['throughput_mean'], known.throughput)}",
     ]
     if known.jct_s is not None:
-        parts.append(f"JCT {change(figures['jct_mean'], known.jct_s)}")
+        gaps.append(f"JCT {change(figures['jct_mean'], known.jct_s)}")
     dropped = int(figures["jobs_dropped"])
-    rule = f" {dropped:,} jobs fit nowhere under the memory rule and are dropped at once." if dropped else ""
-    return f"- {policy}, as published against published: {', '.join(parts)}. {REASONS[policy]}{rule}"
+    rule = f"; {dropped:,} jobs fit nowhere under the memory rule and are dropped at once" if dropped else ""
+    return f"- {policy}: {', '.join(gaps)}{rule}."
 
 
 def _policy_or_rules(study: Study, found: Mapping[Cell, Figures]) -> str:
@@ -300,76 +258,4 @@ def _policy_or_rules(study: Study, found: Mapping[Cell, Figures]) -> str:
     return (
         "## Policy or rules\n\nArena's figures relative to each baseline's: what is left of a gain in "
         f"the fair setting is the policy's, the rest comes from the rules.\n\n{table(headers, rows)}"
-    )
-
-
-def _ablations(found: Mapping[Cell, Figures], rounds: int) -> str:
-    runs = [
-        (label, cell("philly", rounds, setting, "arena", parameters))
-        for label, setting, parameters in ABLATIONS
-    ]
-    runs.append(("Crius (opportunistic execution)", cell("philly", rounds, FAIR, "crius")))
-    base = found[runs[0][1]]
-    headers = [
-        "variant",
-        "finished",
-        "samples/s",
-        "JCT finished, s",
-        "JCT censored, s",
-        "restarts a job",
-        "JCT censored, relative",
-    ]
-    rows = [
-        [label, *_columns(found[one]), change(found[one]["jct_mean_censored"], base["jct_mean_censored"])]
-        for label, one in runs
-    ]
-    return (
-        f"## Ablations: {_name('philly', rounds)}\n\nIn the fair setting. Without pruning is "
-        f"`costs.search=full`; profiling of whole plans is `costs.profile` x {PROFILING_RATIO}, the ratio "
-        "of profiling GPU time that Arena reports. Crius reports 3.53 times the JCT without heterogeneous "
-        "and 2.54 times without elastic scaling.\n\n"
-        f"{table(headers, rows)}"
-    )
-
-
-def _depths(found: Mapping[Cell, Figures], rounds: int) -> str:
-    runs = [
-        (str(depth), cell("philly", rounds, FAIR, "arena", (("search_depth", depth),))) for depth in DEPTHS
-    ]
-    headers = [
-        "search depth",
-        "finished",
-        "samples/s",
-        "JCT finished, s",
-        "JCT censored, s",
-        "restarts a job",
-    ]
-    rows = [[label, *_columns(found[one])] for label, one in runs]
-    return (
-        f"## Search depth: {_name('philly', rounds)}\n\nIn the fair setting. Arena reports 14.6 % less JCT "
-        f"and 1.03 % more throughput for a deeper search.\n\n{table(headers, rows)}"
-    )
-
-
-def _deadlines(found: Mapping[Cell, Figures], rounds: int) -> str:
-    headers = ["policy", "deadlines met", "finished", "dropped", "samples/s"]
-    rows = []
-    for preset, parameters in _deadline_runs():
-        one = cell("philly", rounds, FAIR, preset, parameters)
-        figures = found[one]
-        met = figures["deadline_satisfaction"]
-        shown = "-" if met is None else f"{100 * met:.1f} %"
-        rows.append(
-            [
-                one.label,
-                shown,
-                number(figures["jobs_finished"]),
-                number(figures["jobs_dropped"]),
-                number(figures["throughput_mean"]),
-            ]
-        )
-    return (
-        f"## Deadlines: {_name('philly', rounds)}\n\nIn the fair setting, with the trace's own deadlines, "
-        "most of which lie before the job could end on any allotment. Arena reports 1.69 times "
-        f"ElasticFlow's share of deadlines met.\n\n{table(headers, rows)}"
     )

@@ -1,4 +1,4 @@
-"""Arena (EuroSys '26), sections 5.2 and 5.3: its testbeds, its other traces, and our oracle."""
+"""Arena (EuroSys '26), sections 5.2, 5.3 and 5.7: its testbeds, its other traces, and our oracle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from clustergym.reproduction.study import Cell, Figures, number, table
 from clustergym.scenario import Scenario
 
-SETTING = "fair"
+FAIR, PUBLISHED = "fair", "as published"
 METRICS = ("jct_mean", "queue_mean", "throughput_mean", "throughput_peak")
 
 
@@ -37,6 +37,11 @@ class Place:
     claim: str
     quick: bool = False
 
+    @property
+    def measured(self) -> bool:
+        """Whether its iteration times are the artifact's measurements."""
+        return any(one.startswith("oracle=table") for one in self.overrides)
+
 
 MEASURED = ("oracle=table", "oracle.path='{data}/arena_profile.csv'", "oracle.missing=estimate")
 SIMULATED = ("cluster=arena-sim", "scenario.rounds=300")
@@ -56,6 +61,19 @@ PLACES: Mapping[str, Place] = {
         "Nothing was published of this testbed's iteration times, so its GPUs have the constants of "
         "their family.",
         quick=True,
+    ),
+    "h100": Place(
+        "128 H100, the revision's trace on one type, our oracle (section 5.7)",
+        "testbed",
+        (
+            "cluster=arena-b",
+            "cluster.nodes=[{gpu_type: H100, count: 16, gpus_per_node: 8}]",
+            "trace=file",
+            "trace.path='{data}/runtime_trace_revision.csv'",
+            "oracle=grid",
+            "scenario.other_types=any",
+        ),
+        "The paper's throughput against each baseline is lost in the text at hand.",
     ),
     "venus-day": Place(
         "1,280 GPUs, the published Helios Venus day, measured iteration times",
@@ -100,11 +118,22 @@ PLACES: Mapping[str, Place] = {
 }
 
 
+def settings(place: Place) -> tuple[str, ...]:
+    """Return the settings a place is run in; what was never published has one."""
+    return (FAIR, PUBLISHED) if place.measured else (FAIR,)
+
+
+def run_of(name: str, setting: str, policy: str) -> Cell:
+    """Return a run in a place, to its last job or to the horizon that the place sets."""
+    return Cell(name, None, setting, policy)
+
+
 def cells(policies: Sequence[str], quick: bool) -> Iterator[Cell]:
-    """Yield the runs; each goes on to its last job, or to the horizon that its place sets."""
+    """Yield the runs of all places."""
     for name, place in PLACES.items():
         if place.quick or not quick:
-            yield from (Cell(name, None, SETTING, policy) for policy in policies)
+            for setting in settings(place):
+                yield from (run_of(name, setting, policy) for policy in policies)
 
 
 @cache
@@ -121,37 +150,47 @@ def sections(found: Mapping[Cell, Figures], policies: Sequence[str], quick: bool
     """Yield a section for each place."""
     for name, place in PLACES.items():
         if place.quick or not quick:
-            runs = {policy: found[Cell(name, None, SETTING, policy)] for policy in policies}
-            yield _section(place, runs)
+            yield section(name, found, policies)
 
 
-def _section(place: Place, runs: Mapping[str, Figures]) -> str:
-    headers = ["policy", "finished", "JCT, s", "queue, s", "samples/s", "peak samples/s", "restarts a job"]
-    rows = [
-        [
-            policy,
-            number(figures["jobs_finished"]),
-            *(number(figures[metric], 1 if "through" in metric else 0) for metric in METRICS),
-            number(figures["restarts_mean"], 1),
-        ]
-        for policy, figures in runs.items()
+def section(
+    name: str, found: Mapping[Cell, Figures], policies: Sequence[str], reference: str = "arena"
+) -> str:
+    """Return the table of a place, and what the reference gains over the other policies."""
+    place = PLACES[name]
+    headers = [
+        "policy",
+        "setting",
+        "finished",
+        "dropped",
+        "JCT, s",
+        "queue, s",
+        "samples/s",
+        "peak samples/s",
     ]
-    return (
-        f"## {place.title}\n\nIn the fair setting. {place.claim}\n\n{table(headers, rows)}\n\n{_gain(runs)}"
-    )
+    rows, gains = [], []
+    for setting in settings(place):
+        runs = {policy: found[run_of(name, setting, policy)] for policy in policies}
+        for policy, figures in runs.items():
+            cols = [number(figures[key]) for key in ("jobs_finished", "jobs_dropped")]
+            cols += [number(figures[key], 1 if "through" in key else 0) for key in METRICS]
+            rows.append([policy, setting, *cols, number(figures["restarts_mean"], 1)])
+        gains.append(_gain(setting, runs, reference))
+    text = f"## {place.title}\n\n{place.claim}\n\n{table([*headers, 'restarts a job'], rows)}"
+    return "\n\n".join([text, *(gain for gain in gains if gain)])
 
 
-def _gain(runs: Mapping[str, Figures]) -> str:
-    """Return a sentence on Arena's greatest and least gain over the others."""
-    others = {policy: figures for policy, figures in runs.items() if policy != "arena"}
-    if "arena" not in runs or not others:
+def _gain(setting: str, runs: Mapping[str, Figures], reference: str) -> str:
+    """Return a sentence on the greatest and least gain over the others."""
+    others = {policy: figures for policy, figures in runs.items() if policy != reference}
+    if reference not in runs or not others:
         return ""
-    ours, parts = runs["arena"], []
+    ours, parts = runs[reference], []
     for metric, what in zip(METRICS, ("JCT", "queueing", "throughput", "peak throughput"), strict=True):
         ratios = {name: _ratio(ours[metric], figures[metric]) for name, figures in others.items()}
         low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
         parts.append(f"{what} {ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
-    return f"Arena's figures divided by the others', least to greatest: {'; '.join(parts)}."
+    return f"Figures of {reference} divided by the others', {setting}, least to greatest: {'; '.join(parts)}."
 
 
 def _ratio(ours: float, theirs: float) -> float:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.oracle.views import linear
 from clustergym.policy import InformationClass
 from clustergym.reproduction import arena_elsewhere as elsewhere
 from clustergym.reproduction.study import Cell, check_published, make_preset
 from clustergym.scenario import Scenario
+from clustergym.sim.costs import Costs
 
 TRACES = {"philly": "simulate_trace_philly.csv", "venus": "simulate_trace_venus.csv"}
 TESTBED_TRACES = ("runtime_trace.csv", "runtime_trace_revision.csv")
@@ -21,9 +24,12 @@ PROFILE, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
 ROUND_S = 300.0
 
 FAIR, PUBLISHED = "fair", "as published"
-PRUNED_OFF, FULL_PROFILING = "full search", "full profiling"
 PROFILING_RATIO = 18.1
-"""How much more GPU time profiling whole plans takes than Arena's own (its section 5.4)."""
+"""How much more GPU time profiling whole plans takes than Arena's own (its section 5.5)."""
+DEADLINE_BUDGETS = 5.0
+"""By which the artifact's simulator multiplies the time that each job has until its deadline."""
+PRIORITY_SEED = 0
+"""Of the priorities that jobs are given, as no trace has any."""
 
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
 """What policies know that run data-parallel profiles only, in the published setting."""
@@ -43,23 +49,32 @@ def check_data(folder: Path) -> None:
     check_published(folder / "arena" / name for name in names)
 
 
+def cell(
+    trace: str, rounds: int | None, setting: str, policy: str, parameters: tuple[tuple[str, Any], ...] = ()
+) -> Cell:
+    """Return a run that lasts a number of rounds."""
+    return Cell(trace, None if rounds is None else rounds * ROUND_S, setting, policy, parameters)
+
+
+def variant(setting: str, change: str, value: float | None = None) -> str:
+    """Return the name of a setting with one of `CHANGES`."""
+    return f"{setting}; {change}" if value is None else f"{setting}; {change} {value:g}"
+
+
 def scenario_of(data: Path, cell: Cell) -> Scenario:
-    """Return the scenario of a cell."""
-    if cell.trace in elsewhere.PLACES:
-        return elsewhere.scenario_of(data, cell.trace)
-    scenario = replace(_base(data, cell.trace), horizon_s=cell.horizon_s)
-    if cell.setting == PUBLISHED:
-        return _as_published(scenario, data, make_preset(cell).information_class)
-    costs = scenario.costs
-    if cell.setting == PRUNED_OFF:
-        costs = replace(costs, search="full")
-    if cell.setting == FULL_PROFILING:
-        longer = {
-            name: replace(price, seconds=price.seconds * PROFILING_RATIO)
-            for name, price in costs.profile.items()
-        }
-        costs = replace(costs, profile=longer)
-    return replace(scenario, costs=costs)
+    """Return the scenario of a cell: a setting by name, with the changes that `variant` added."""
+    setting, *changes = cell.setting.split("; ")
+    place = elsewhere.PLACES.get(cell.trace)
+    scenario = _base(data, cell.trace) if place is None else elsewhere.scenario_of(data, cell.trace)
+    if cell.horizon_s is not None:
+        scenario = replace(scenario, horizon_s=cell.horizon_s)
+    if setting == PUBLISHED:
+        measured = place is None or place.measured
+        scenario = _as_published(scenario, data, make_preset(cell).information_class, measured)
+    for change in changes:
+        name, _, value = change.partition(" ")
+        scenario = CHANGES[name](scenario, float(value or 1.0))
+    return scenario
 
 
 @cache
@@ -79,12 +94,19 @@ def _base(data: Path, trace: str) -> Scenario:
     return load_scenario("large", overrides)
 
 
-def _as_published(scenario: Scenario, data: Path, information: InformationClass) -> Scenario:
-    """Return a scenario without checkpoints; for a baseline with full searches and within the memory rule."""
+def without_profiling(costs: Costs) -> Costs:
+    """Return costs under which nobody pays to know a job, as in the artifact's published runs."""
+    return replace(costs, profile={})
+
+
+def _as_published(
+    scenario: Scenario, data: Path, information: InformationClass, memory_rule: bool
+) -> Scenario:
+    """Return a scenario without checkpoints and profiling; for a baseline with full searches and the rule."""
     pruned = information == InformationClass.PROFILED
-    costs = replace(scenario.costs, search="pruned" if pruned else "full")
+    costs = replace(without_profiling(scenario.costs), search="pruned" if pruned else "full")
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
-    if information not in RESTRICTED:
+    if information not in RESTRICTED or not memory_rule:
         return scenario
     fits = data_parallel_fits(scenario, read_memory(data / "arena" / MEMORY))[..., None]
     tables = scenario.tables
@@ -95,6 +117,86 @@ def _as_published(scenario: Scenario, data: Path, information: InformationClass)
         data_parallel=np.where(fits, tables.data_parallel, np.inf),
     )
     return replace(scenario, tables=kept)
+
+
+# Changes of a setting
+
+
+@dataclass(frozen=True)
+class Knob(Scenario):
+    """A scenario in which bootstrapped policies know the `precise` least counts (Arena, section 2.3)."""
+
+    precise: int = 1
+
+    def known_times(self, information: InformationClass) -> npt.NDArray[np.float64]:
+        """Return what a class knows; a bootstrapped one more than the least count."""
+        if information != InformationClass.BOOTSTRAP:
+            return super().known_times(information)
+        times = super().known_times(InformationClass.CLAIRVOYANT)
+        return linear(times, self.feasible, self.tables.counts, self.precise)
+
+
+def _full_search(scenario: Scenario, _: float) -> Scenario:
+    return replace(scenario, costs=replace(scenario.costs, search="full"))
+
+
+def _full_profiling(scenario: Scenario, _: float) -> Scenario:
+    prices = scenario.costs.profile or Costs().profile
+    longer = {name: replace(one, seconds=one.seconds * PROFILING_RATIO) for name, one in prices.items()}
+    return replace(scenario, costs=replace(scenario.costs, profile=longer))
+
+
+def _profiling(scenario: Scenario, _: float) -> Scenario:
+    return replace(scenario, costs=replace(scenario.costs, profile=Costs().profile))
+
+
+def _deadlines(scenario: Scenario, factor: float) -> Scenario:
+    trace = scenario.trace
+    later = trace.submit_s + factor * (trace.deadline_s - trace.submit_s)
+    return replace(scenario, trace=replace(trace, deadline_s=later))
+
+
+def _lifespan(scenario: Scenario, factor: float) -> Scenario:
+    iterations = np.maximum((scenario.trace.iterations * factor).astype(np.int64), 1)
+    return replace(scenario, trace=replace(scenario.trace, iterations=iterations))
+
+
+def _density(scenario: Scenario, factor: float) -> Scenario:
+    trace = scenario.trace
+    sooner = replace(trace, submit_s=trace.submit_s / factor, deadline_s=trace.deadline_s / factor)
+    return replace(scenario, trace=sooner)
+
+
+def _priorities(scenario: Scenario, queues: float) -> Scenario:
+    drawn = np.random.default_rng(PRIORITY_SEED).integers(0, int(queues), len(scenario.trace))
+    return replace(scenario, trace=replace(scenario.trace, priority=drawn))
+
+
+def _jitter(scenario: Scenario, seed: float) -> Scenario:
+    late_s = np.random.default_rng(int(seed)).uniform(0.0, ROUND_S, len(scenario.trace))
+    submit_s = np.sort(scenario.trace.submit_s + late_s)
+    return replace(scenario, trace=replace(scenario.trace, submit_s=submit_s))
+
+
+def _precise(scenario: Scenario, counts: float) -> Scenario:
+    given = {one.name: getattr(scenario, one.name) for one in fields(scenario) if one.init}
+    return Knob(**given, precise=int(counts))
+
+
+CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
+    "full-search": _full_search,
+    "full-profiling": _full_profiling,
+    "profiling": _profiling,
+    "deadlines-x": _deadlines,
+    "lifespan-x": _lifespan,
+    "density-x": _density,
+    "queues": _priorities,
+    "jitter": _jitter,
+    "precise": _precise,
+}
+"""What a setting may be changed by, given one number: full search, profiling of whole plans, or at our
+price; deadline budgets, iterations or submissions a second times a factor; random priorities of so many
+values; submissions late by up to a round (seed); so many precise counts in a bootstrap."""
 
 
 Memory = Mapping[tuple[str, str, int], Mapping[int, float]]

@@ -20,6 +20,7 @@ from clustergym.errors import InputError, nearest
 from clustergym.paths import PACKAGE, atomic_path, conf_dir
 from clustergym.policy import Policy
 from clustergym.registry import entry_points, make_placer, make_policy
+from clustergym.reproduction.details import details_of
 from clustergym.scenario import Scenario
 
 Figures = dict[str, Any]
@@ -153,7 +154,7 @@ def _run_cell(scenario_of: ScenarioOf, work: Path, cell: Cell) -> Figures:
 
     scenario, policy, placer = scenario_of(cell), make_preset(cell), make_placer({"name": "buddy"})
     key = hashlib.sha256(
-        f"{code_sha256()} {run_key(scenario, policy, placer, cell.seed)}".encode()
+        f"{code_sha256()} {cell} {run_key(scenario, policy, placer, cell.seed)}".encode()
     ).hexdigest()
     path = work / f"{key[:40]}.json"
     if path.is_file():
@@ -161,8 +162,10 @@ def _run_cell(scenario_of: ScenarioOf, work: Path, cell: Cell) -> Figures:
         return kept
     started = time.perf_counter()
     run = simulate(scenario, policy, placer, cell.seed)
+    measurement = measurement_of(run.simulation)
     figures: Figures = {
-        **measurement_of(run.simulation).metrics,
+        **measurement.metrics,
+        **details_of(run.simulation, measurement.records),
         "counters": dict(policy.counters()),
         "unfit": int((scenario.request_gpus == 0).sum()),
     }

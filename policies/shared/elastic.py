@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -36,11 +37,15 @@ class VirtualCluster(Allotments):
         Seconds per iteration, inf where infeasible.
     depth : int
         Most scalings of other jobs that one launch may take.
+    repaid : bool
+        A job is scaled up only where that repays its restart.
     """
 
-    def __init__(self, view: View, value: Floats, time_s: Floats, depth: int) -> None:
+    def __init__(
+        self, view: View, value: Floats, time_s: Floats, depth: int, *, repaid: bool = False
+    ) -> None:
         super().__init__(view)
-        self.value, self.time_s, self.depth = value, time_s, depth
+        self.value, self.time_s, self.depth, self.repaid = value, time_s, depth, repaid
         self.requested = requested_level(view)
         self._release_cache: dict[int, list[tuple[float, list[Scaling]] | None]] = {}
 
@@ -76,24 +81,11 @@ class VirtualCluster(Allotments):
         if not len(ready):
             return None
         place = int(ready[0])
-        kind, choice = self._best_candidate(gain[place], worth, levels, place)
+        kind, choice = divmod(int(np.argmax(gain[place])), gain.shape[2])
         level = int(levels[place, choice])
         plan = self.release(kind)[level]
         steps = plan[1] if plan is not None else []
         return place, [*steps, Scaling(int(waiting[place]), kind, level)]
-
-    def _best_candidate(self, gain: Floats, worth: Floats, levels: Ints, place: int) -> tuple[int, int]:
-        """Return (type, candidate) of highest gain, less the queue's price of its GPUs."""
-        gpus = self.counts[levels]
-        others = np.delete(np.arange(len(levels)), place)
-        price = 0.0
-        if len(others):
-            asked = np.maximum(worth[others][:, :, 1].max(axis=1), 0.0) / gpus[others, 1]
-            demand = int(gpus[others, 1].sum())
-            price = float(asked.mean()) if demand > int(self.free.sum()) else 0.0
-        scored = np.where(gain > 0, gain - price * gpus[place][None, :], -np.inf)
-        best = int(np.argmax(scored))
-        return best // scored.shape[1], best % scored.shape[1]
 
     def _release_losses(self) -> Floats:
         """Return the least loss that frees counts[k] GPUs of type t, shape (T, K); inf: impossible."""
@@ -105,7 +97,7 @@ class VirtualCluster(Allotments):
     def release(self, kind: int) -> list[tuple[float, list[Scaling]] | None]:
         """Return, per count, the least (loss, scalings) that makes so many GPUs of a type free."""
         if kind not in self._release_cache:
-            self._release_cache[kind] = [self._release(kind, int(count)) for count in self.counts]
+            self._release_cache[kind] = [self._release(kind, int(gpus)) for gpus in self.counts]
         return self._release_cache[kind]
 
     def _release(self, kind: int, gpus: int) -> tuple[float, list[Scaling]] | None:
@@ -147,24 +139,19 @@ class VirtualCluster(Allotments):
         longer: Bools = left_s > self.cost_s[victims, kind, np.maximum(level - 1, 0)]
         return longer
 
-    def preemptions(
-        self, kind: int, level: int, among: Bools | None = None, most: int | None = None
-    ) -> tuple[float, list[Scaling]] | None:
+    def preemptions(self, kind: int, level: int, among: Bools) -> tuple[float, list[Scaling]] | None:
         """Return the least (loss, preemptions) that frees counts[level] GPUs.
 
         Parameters
         ----------
         kind, level : int
-        among : ndarray of bool, shape (n,), optional
-            Jobs that may be preempted; any running one by default.
-        most : int, optional
-            How many may be; `depth` by default.
+        among : ndarray of bool, shape (n,)
+            Jobs that may be preempted.
         """
         missing = int(self.counts[level]) - int(self.free[kind])
-        allowed = (self.kind == kind) & (self.view.gpus > 0)
-        victims = np.flatnonzero(allowed if among is None else allowed & among)
+        victims = np.flatnonzero((self.kind == kind) & (self.view.gpus > 0) & among)
         loss, steps = 0.0, []
-        for left in range(self.depth if most is None else most, 0, -1):
+        for left in range(len(victims), 0, -1):
             if missing <= 0 or not len(victims):
                 break
             freed = self.counts[self.level[victims]]
@@ -182,17 +169,23 @@ class VirtualCluster(Allotments):
 
     # Scaling up
 
-    def grow_all(self) -> None:
-        """Give idle GPUs to running jobs, greatest gain first, while a change repays its restart."""
-        if (self.free > 0).any():
-            self._grow_all()
+    def grow_all(self, most: int | None = None) -> None:
+        """Give idle GPUs to running jobs, greatest gain first.
 
-    def _grow_all(self) -> None:
+        Parameters
+        ----------
+        most : int, optional
+            Scalings; any number by default.
+        """
+        if (self.free > 0).any():
+            self._grow_all(most)
+
+    def _grow_all(self, most: int | None) -> None:
         held = np.flatnonzero(self.kind >= 0)
         if not len(held):
             return
         gain, kind, level = self._growth(held)
-        while True:
+        for _ in count() if most is None else range(most):
             best = int(np.argmax(gain))
             if not gain[best] > 1e-9:
                 return
@@ -223,7 +216,7 @@ class VirtualCluster(Allotments):
         Returns
         -------
         (gain, type, level)
-            Each of shape (m, T, 3); gain 0 where there is none, or it does not repay the restart.
+            Each of shape (m, T, 3); gain 0 where there is none, or it must repay the restart and does not.
         """
         now_kind, now_level = self.kind[held], self.level[held]
         types, steps = np.arange(len(self.free)), np.array([-1, 0, 1])
@@ -232,10 +225,16 @@ class VirtualCluster(Allotments):
         rows = held[:, None, None]
         kinds = np.broadcast_to(types[None, :, None], level.shape)
         gain = self.value[rows, kinds, level] - self.value[held, now_kind, now_level][:, None, None]
-        current_s = self.time_s[held, now_kind, now_level][:, None, None]
+        if self.repaid:
+            gain = np.where(self._repays(held, kinds, level), gain, 0.0)
+        return np.maximum(gain, 0.0), kinds, level
+
+    def _repays(self, held: Ints, kinds: Ints, level: Ints) -> Bools:
+        """Whether an allotment saves more time than changing to it takes."""
+        now, rows = (held, self.kind[held], self.level[held]), held[:, None, None]
+        current_s, standing_s = self.time_s[now][:, None, None], self.cost_s[now][:, None, None]
         with np.errstate(invalid="ignore"):
             saved = current_s - self.time_s[rows, kinds, level]
-        saved = np.where(gain > 0, saved, 0.0) * self.view.remaining_iterations[held][:, None, None]
-        standing = self.cost_s[held, now_kind, now_level][:, None, None]
-        repays = saved > self.cost_s[rows, kinds, level] - standing
-        return np.where(repays & (gain > 0), gain, 0.0), kinds, level
+        saved = np.where(saved > 0, saved, 0.0) * self.view.remaining_iterations[held][:, None, None]
+        repays: Bools = saved > self.cost_s[rows, kinds, level] - standing_s
+        return repays

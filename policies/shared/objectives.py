@@ -23,9 +23,21 @@ def normalised_throughput(view: View) -> Floats:
     A job without any known time (its data-parallel profile fits nowhere, say) is worth 1 as
     requested and nothing elsewhere: it runs as its user asked.
     """
-    reference_s, time_s = requested_time_s(view), view.iteration_time_s()
-    known = np.isfinite(reference_s)
-    value: Floats = np.where(known, reference_s, 0.0)[:, None, None] / time_s
+    return _with_unknown(view, requested_time_s(view))
+
+
+def raw_throughput(view: View) -> Floats:
+    """Return samples per second, shape (n, T, K); 0 where it is not known to run.
+
+    A job without any known time is worth 1 as requested and nothing elsewhere.
+    """
+    return _with_unknown(view, np.where(np.isfinite(requested_time_s(view)), view.global_batch, np.inf))
+
+
+def _with_unknown(view: View, work: Floats) -> Floats:
+    """Return work (shape (n,); inf: no time is known) per second of an iteration."""
+    known = np.isfinite(work)
+    value: Floats = np.where(known, work, 0.0)[:, None, None] / view.iteration_time_s()
     unknown = np.flatnonzero(~known)
     level = requested_level(view)[unknown]
     types = np.arange(value.shape[1])
@@ -36,25 +48,17 @@ def normalised_throughput(view: View) -> Floats:
     return value
 
 
+THROUGHPUTS: dict[str, Callable[[View], Floats]] = {
+    "raw": raw_throughput,
+    "normalised": normalised_throughput,
+}
+"""Throughput of every allotment, shape (n, T, K), by what it is measured in."""
+
+
 def meets_deadline(view: View) -> Bools:
     """Return on which (type, count) each job would end by its deadline; one without always does."""
     late = view.now_s + remaining_s(view) > view.deadline_s[:, None, None]
     return ~late
-
-
-def throughput_value(view: View) -> Floats:
-    """Return normalised throughput, shape (n, T, K)."""
-    return normalised_throughput(view)
-
-
-def deadline_value(view: View) -> Floats:
-    """Return normalised throughput where the deadline is met, 0 elsewhere, shape (n, T, K)."""
-    return np.where(meets_deadline(view), normalised_throughput(view), 0.0)
-
-
-def fairness_value(view: View) -> Floats:
-    """Return normalised throughput weighted by finish-time fairness, shape (n, T, K)."""
-    return normalised_throughput(view) * behind(view)[:, None, None]
 
 
 def behind(view: View) -> Floats:
@@ -70,12 +74,12 @@ def behind(view: View) -> Floats:
     return np.where(known, rho, 1.0)
 
 
-OBJECTIVES: dict[str, Callable[[View], Floats]] = {
-    "throughput": throughput_value,
-    "deadline": deadline_value,
-    "finish_time_fairness": fairness_value,
+OBJECTIVES: dict[str, Callable[[View, Floats], Floats]] = {
+    "throughput": lambda view, throughput: throughput,
+    "deadline": lambda view, throughput: np.where(meets_deadline(view), throughput, 0.0),
+    "finish_time_fairness": lambda view, throughput: throughput * behind(view)[:, None, None],
 }
-"""Value of every allotment, shape (n, T, K), by the name of the objective."""
+"""Value of every allotment, shape (n, T, K), from its throughput, by the name of the objective."""
 
 
 def check_deadlines(trace: Trace, policy: str, parameter: str, remedy: str) -> None:

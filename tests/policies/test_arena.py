@@ -92,38 +92,122 @@ def test_search_depth_limits_how_many_jobs_are_scaled(depth, launched):
     assert ("c" in decided(scenario, policy.schedule(view))) is launched
 
 
-def test_no_scaling_up_that_does_not_repay_its_restart():
-    # 8 GPUs save 10 iterations x (6 - 4) = 20 s.
-    for checkpoint_s, gpus in ((19.0, 8), (21.0, 4)):
-        jobs = [Job("a", 0, 60, gpus=4), Job("b", 0, 50, gpus=4, family="b")]
-        times = {**CONCAVE, "b": {"X": {4: 6.0}}}
-        scenario = small_scenario(
-            jobs,
-            {"X": (1, 8)},
-            times,
-            checkpoint_s={"m": checkpoint_s},
-            costs=Costs(search="proxy", profile={}),
-        )
-        run = simulate(scenario, Arena(round_s=None), Buddy(defragment_s=None))
-        # Both start on 4; at 300 b ends and a has 10 iterations left.
-        held = [e.gpus for e in run.simulation.log.events if e.job == 0 and e.iteration_time_s]
-        assert held == ([4, 8] if gpus == 8 else [4])
+@pytest.mark.parametrize(("repay", "checkpoint_s", "gpus"), [(True, 19, 8), (True, 21, 4), (False, 21, 8)])
+def test_a_scaling_up_repays_its_restart_if_it_must(repay, checkpoint_s, gpus):
+    # Both start on 4; at 300 b ends and a has 10 iterations left: 8 GPUs save 10 x (6 - 4) = 20 s.
+    jobs = [Job("a", 0, 60, gpus=4), Job("b", 0, 50, gpus=4, family="b")]
+    times = {**CONCAVE, "b": {"X": {4: 6.0}}}
+    costs = Costs(search="proxy", profile={})
+    restarts = {"m": float(checkpoint_s)}
+    scenario = small_scenario(jobs, {"X": (1, 8)}, times, checkpoint_s=restarts, costs=costs)
+    run = simulate(scenario, Arena(round_s=None, repay_restarts=repay), Buddy(defragment_s=None))
+    held = [e.gpus for e in run.simulation.log.events if e.job == 0 and e.iteration_time_s]
+    assert held == ([4, 8] if gpus == 8 else [4])
 
 
-def test_jobs_run_to_completion_but_a_privileged_head_preempts():
-    # long holds the only allotment there is. wait is blocked; after a day it may preempt.
+@pytest.mark.parametrize(
+    ("parameters", "held"),
+    [({"search_depth": 1}, [4, 8]), ({"search_depth": 1, "grow_freely": True}, [8, 8])],
+)
+def test_search_depth_limits_scalings_up_too(parameters, held):
+    # Each of two jobs starts on 4, twice its request, of 16; 8 are left, 4 more for each.
+    scenario = small_scenario([Job("a", 0, 100, gpus=2), Job("b", 0, 100, gpus=2)], {"X": (2, 8)}, CONCAVE)
+    assert sorted(gpus for _, gpus in first_decision(scenario, **parameters).values()) == held
+
+
+def test_span_bounds_how_far_a_job_is_from_its_request():
+    # As in the first test, but 4 is as far as twice the request goes.
+    scenario = small_scenario([Job("a", 0, 100, gpus=2)], {"X": (1, 8)}, CONCAVE)
+    assert first_decision(scenario, span=2) == {"a": ("X", 4)}
+
+
+@pytest.mark.parametrize(("throughput", "halved"), [("raw", "slow"), ("normalised", "fast")])
+def test_raw_throughput_spares_the_job_of_many_samples(throughput, halved):
+    # 32 samples an iteration. Halving fast loses 32/1 - 32/1.6 = 12 samples/s, slow 32/10 - 32/25 = 1.92:
+    # in samples/s slow gives way to c's 6.4. Relative to the request it is 1 - 1/1.6 = 0.375 against 0.6.
+    times = {"fast": {"X": {2: 1.6, 4: 1.0}}, "slow": {"X": {2: 25.0, 4: 10.0}}, "two": {"X": {2: 5.0}}}
+    jobs = [
+        Job("fast", 0, 10_000, gpus=4, family="fast"),
+        Job("slow", 0, 10_000, gpus=4, family="slow"),
+        Job("c", 300, 10_000, gpus=2, family="two"),
+    ]
+    scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
+    simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
+    simulation.advance()
+    simulation.apply(Decision.of([(0, 0, 4), (1, 0, 4)]))
+    decision = decided(scenario, Arena(throughput=throughput).schedule(simulation.advance()))
+    assert decision == {"fast": ("X", 4), "slow": ("X", 4), "c": ("X", 2), halved: ("X", 2)}
+
+
+# Queues
+
+PASSING = {"two": {"X": {2: 10.0}}, "four": {"X": {4: 10.0}}, "eight": {"X": {8: 10.0}}}
+
+
+def starts_of(jobs, **parameters):
+    """Return when each job of 8 GPUs' jobs first starts, and who was preempted; rounds of 300 s."""
+    scenario = small_scenario(jobs, {"X": (1, 8)}, PASSING, rounds=300.0)
+    events = simulate(scenario, Arena(**parameters), Buddy()).simulation.log.events
+    starts = {jobs[e.job].job_id: e.time_s for e in events if e.kind == EventKind.START}
+    return starts, [jobs[e.job].job_id for e in events if e.kind == EventKind.PREEMPT]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "low_s"),
+    [
+        ({}, 1500),
+        ({"promote_after_s": 600.0}, 600),
+        ({"overtaking": "any"}, 0),
+        ({"queues": "run_time", "queue_bounds_h": (1.0,)}, 1500),
+    ],
+)
+def test_only_the_top_queue_passes_its_blocked_head(parameters, low_s):
+    # running holds 4 of 8 until 1000; head needs all 8 and is blocked until the round at 1200, ends at 1300.
+    # beside is of head's queue: it passes at once. low is of a lower queue: it waits until head has started
+    # and a round finds GPUs free, at 1500; promoted after 600 s of waiting it passes as beside did.
+    jobs = [
+        Job("running", 0, 100, gpus=4, family="four", priority=1),
+        Job("head", 0, 10, gpus=8, family="eight", priority=1),
+        Job("beside", 0, 10, gpus=2, family="two", priority=1),
+        Job("low", 0, 10, gpus=2, family="two", priority=0),
+    ]
+    starts, preempted = starts_of(jobs, **parameters)
+    assert starts == {"running": 0, "head": 1200, "beside": 0, "low": low_s}
+    assert preempted == []
+
+
+def test_jobs_run_to_completion_however_long_the_head_waits():
+    # long holds all there is for 400,000 s; the next round after it is at 400,200.
     times = {"m": {"X": {4: 1.0}}}
-    jobs = [Job("long", 0, 400_000, gpus=4), Job("wait", 300, 1000, gpus=4)]
-    scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0)
-    run = simulate(scenario, Arena(privilege_after_s=86_400.0), Buddy())
-    starts = {e.job: e.time_s for e in run.simulation.log.events if e.kind == EventKind.START}
-    # wait is queued from 300 on.
-    assert starts == {0: 0.0, 1: 86_700.0}
-    preempted = [e.job for e in run.simulation.log.events if e.kind == EventKind.PREEMPT]
-    assert preempted == [0]
+    jobs = [Job("long", 0, 400_000, gpus=4), Job("wait", 300, 1000, gpus=4, priority=9)]
+    run = simulate(small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0), Arena(), Buddy())
+    events = run.simulation.log.events
+    assert {e.job: e.time_s for e in events if e.kind == EventKind.START} == {0: 0.0, 1: 400_200.0}
+    assert not [e for e in events if e.kind == EventKind.PREEMPT]
 
 
-def test_queues_are_by_run_time_with_promotion():
+def test_the_queue_of_highest_priority_goes_first():
+    # All three need the whole cluster, which running has until 300: urgent, the last to come, is next.
+    jobs = [
+        Job("running", 0, 20, gpus=8, family="eight"),
+        Job("usual", 10, 10, gpus=8, family="eight"),
+        Job("urgent", 20, 10, gpus=8, family="eight", priority=1),
+    ]
+    assert starts_of(jobs)[0] == {"running": 0, "urgent": 300, "usual": 600}
+
+
+def test_a_job_that_cannot_be_launched_anywhere_blocks_nobody():
+    # head takes 10 s and has 5; it is not dropped before it has waited a round.
+    times = {"m": {"X": {4: 1.0}}, "one": {"X": {1: 1.0}}}
+    jobs = [
+        Job("head", 0, 10, gpus=4, deadline_s=5, priority=1),
+        Job("low", 0, 10, family="one"),
+    ]
+    scenario = small_scenario(jobs, {"X": (1, 8)}, times, rounds=300.0)
+    assert first_decision(scenario, objective="deadline") == {"low": ("X", 1)}
+
+
+def test_queues_by_run_time_with_promotion():
     # Both wait behind full GPUs. short (0.5 h) goes first although it came later; with an early
     # promotion, long has been moved up to the same queue and goes first, by submission.
     times = {"m": {"X": {4: 1.0}}}
@@ -134,7 +218,7 @@ def test_queues_are_by_run_time_with_promotion():
     ]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0)
     for promote_after_s, order in ((1e6, [0, 2, 1]), (1000.0, [0, 1, 2])):
-        run = simulate(scenario, Arena(promote_after_s=promote_after_s), Buddy())
+        run = simulate(scenario, Arena(queues="run_time", promote_after_s=promote_after_s), Buddy())
         assert [e.job for e in run.simulation.log.events if e.kind == EventKind.START] == order
 
 
@@ -205,19 +289,26 @@ def test_deadlines_are_needed_by_name():
 
 
 @pytest.mark.parametrize(
-    ("objective", "order"), [("throughput", [0, 2, 1]), ("finish_time_fairness", [0, 1, 2])]
+    ("parameters", "order"),
+    [
+        ({}, [0, 1, 2]),
+        ({"objective": "finish_time_fairness"}, [0, 1, 2]),
+        ({"objective": "finish_time_fairness", "urgent_first": True}, [0, 2, 1]),
+        ({"objective": "deadline"}, [0, 1, 2]),
+        ({"objective": "deadline", "urgent_first": True}, [0, 2, 1]),
+    ],
 )
-def test_fairness_takes_the_job_that_is_furthest_behind(objective, order):
-    # At 3600, long has waited 3590 s of its 36,000: (3590 + 36,000) / 36,000 = 1.10. short has
-    # waited 10 s of its 1800: 1.01, but is in an earlier queue.
+def test_urgent_jobs_go_first_in_their_queue_if_they_may(parameters, order):
+    # At 3600, long has waited 3590 s of its 36,000: (3590 + 36,000) / 36,000 = 1.10. short has waited
+    # 1800 s of its 1800: 2.0, and its deadline is the earlier one.
     times = {"m": {"X": {4: 1.0}}}
     jobs = [
-        Job("running", 0, 3600, gpus=4),
-        Job("long", 10, 36_000, gpus=4),
-        Job("short", 3590, 1800, gpus=4),
+        Job("running", 0, 3600, gpus=4, deadline_s=1e6),
+        Job("long", 10, 36_000, gpus=4, deadline_s=9e5),
+        Job("short", 1800, 1800, gpus=4, deadline_s=8e5),
     ]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times, rounds=300.0)
-    run = simulate(scenario, Arena(objective=objective), Buddy())
+    run = simulate(scenario, Arena(**parameters), Buddy())
     assert [e.job for e in run.simulation.log.events if e.kind == EventKind.START] == order
 
 
@@ -319,7 +410,7 @@ def instance(scenario, running):
     simulation = Simulation(scenario, Buddy(), InformationClass.PROFILED)
     view = simulation.advance()
     value = np.nan_to_num(10.0 / view.iteration_time_s(), posinf=0.0)
-    cluster = VirtualCluster(view, value, view.iteration_time_s(), 3)
+    cluster = VirtualCluster(view, value, view.iteration_time_s(), 3, repaid=True)
     for at in range(min(running, len(view))):
         kinds = np.flatnonzero(value[at, :, cluster.requested[at]] > 0)
         kinds = kinds[cluster.free[kinds] >= cluster.counts[cluster.requested[at]]]
@@ -368,9 +459,11 @@ VARIANTS = [
     {"ilp": True},
     {"elastic": False},
     {"hetero": False},
+    {"span": 2, "opportunistic": True, "overtaking": "any"},
     {"planner": "dp"},
-    {"opportunistic": True, "privilege_after_s": None},
-    {"objective": "finish_time_fairness"},
+    {"throughput": "normalised", "repay_restarts": True, "grow_freely": True},
+    {"queues": "run_time", "promote_after_s": 40.0, "queue_bounds_h": (0.01, 0.1)},
+    {"objective": "finish_time_fairness", "urgent_first": True},
     {"objective": "deadline"},
     {"objective": "deadline", "ilp": True, "search_depth": 0},
 ]
@@ -380,6 +473,8 @@ VARIANTS = [
 @settings(max_examples=25, deadline=None)
 @given(scenario=random_scenarios(data_parallel_fits=False))
 def test_every_job_finishes_or_misses_its_deadline(parameters, scenario):
+    priority = np.arange(len(scenario.trace), dtype=np.int64) % 3
+    scenario = replace(scenario, trace=replace(scenario.trace, priority=priority))
     drops = parameters.get("objective") == "deadline"
     if drops and not np.isfinite(scenario.trace.deadline_s).any():
         return
@@ -391,7 +486,9 @@ def test_every_job_finishes_or_misses_its_deadline(parameters, scenario):
     [
         ({"objective": "thruput"}, "unknown objective 'thruput' .did you mean throughput"),
         ({"planner": "ddp"}, "policy.planner: unknown planner 'ddp'"),
-        ({"privilege_after_s": 0.0}, "policy.privilege_after_s: 0.0 is not valid"),
+        ({"overtaking": "none"}, "policy.overtaking: unknown overtaking 'none'"),
+        ({"span": 0}, "policy.span: 0 is not valid"),
+        ({"promote_after_s": 0.0}, "policy.promote_after_s: 0.0 is not valid"),
     ],
 )
 def test_bad_parameters(given, message):

@@ -1,0 +1,85 @@
+"""Of a run, what the metrics leave out and the pages of papers need; and JCTs padded as a paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from clustergym.metrics.intervals import Outcome
+from clustergym.metrics.jobs import JobRecords
+from clustergym.sim.engine import Simulation
+
+
+def details_of(simulation: Simulation, records: JobRecords) -> dict[str, Any]:
+    """Return the longest JCT, GPU time by model, and waiting by priority, of plain JSON values.
+
+    Returns
+    -------
+    dict
+        `jct_max`: seconds, None where no job finished. `gpu_s_per_sample`: by model, GPU-seconds of
+        work that a sample took. `by_priority`: where a trace has priorities, by priority: jobs, the
+        mean JCT of all (unfinished ones up to now), and the longest wait, seconds.
+    """
+    trace, jct_s = simulation.scenario.trace, records.jct_s
+    finished = np.isfinite(jct_s)
+    models = [
+        f"{one.family}-{one.size} {one.global_batch}" for one in map(trace.model_class, range(len(trace)))
+    ]
+    work_s = records.held_gpu_s - records.overhead_gpu_s
+    samples = records.iterations_done * trace.global_batch
+    per_sample = {}
+    for model in sorted(set(models)):
+        rows = np.array([one == model for one in models])
+        if samples[rows].sum() > 0:
+            per_sample[model] = float(work_s[rows].sum() / samples[rows].sum())
+    return {
+        "jct_max": float(jct_s[finished].max()) if finished.any() else None,
+        "gpu_s_per_sample": per_sample,
+        "by_priority": _by_priority(simulation, records),
+    }
+
+
+def _by_priority(simulation: Simulation, records: JobRecords) -> dict[str, dict[str, float]]:
+    trace, submitted = simulation.scenario.trace, records.outcome != Outcome.NOT_SUBMITTED
+    so_far_s = np.where(np.isfinite(records.jct_s), records.jct_s, simulation.now_s - trace.submit_s)
+    found = {}
+    for priority in np.unique(trace.priority).tolist():
+        rows = submitted & (trace.priority == priority)
+        if rows.any() and len(np.unique(trace.priority)) > 1:
+            found[str(priority)] = {
+                "jobs": int(rows.sum()),
+                "jct_mean_so_far": float(so_far_s[rows].mean()),
+                "queue_max": float(records.queue_s[rows].max()),
+            }
+    return found
+
+
+def padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
+    """Return mean JCTs as Arena's and Crius's figures have them (the artifact's simulator).
+
+    The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
+    JCT of any policy; the mean of the reference, and of one that finished as many, is over its finished jobs.
+
+    Parameters
+    ----------
+    runs : mapping of str to mapping
+        By policy: `jobs_finished`, `jct_mean` and `jct_max` (seconds; None where none finished).
+    reference : str
+
+    Returns
+    -------
+    dict
+        Seconds by policy; empty where the reference finished no job.
+    """
+    count = int(runs[reference]["jobs_finished"])
+    if not count:
+        return {}
+    greatest = max(float(run["jct_max"] or 0.0) for run in runs.values())
+    means = {}
+    for name, run in runs.items():
+        finished = int(run["jobs_finished"])
+        total = finished * float(run["jct_mean"] or 0.0) + max(count - finished, 0) * greatest
+        means[name] = total / max(count, finished)
+    return means
