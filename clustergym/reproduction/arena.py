@@ -20,6 +20,7 @@ from clustergym.reproduction.arena_scenarios import (
 )
 from clustergym.reproduction.claims import claims_table
 from clustergym.reproduction.details import padded_jct
+from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.study import (
     Cell,
     Figures,
@@ -131,7 +132,7 @@ def reproduce(options: Options) -> Report:
     if "arena" in chosen:
         cells += parts.cells(options.quick, lengths, with_sia)
     found = run_cells(cells, partial(scenario_of, options.data), options)
-    claims = arena_claims.claims(found, lengths[-1])
+    claims = [*arena_claims.claims(found, lengths[-1]), *oracle_claims(options.data, "arena")]
     text = [_introduction(study), "## Claims\n\n" + claims_table(claims)]
     text += [_comparison(study, found, *where) for where in study.horizons]
     if "arena" in chosen:

@@ -24,6 +24,7 @@ from clustergym.reproduction.crius_parts import (
 )
 from clustergym.reproduction.details import padded_jct
 from clustergym.reproduction.line_plots import LinePlot, Panel
+from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.study import (
     Cell,
     Figures,
@@ -96,7 +97,7 @@ def reproduce(options: Options) -> Report:
     found = run_cells(study.cells(), partial(scenario_of, options.data), options)
     plot = f"crius{'-quick' * options.quick}.svg"
     left_out = f"\n\nNot installed, so left out: {', '.join(missing)}." if missing else ""
-    claims = crius_claims.claims(found, lengths)
+    claims = [*crius_claims.claims(found, lengths), *oracle_claims(options.data, "crius")]
     parts = [INTRODUCTION + left_out, f"## Claims\n\n{claims_table(claims)}", f"![Censored JCT]({plot})"]
     for length in study.rounds:
         parts.append(_comparison(study, found, length))
