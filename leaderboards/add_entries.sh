@@ -40,6 +40,7 @@ add ares 'Ares' policy=ares
 add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
 add hesrpt 'heSRPT' policy=hesrpt
 add arena 'Arena' policy=arena
+add arena-tuned 'Arena, our parameters' policy=arena-tuned
 add crius 'Crius' policy=crius
 add learned 'learned auction' policy=learned
 add sia 'Sia' policy=sia
