@@ -117,4 +117,5 @@ def claims_table(claims: Iterable[Claim]) -> str:
             [c.claim, c.source, *(c.shown(v) for v in (c.paper, c.fair, c.as_published)), c.verdict, c.why]
             for c in claims
         ),
+        words=(0, 1, 5, 6),
     )

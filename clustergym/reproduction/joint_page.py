@@ -130,7 +130,11 @@ def _counts(claims: dict[str, list[Claim]], quick: bool) -> str:
             rows.append([TITLES[paper], command, "no claims kept", *[""] * (len(COUNTED) + 1)])
     every = [claim for found in claims.values() for claim in found]
     return (
-        table(headers, [*rows, ["all", f"`clustergym reproduce all{' --quick' * quick}`", *_told(every)]])
+        table(
+            headers,
+            [*rows, ["all", f"`clustergym reproduce all{' --quick' * quick}`", *_told(every)]],
+            words=(0, 1),
+        )
         + "\n"
     )
 
@@ -156,7 +160,7 @@ def _rows(claims: dict[str, list[Claim]], quick: bool) -> str:
         for paper in PAPERS
         for claim in claims.get(paper, ())
     ]
-    return table(headers, rows) + "\n"
+    return table(headers, rows, words=(0, 1, 2, 6, 7)) + "\n"
 
 
 def _link(paper: str, quick: bool) -> str:

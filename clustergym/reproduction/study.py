@@ -190,9 +190,9 @@ def code_sha256() -> str:
     return digest.hexdigest()
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, the first column left-aligned, the others right-aligned."""
-    lines = [headers, ["---", *["---:"] * (len(headers) - 1)], *rows]
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
+    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
