@@ -106,7 +106,8 @@ RULES = """## Settings
 they are, not raised to powers of two (`scenario.counts=any`); jobs as long as progress and gradient
 statistics of its validation files make them (`trace.sia_lengths=noise`); Gavel with one program, ties to
 the first type and 1,920 s between two solutions. *Fair* has the same restarts and counts for all, first
-launches that cost nothing, as on our boards, and jobs as long as the validated training at their batch."""
+launches that cost nothing, as on our boards, and jobs as long as the validated training at their batch.
+Pollux is left out of the quick form and of the workloads of 960 jobs, for its runs are long."""
 LADDER = """### Step by step
 
 Mean JCT in hours; each row has all rules of the rows above it."""
