@@ -1,7 +1,7 @@
 """Digests of whole scheduling episodes: the same on any machine, in any process.
 
-A change of a digest needs a new version of the environment's id. `python
-tests/envs/test_scheduling_golden.py` prints the present ones.
+From the first release on, a change of a digest needs a new version of the environment's id; before it, a line
+in the changelog. `python tests/envs/test_scheduling_golden.py` prints the present ones.
 """
 
 from __future__ import annotations
