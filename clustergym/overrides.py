@@ -16,7 +16,7 @@ OPTIONAL_GROUPS = ("experiment", "sweep")
 NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
 READ_WITH_FILE = {
     "cluster": ("path",),
-    "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "seed"),
+    "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "sia_lengths", "seed"),
 }
 """Keys of a group that count where its `path` names a file; the file says the rest."""
 

@@ -178,7 +178,9 @@ class ElasticFlow(Policy):
         astray = (kind >= 0) & ~runs[np.arange(len(view)), kind]
         kind = np.where(astray, -1, kind)
         for at in np.flatnonzero(kind < 0):
-            kind[at] = self._home.get(int(view.job[at]), -1)
+            home = self._home.get(int(view.job[at]), -1)
+            # A guess made before all types were profiled may have sent it where it cannot run.
+            kind[at] = home if home >= 0 and runs[at, home] else -1
         work_s = view.remaining_iterations[:, None] * at_request_s * view.requested_gpus[:, None]
         for at in np.flatnonzero(kind < 0):
             settled = np.flatnonzero(kind >= 0)

@@ -1,11 +1,13 @@
 """Overrides of a run that are wrong: each ends in one line that says what to give, and nothing is written."""
 
 import pytest
+import yaml
 
 import clustergym
 from clustergym import run
 from clustergym.errors import InputError
-from clustergym.overrides import check_words
+from clustergym.overrides import READ_WITH_FILE, check_words
+from clustergym.paths import conf_dir
 
 SMALL = ["cluster=arena-16", "trace=philly-like", "trace.jobs=3", "compare=null", "report=false"]
 
@@ -83,3 +85,8 @@ def test_what_a_file_says_is_not_overridden_in_silence(tmp_path, capsys, monkeyp
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match=r"trace.jobs: has no effect: a.csv says it"):
         clustergym.load_scenario("testbed", ["trace=philly-like", "+trace.path=a.csv", "trace.jobs=5"])
+
+
+def test_every_key_of_a_trace_from_a_file_counts():
+    keys = yaml.safe_load((conf_dir() / "trace" / "file.yaml").read_text())
+    assert set(READ_WITH_FILE["trace"]) == set(keys)

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from round_scenarios import without_profiles
+from scenarios import Job, price, small_scenario
 
 from clustergym.errors import InputError
 from clustergym.policy import InformationClass
+from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
@@ -203,3 +205,17 @@ def test_a_job_that_fits_only_with_more_gpus_than_requested_goes_where_it_fits()
     scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=profile))
     run = simulate(scenario, ElasticFlow(mode="loosened", round_s=None), Buddy())
     assert times_of(run, EventKind.COMPLETE) == {"a": 100.0}
+
+
+def test_a_guess_before_all_types_are_profiled_does_not_bind_a_job():
+    # One count of X is profiled in 10 s, two of Y in 20 s. Pure data parallelism fits on Y alone: a is
+    # guessed to run on X at 10, and goes to Y when that is known.
+    costs = Costs(search="proxy", profile=price("data_parallel", 10.0, per="configuration"))
+    times = {"n": {"X": {1: 10.0}, "Y": {1: 10.0, 2: 5.0}}}
+    jobs = [Job("a", 0, 100, family="n")]
+    scenario = small_scenario(jobs, {"X": (1, 1), "Y": (1, 2)}, times, costs=costs)
+    run = simulate(without_profiles(scenario, "n", ("X",)), ElasticFlow(mode="loosened"), Buddy())
+    starts = [(e.time_s, e.gpu_type) for e in run.simulation.log.events if e.gpus and e.iteration_time_s]
+    assert starts[0] == (10.0, 0)
+    assert starts[-1][1] == 1
+    assert run.simulation.log.events[-1].kind == EventKind.COMPLETE
