@@ -54,9 +54,16 @@ QUEUED, RUNNING = 0, 1
 """Values of `View.state`."""
 
 
+def _lock(shown: object) -> None:
+    """Make all arrays among an object's fields read-only: what a policy is shown is not its own."""
+    for value in vars(shown).values():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+
+
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same during a run.
+    """What stays the same during a run; its arrays are read-only.
 
     Attributes
     ----------
@@ -79,6 +86,9 @@ class Setting:
     counts: Ints
     round_s: float | None
     batch_models: frozenset[ModelClass] = frozenset()
+
+    def __post_init__(self) -> None:
+        _lock(self)
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,7 @@ class View:
     """What a policy sees at a decision point: the n jobs in the system, in order of submission.
 
     A job that must be profiled (`clustergym.sim.costs.ProfilePrice`) is not shown before it is on some type.
+    The arrays are read-only; copy one to work on it.
 
     Attributes
     ----------
@@ -168,6 +179,9 @@ class View:
     times: Callable[[], Floats] = field(repr=False)
     costs: Callable[[], Floats] = field(repr=False)
     batches: Callable[[], BatchOptions | None] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _lock(self)
 
     def __len__(self) -> int:
         return len(self.job)

@@ -12,10 +12,11 @@ from clustergym.cluster.spec import Locality, Nodes
 from clustergym.policy import Decision, InformationClass, Placer, View
 from clustergym.scenario import Scenario
 from clustergym.sim.state import seconds, ticks
-from clustergym.sim.validate import check_decision
+from clustergym.sim.validate import Limits, check_decision, coerced
 from clustergym.sim.world import StalledError, World
 
 Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
@@ -82,7 +83,7 @@ class Simulation(World):
         self._decided_at = -1
         self._idle_rounds = 0
         self._defragmented_at = 0
-        self._view: View | None = None
+        self._limits: Limits | None = None
         self._horizon = None if scenario.horizon_s is None else ticks(scenario.horizon_s)
         self._round = None if self.round_s is None else ticks(self.round_s)
         placer.reset(scenario.cluster, np.random.default_rng([seed, 2]))
@@ -102,7 +103,7 @@ class Simulation(World):
         StalledError
             If jobs wait, nothing runs and nothing more can happen.
         """
-        self._view = None
+        self._limits = None
         while self._present or self._ahead:
             instant = self._clock.peek()
             if instant == math.inf:
@@ -135,9 +136,9 @@ class Simulation(World):
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)
         free = self.allocations.free.copy()
-        available = self.setting.capacity - self._gpus_out_of_use()
-        self._view = self._views.view(self._now, self._rows, available, free)
-        return self._view
+        available = self.scenario.cluster.capacity - self._gpus_out_of_use()
+        self._limits = Limits(self._rows, available.copy(), self.jobs.profiled)
+        return self._views.view(self._now, self._rows, available, free)
 
     def apply(self, decision: Decision) -> None:
         """Enact a decision at the current decision point.
@@ -147,25 +148,27 @@ class Simulation(World):
         DecisionError
             If it breaks a limit; the state is then unchanged.
         """
-        view = self._view
-        if view is None:
+        limits = self._limits
+        if limits is None:
             raise RuntimeError("apply() needs a decision point: call advance() first")
-        check_decision(decision, view, self.scenario)
-        self._view = None
-        self._enact(decision, view)
+        decision = coerced(decision)
+        check_decision(decision, limits, self.scenario)
+        self._limits = None
+        self._enact(decision, limits.job)
         self._decision_due = False
         self._start_profiling()
         self._share_links()
         self._watch_for_stall()
         self._plan_round()
 
-    def _enact(self, decision: Decision, view: View) -> None:
-        at = np.searchsorted(view.job, decision.job)
-        changed = (view.gpu_type[at] != decision.gpu_type) | (view.gpus[at] != decision.gpus)
-        leaving = view.gpus > 0
-        leaving[at] = False
+    def _enact(self, decision: Decision, rows: Ints) -> None:
+        """Bring the jobs of the View, `rows`, from what the engine knows they hold to what was decided."""
+        held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
+        changed = (held_type != decision.gpu_type) | (held != decision.gpus)
+        leaving = self.jobs.gpus[rows] > 0
+        leaving[np.searchsorted(rows, decision.job)] = False
         drops = [int(row) for row in np.sort(decision.drop)]
-        preempts = [int(row) for row in view.job[leaving] if int(row) not in set(drops)]
+        preempts = [int(row) for row in rows[leaving] if int(row) not in set(drops)]
         launches = sorted(
             zip(
                 (-decision.gpus[changed]).tolist(),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError
-from clustergym.policy import Decision, View
+from clustergym.policy import Decision
 from clustergym.scenario import Scenario
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 class DecisionError(InputError):
@@ -26,18 +30,73 @@ class DecisionError(InputError):
         super().__init__(message, field=f"decision, job {job_id}" if job_id else "decision", remedy=remedy)
 
 
-def check_decision(decision: Decision, view: View, scenario: Scenario) -> None:
-    """Raise a DecisionError if a decision is not legal at this View."""
-    _check_jobs(decision, view, scenario)
-    _check_allotments(decision, view, scenario)
+@dataclass(frozen=True)
+class Limits:
+    """What a decision may do, as the engine knows it: nothing that a policy can reach.
+
+    Attributes
+    ----------
+    job : ndarray of int, shape (n,)
+        Rows of the jobs in the View, ascending.
+    available : ndarray of int, shape (T,)
+    profiled : ndarray of bool, shape (jobs of the trace, T)
+        On which types a job is known.
+    """
+
+    job: Ints
+    available: Ints
+    profiled: Bools
+
+
+def coerced(decision: object) -> Decision:
+    """Return a policy's answer as a Decision of one-dimensional int64 columns.
+
+    Raises
+    ------
+    DecisionError
+        If it is no Decision, or a column holds anything but whole numbers.
+    """
+    if not isinstance(decision, Decision):
+        message = f"is a {type(decision).__name__}, not a Decision"
+        raise DecisionError(message, remedy="return Decision.of(...) or Decision.keep(view)")
+    columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop", "batch")}
+    if all(
+        value is None or (type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1)
+        for value in columns.values()
+    ) and not any(columns[name] is None for name in ("job", "gpu_type", "gpus", "drop")):
+        return decision
+    return Decision(**{name: _whole(name, value) for name, value in columns.items()})
+
+
+def _whole(name: str, value: Any) -> Any:
+    if name == "batch" and value is None:
+        return None
+    remedy = "give a one-dimensional array of whole numbers"
+    try:
+        column = np.asarray(value)
+    except ValueError as error:
+        raise DecisionError(f"its column {name} is no array: {error}", remedy=remedy) from None
+    if column.ndim != 1:
+        raise DecisionError(f"its column {name} has {column.ndim} dimensions", remedy=remedy)
+    if column.size and column.dtype.kind not in "iu":
+        raise DecisionError(f"its column {name} holds {column.dtype} such as {column[0]!r}", remedy=remedy)
+    if column.size and column.dtype.kind == "u" and int(column.max()) > np.iinfo(np.int64).max:
+        raise DecisionError(f"its column {name} holds {column.max()}", remedy=remedy)
+    return column.astype(np.int64)
+
+
+def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    """Raise a DecisionError if a decision is not legal."""
+    _check_jobs(decision, limits, scenario)
+    _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
-    used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(view.available))
-    over = np.flatnonzero(used > view.available)
+    used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(limits.available))
+    over = np.flatnonzero(used > limits.available)
     if len(over):
         kind = int(over[0])
         raise DecisionError(
-            f"uses {int(used[kind])} {view.setting.gpu_types[kind]}, "
-            f"{int(view.available[kind])} are available",
+            f"uses {int(used[kind])} {scenario.cluster.gpu_types[kind]}, "
+            f"{int(limits.available[kind])} are available",
             job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
             remedy="leave out or shrink jobs of that GPU type",
         )
@@ -78,12 +137,12 @@ def _members(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _check_jobs(decision: Decision, view: View, scenario: Scenario) -> None:
+def _check_jobs(decision: Decision, limits: Limits, scenario: Scenario) -> None:
     lengths = {len(decision.job), len(decision.gpu_type), len(decision.gpus)}
     if len(lengths) != 1:
         raise DecisionError("its columns differ in length", remedy="give one type and one count per job")
     named = np.concatenate([decision.job, decision.drop])
-    unknown = named[~_members(named, view.job)]
+    unknown = named[~_members(named, limits.job)]
     if len(unknown):
         raise DecisionError(
             "is not in the system now", job_id=_job_id(scenario, unknown[0]), remedy="choose among view.job"
@@ -99,17 +158,17 @@ def _check_jobs(decision: Decision, view: View, scenario: Scenario) -> None:
         )
 
 
-def _check_allotments(decision: Decision, view: View, scenario: Scenario) -> None:
-    setting = view.setting
-    bad_type = (decision.gpu_type < 0) | (decision.gpu_type >= len(setting.gpu_types))
+def _check_allotments(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    gpu_types, counts = scenario.cluster.gpu_types, scenario.tables.counts
+    bad_type = (decision.gpu_type < 0) | (decision.gpu_type >= len(gpu_types))
     if bad_type.any():
         first = int(np.argmax(bad_type))
         raise DecisionError(
             f"names GPU type {int(decision.gpu_type[first])}",
             job_id=_job_id(scenario, decision.job[first]),
-            remedy=f"choose 0 to {len(setting.gpu_types) - 1}",
+            remedy=f"choose 0 to {len(gpu_types) - 1}",
         )
-    bad_count = ~_members(decision.gpus, setting.counts)
+    bad_count = ~_members(decision.gpus, counts)
     if bad_count.any():
         first = int(np.argmax(bad_count))
         raise DecisionError(
@@ -117,13 +176,13 @@ def _check_allotments(decision: Decision, view: View, scenario: Scenario) -> Non
             job_id=_job_id(scenario, decision.job[first]),
             remedy="choose among setting.counts",
         )
-    at = np.searchsorted(view.job, decision.job)
-    level = np.searchsorted(setting.counts, decision.gpus)
-    fits = view.feasible[at, decision.gpu_type, level]
+    level = np.searchsorted(counts, decision.gpus)
+    fits = scenario.feasible[scenario.class_of[decision.job], decision.gpu_type, level]
+    fits = fits & limits.profiled[decision.job, decision.gpu_type]
     if not fits.all():
         first = int(np.argmin(fits))
         raise DecisionError(
-            f"does not fit on {int(decision.gpus[first])} {setting.gpu_types[int(decision.gpu_type[first])]}",
+            f"does not fit on {int(decision.gpus[first])} {gpu_types[int(decision.gpu_type[first])]}",
             job_id=_job_id(scenario, decision.job[first]),
             remedy="choose where view.feasible is true",
         )

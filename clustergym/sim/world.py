@@ -54,9 +54,9 @@ class World(ABC):
         self.scenario, self.placer, self.information, self.round_s = scenario, placer, information, round_s
         self.setting = Setting(
             scenario.cluster.gpu_types,
-            scenario.cluster.capacity,
-            scenario.cluster.gpus_per_node,
-            scenario.tables.counts,
+            scenario.cluster.capacity.copy(),
+            scenario.cluster.gpus_per_node.copy(),
+            scenario.tables.counts.copy(),
             round_s,
             scenario.batch_models,
         )

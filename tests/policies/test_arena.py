@@ -417,7 +417,7 @@ def instance(scenario, running):
         if len(kinds):
             cluster.kind[at], cluster.level[at] = kinds[0], cluster.requested[at]
             cluster.free[kinds[0]] -= cluster.counts[cluster.requested[at]]
-    view.free[:] = cluster.free
+    cluster.view = replace(view, free=cluster.free.copy())
     return cluster, [at for at in range(len(view)) if cluster.kind[at] < 0]
 
 

@@ -1,0 +1,134 @@
+"""What a policy may do to its View, and whatever it may return in place of a Decision."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scenarios import Job, small_scenario
+
+from clustergym.policy import Decision, InformationClass, Policy
+from clustergym.sim.engine import Simulation
+from clustergym.sim.log import EventKind
+from clustergym.sim.run import simulate
+from clustergym.sim.validate import DecisionError
+from policies.placement.buddy import Buddy
+
+TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
+
+
+def scenario_of():
+    return small_scenario([Job("a", 0, 100, 2), Job("b", 10, 10, 1)], {"X": (1, 4)}, TIMES)
+
+
+def first_point():
+    simulation = Simulation(scenario_of(), Buddy(), InformationClass.NONE)
+    return simulation, simulation.advance()
+
+
+def test_every_array_of_a_view_and_its_setting_is_read_only():
+    _, view = first_point()
+    arrays = [
+        (name, value)
+        for shown in (view, view.setting)
+        for name, value in vars(shown).items()
+        if isinstance(value, np.ndarray)
+    ]
+    assert len(arrays) > 20
+    for name, value in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            value[...] = 0
+        assert not value.flags.writeable, name
+
+
+class Tampering(Policy):
+    """Runs a on 2 GPUs, then writes 4 into the View in spite of all and says: keep it."""
+
+    name = "tampering"
+    information_class = InformationClass.NONE
+
+    def schedule(self, view):
+        if not view.gpus.any():
+            return Decision.of([(int(view.job[0]), 0, 2)])
+        for shown in (view.gpus, view.available, view.free, view.feasible, view.setting.capacity):
+            shown.setflags(write=True)
+        view.gpus[0], view.available[0], view.setting.capacity[0] = 4, 99, 99
+        return Decision.keep(view)
+
+
+def test_what_a_policy_writes_into_its_view_changes_nothing_but_its_decision():
+    # At 10, when b comes, the decision names 4 GPUs for a: the engine, which knows of 2, rescales a.
+    run = simulate(scenario_of(), Tampering(), Buddy())
+    launched = [(e.time_s, e.kind, e.gpus) for e in run.simulation.log.events if e.job == 0 and e.gpus]
+    assert launched[:2] == [(0.0, EventKind.START, 2), (10.0, EventKind.RESCALE, 4)]
+
+
+def test_the_views_gpus_are_not_the_engines_limit():
+    simulation, view = first_point()
+    view.available.setflags(write=True)
+    view.available[:] = 99
+    view.feasible.setflags(write=True)
+    view.feasible[:] = True
+    with pytest.raises(DecisionError, match="job a: has 8 GPUs, which is no count"):
+        simulation.apply(Decision.of([(0, 0, 8)]))
+
+
+def columns(**changed):
+    given = {"job": [0], "gpu_type": [0], "gpus": [1], "drop": []} | changed
+    return Decision(**given)
+
+
+BAD = {
+    "None": (None, "is a NoneType, not a Decision"),
+    "list": ([(0, 0, 1)], "is a list, not a Decision"),
+    "dict": ({"job": [0]}, "is a dict, not a Decision"),
+    "half GPUs": (columns(gpus=np.array([2.5])), "column gpus holds float64 such as"),
+    "whole floats": (columns(gpus=np.array([2.0])), "column gpus holds float64"),
+    "NaN": (columns(job=np.array([np.nan])), "column job holds float64"),
+    "bools": (columns(gpu_type=np.array([True])), "column gpu_type holds bool"),
+    "texts": (columns(job=np.array(["a"])), "column job holds <U1"),
+    "objects": (columns(gpus=np.array([None], dtype=object)), "column gpus holds object"),
+    "no column": (columns(gpus=None), "column gpus has 0 dimensions"),
+    "a number": (columns(gpus=1), "column gpus has 0 dimensions"),
+    "two dimensions": (columns(job=np.array([[0]])), "column job has 2 dimensions"),
+    "ragged": (columns(job=[[0], [1, 2]]), "column job is no array"),
+    "too large": (
+        columns(gpus=np.array([2**64 - 1], dtype=np.uint64)),
+        "column gpus holds 18446744073709551615",
+    ),
+    "columns of two lengths": (columns(gpus=np.array([1, 1])), "its columns differ in length"),
+    "a batch of floats": (columns(batch=np.array([32.0])), "column batch holds float64"),
+    "a batch too many": (columns(batch=np.array([32, 32])), "its columns differ in length"),
+    "negative job": (columns(job=np.array([-1])), "job #-1: is not in the system now"),
+    "negative GPUs": (columns(gpus=np.array([-4])), "has -4 GPUs, which is no count"),
+    "a drop of floats": (columns(drop=np.array([0.0])), "column drop holds float64"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_decision_is_one_clear_error_and_changes_nothing(name):
+    decision, message = BAD[name]
+    simulation, _ = first_point()
+    before = simulation.log.digest
+    with pytest.raises(DecisionError) as error:
+        simulation.apply(decision)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert simulation.log.digest == before
+    simulation.apply(Decision.of([(0, 0, 1)]))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint8, np.uint64, "list", "tuple"])
+def test_whole_numbers_of_any_kind_are_taken(kind):
+    def of(values):
+        return (
+            {"list": list, "tuple": tuple}[kind](values) if isinstance(kind, str) else np.array(values, kind)
+        )
+
+    simulation, _ = first_point()
+    simulation.apply(Decision(of([0]), of([0]), of([2]), of([])))
+    assert simulation.jobs.gpus.tolist() == [2, 0]
+
+
+def test_a_field_that_is_replaced_is_locked_too():
+    _, view = first_point()
+    assert not dataclasses.replace(view, free=np.array([3])).free.flags.writeable
