@@ -39,7 +39,8 @@ RTX 2080 Ti; relaunch times as it measured them, for all; each policy at its own
 measured profiles (`oracle=sia`). Sia's published workloads (`philly`, its `saturn` as Helios, `newtrace`)
 and as many of our generators: 160 jobs in 8 h, newTrace (one of each) 960 in 48 h. Which parts of the traces
 Ares sampled, what its jobs ask for and whether its Pollux may give them less are not published, nor is its
-simulator: so no column is "as published", and what hangs on each is measured below.
+simulator: so no column is "as published", and what hangs on each is measured below. All jobs train at the
+requested batch, as Ares has it (section 3.1), Pollux's too; what its choice of the batch is worth is below.
 
 Fairness is against fluid fair sharing in which no job has more GPUs than it asked for and nothing
 costs a restart (`clustergym.metrics.fairness`): a job is unfair if it ends later, and the worst FTF

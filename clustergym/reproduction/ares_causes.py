@@ -19,13 +19,13 @@ from clustergym.reproduction.ares_scenarios import (
     request_efficiency,
     scenario_of,
 )
-from clustergym.reproduction.ares_study import Found
+from clustergym.reproduction.ares_study import FIXED, Found
 from clustergym.reproduction.grid_plot import Grid, GridPlot
 from clustergym.reproduction.study import Cell, number, table
 
 Parameters = tuple[tuple[str, Any], ...]
 
-POLLUX: Parameters = (("search", "exact"),)
+POLLUX: Parameters = (("search", "exact"), *FIXED["pollux"])
 """Pollux's fitness by an integer program, in a third of the time of its genetic search."""
 NAMES = ("ares", "pollux", "work-conserving form")
 CONSERVING: Parameters = (("work_conserving", True),)
@@ -45,10 +45,12 @@ class Change(NamedTuple):
 
 
 BELOW = "pollux never below the request"
+CHOOSES = "pollux that chooses the batch too"
 NEARLY_LINEAR = "measured efficiency to the power 0.25, same load"
 CHANGES = (
     Change("Sia's profiles, as above"),
-    Change("pollux by its genetic search, as in Fig. 7", pollux=()),
+    Change("pollux by its genetic search, as in Fig. 7", pollux=FIXED["pollux"]),
+    Change(CHOOSES, pollux=(("search", "exact"),)),
     Change(BELOW, pollux=(*POLLUX, ("at_least_request", True))),
     Change("the roofline instead of Sia's profiles", ROOFLINE),
     Change("Ares on unrounded requests (`scenario.counts=any`)", UNROUNDED),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.reproduction.ares_causes import BELOW, CHANGES, Causes
+from clustergym.reproduction.ares_causes import BELOW, CHANGES, CHOOSES, Causes
 from clustergym.reproduction.ares_deep import DEEP_TRACE, Deep, lower_by
 from clustergym.reproduction.ares_scenarios import KINDS, ROOFLINE
 from clustergym.reproduction.ares_study import OWN, Found, Study, averages, gains
@@ -112,14 +112,16 @@ def _why(parts: Parts, kind: str) -> str:
         cells = {name: parts.study.cells(kind, name) for name in ("ares", OWN)}
         ares, own = (averages(parts.found, cells[name])["jct_mean"] for name in ("ares", OWN))
         return f"Not known; our work-conserving form is {100 * (own / ares - 1):+.0f} % against Ares"
-    labels = [CHANGES[0].label, BELOW, next(one.label for one in CHANGES if one.variant == ROOFLINE)]
-    base, below, roofline = (100 * parts.causes.relative(parts.found, label, trace) for label in labels)
+    labels = [CHANGES[0].label, BELOW, CHOOSES, next(one.label for one in CHANGES if one.variant == ROOFLINE)]
+    found = (100 * parts.causes.relative(parts.found, label, trace) for label in labels)
+    base, below, chooses, roofline = found
     power, load = parts.causes.axes[0][-1], parts.causes.axes[1][-1]
     three = [parts.found[cell]["jct_mean"] for cell in parts.causes.point(trace, power, load)]
     linear = 100 * (three[0] / three[1] - 1)
     return (
-        f"{trace} against pollux {base:+.0f} %; with the request as Pollux's floor {below:+.0f} %, on the "
-        f"roofline {roofline:+.0f} %, with efficiency to the power {power:g} at load {load:g} {linear:+.0f} %"
+        f"{trace} against pollux {base:+.0f} %; with the request as Pollux's floor {below:+.0f} %, where "
+        f"Pollux chooses the batch {chooses:+.0f} %, on the roofline {roofline:+.0f} %, with efficiency to "
+        f"the power {power:g} at load {load:g} {linear:+.0f} %"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.reproduction.ares_scenarios import WHOLE, offered_load, scenario_of
-from clustergym.reproduction.ares_study import OWN, Found, Study, averages, kept
+from clustergym.reproduction.ares_study import FIXED, OWN, Found, Study, averages, kept
 from clustergym.reproduction.line_plots import Panel
 from clustergym.reproduction.study import Cell, Options, make_preset, number, table
 
@@ -23,7 +23,7 @@ POINTS = 49
 
 def small_cells(study: Study, policy: str) -> list[Cell]:
     """Return the runs of a policy on 16 GPUs."""
-    parameters: tuple[tuple[str, Any], ...] = ()
+    parameters = FIXED.get(policy, ())
     if policy == OWN:
         policy, parameters = "ares", (("work_conserving", True),)
     seeds = SEEDS[:1] if study.quick else SEEDS
@@ -73,7 +73,7 @@ class Deep:
     def of(cls, options: Options, study: Study) -> Deep:
         """Run, or read what an earlier call has kept."""
         chosen = [policy for policy in LOOKED_AT if policy in study.policies]
-        cells = {policy: Cell(DEEP_TRACE, None, study.length, policy) for policy in chosen}
+        cells = {one: Cell(DEEP_TRACE, None, study.length, one, FIXED.get(one, ())) for one in chosen}
         runs = {}
         for policy, cell in cells.items():
             sha256 = scenario_of(options.data, cell).sha256

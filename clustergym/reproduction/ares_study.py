@@ -18,6 +18,8 @@ ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
 OWN = "ares work_conserving=True"
 """Our own baseline on Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
+FIXED: Mapping[str, tuple[tuple[str, Any], ...]] = {"pollux": (("batch", "requested"),)}
+"""Parameters of who would choose the batch: here all jobs train at the requested one (section 3.1)."""
 FEWER = {("newtrace", "pollux"): 1}
 """Traces of a kind that a policy is run on, where one takes minutes (Pollux's genetic search)."""
 METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
@@ -53,6 +55,7 @@ class Study(NamedTuple):
             names = names[::2]
         if policy == OWN:
             policy, parameters = "ares", (("work_conserving", True),)
+        parameters += FIXED.get(policy, ())
         return [Cell(name, None, self.length, policy, parameters) for name in names]
 
     @property
