@@ -109,16 +109,22 @@ def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
 
 def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path, in_full: bool) -> None:
     from clustergym.output import FILES
-    from clustergym.tables import comparison_table, print_table
+    from clustergym.tables import comparison_table, print_table, verdict
 
     where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
     if not in_full:
-        jct_s = results[0]["metrics"]["jct_mean"]
-        print(f"mean JCT {'-' if jct_s is None else f'{jct_s:,.0f} s'}; wrote {where}/")
+        stopped = scenario.horizon_s is not None
+        jct_s = results[0]["metrics"]["jct_mean_censored" if stopped else "jct_mean"]
+        counted = ", unfinished jobs counted to the horizon" * stopped
+        print(f"mean JCT {'-' if jct_s is None else f'{jct_s:,.0f} s'}{counted}; wrote {where}/")
         return
     metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
     print_table(comparison_table(results, metrics))
+    if len(results) > 1 and (sentence := verdict(results, scenario.horizon_s is not None)):
+        print(sentence)
     print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
+    if (folder / "report.html").is_file():
+        print(f"report: {where}/report.html")
 
 
 @exits_on_bad_input

@@ -25,6 +25,8 @@ class Unit(NamedTuple):
 
 
 _SECONDS = ((120.0, Unit(1.0, "s")), (7200.0, Unit(1 / 60, "min")), (float("inf"), Unit(1 / 3600, "h")))
+_ARROWS = {"lower": " ↓", "higher": " ↑", "": ""}
+"""Which way a metric is better."""
 _UNITS = {
     "share": Unit(100.0, "%"),
     "GPU h": Unit(1.0, "GPU h"),
@@ -110,7 +112,8 @@ def comparison_table(
         table.add_column(Text("\n".join(lines)), justify="right", overflow="fold")
     shown = metrics or [name for name in METRICS if any(r["metrics"].get(name) is not None for r in rows)]
     for name in shown:
-        table.add_row(Text(name), *_cells(name, rows, base))
+        arrow = _ARROWS[METRICS[name].better] if name in METRICS else ""
+        table.add_row(Text(name + arrow), *_cells(name, rows, base))
     return table
 
 
@@ -134,6 +137,35 @@ def _style(metric: Metric, share: float) -> str:
     if abs(share - 1) < 0.005:
         return "dim"
     return "green" if (share < 1) == (metric.better == "lower") else "red"
+
+
+def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
+    """Return one sentence on the first of two policies against the second: better or worse, and at what cost.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        As in `comparison_table`.
+    horizon : bool
+        Whether the clock was stopped: the censored mean then counts, which has all jobs.
+    """
+    metric = "jct_mean_censored" if horizon else "jct_mean"
+    what = "mean JCT with unfinished jobs counted to the horizon" if horizon else "mean JCT"
+    (mine, base) = ((row["metrics"].get(metric)) for row in rows[:2])
+    if mine is None or not base:
+        return ""
+    unit = human_unit(METRICS[metric], max(mine, base))
+    text = f"{_label(rows[0])}: {what} {human_value(mine, unit)}, "
+    change = mine / base - 1
+    if abs(change) < 0.005:
+        text += f"as {_label(rows[1])}"
+    else:
+        better = "less than" if change < 0 else "more than"
+        text += f"{abs(change):.0%} {better} {_label(rows[1])} ({'better' if change < 0 else 'worse'})"
+    restarts, hours = (rows[0]["metrics"].get(name) for name in ("restarts_mean", "overhead_gpu_hours"))
+    return (
+        f"{text}, with {human_number(restarts)} restarts a job and {human_number(hours)} GPU h of standstill"
+    )
 
 
 def finished_jobs_differ(rows: Sequence[Mapping[str, Any]]) -> str:

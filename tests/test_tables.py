@@ -6,7 +6,15 @@ import pytest
 
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.statistics import estimate
-from clustergym.tables import comparison_table, human_number, human_unit, human_value, print_table, ratio
+from clustergym.tables import (
+    comparison_table,
+    human_number,
+    human_unit,
+    human_value,
+    print_table,
+    ratio,
+    verdict,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +92,49 @@ def test_wide_tables_are_not_cut_where_there_is_no_terminal(capsys):
     out = capsys.readouterr().out
     assert all(f"policy_number_{n}" in out for n in range(30))
     assert "…" not in out
+
+
+def policy_row(name, jct_s, **metrics):
+    given = {
+        "jct_mean": jct_s,
+        "jct_mean_censored": 2 * jct_s,
+        "restarts_mean": 0.5,
+        "overhead_gpu_hours": 12.0,
+    }
+    return {"policy": {"name": name}, "metrics": given | metrics}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "horizon", "expected"),
+    [
+        (
+            60.0,
+            90.0,
+            False,
+            "arena: mean JCT 60.00 s, 33% less than fcfs (better), with 0.5000 restarts a job",
+        ),
+        (99.0, 90.0, False, "arena: mean JCT 99.00 s, 10% more than fcfs (worse)"),
+        (90.1, 90.0, False, "arena: mean JCT 90.10 s, as fcfs, with"),
+        (
+            30.0,
+            45.0,
+            True,
+            "mean JCT with unfinished jobs counted to the horizon 60.00 s, 33% less than fcfs",
+        ),
+    ],
+)
+def test_the_verdict_is_one_sentence(ours, theirs, horizon, expected):
+    found = verdict([policy_row("arena", ours), policy_row("fcfs", theirs)], horizon)
+    assert expected in found
+    assert found.endswith("restarts a job and 12.00 GPU h of standstill")
+
+
+def test_there_is_no_verdict_where_nothing_finished():
+    assert verdict([policy_row("arena", 1.0, jct_mean=None), policy_row("fcfs", 1.0)], False) == ""
+
+
+def test_a_table_says_which_way_is_better():
+    table = comparison_table([policy_row("arena", 1.0, jobs_finished=1, jobs_total=2)])
+    names = list(table.columns[0].cells)
+    shown = {str(name) for name in names}
+    assert {"jct_mean ↓", "jobs_finished ↑", "jobs_total"} <= shown
