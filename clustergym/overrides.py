@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.paths import conf_dir
@@ -21,17 +20,16 @@ READ_WITH_FILE = {
 """Keys of a group that count where its `path` names a file; the file says the rest."""
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """The keys of `conf/config.yaml` outside its groups, with their types."""
-
-    seed: int = 0
-    horizon_s: float | None = None
-    compare: str | None = "fcfs"
-    objective: str | None = None
-    progress: bool = True
-    table: bool = True
-    report: bool = True
+OPTIONS: Mapping[str, Any] = {
+    "seed": int,
+    "horizon_s": float | None,
+    "compare": str | None,
+    "objective": str | None,
+    "progress": bool,
+    "table": bool,
+    "report": bool,
+}
+"""Keys of `conf/config.yaml` outside its groups, with their types."""
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -83,11 +81,10 @@ def check_composed(config: Mapping[str, Any]) -> None:
     groups = (*GROUPS, *OPTIONAL_GROUPS)
     for group in GROUPS:
         require(isinstance(config.get(group), Mapping), group, config.get(group), f"give {group}=NAME")
-    hints = get_type_hints(RunOptions)
     for key in [key for key in config if key not in groups]:
-        if key not in hints:
-            raise InputError(f"unknown key {key!r}", field=key, remedy=nearest(key, [*groups, *hints]))
-        checked(config[key], hints[key], key)
+        if key not in OPTIONS:
+            raise InputError(f"unknown key {key!r}", field=key, remedy=nearest(key, [*groups, *OPTIONS]))
+        checked(config[key], OPTIONS[key], key)
     name = config["scenario"].get("name")
     require(isinstance(name, str) and name != "", "scenario.name", name, "give a name")
 

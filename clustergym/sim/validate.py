@@ -59,18 +59,19 @@ def coerced(decision: object) -> Decision:
     if not isinstance(decision, Decision):
         message = f"is a {type(decision).__name__}, not a Decision"
         raise DecisionError(message, remedy="return Decision.of(...) or Decision.keep(view)")
-    columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop", "batch")}
+    columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop")}
+    if decision.batch is not None:
+        columns["batch"] = decision.batch
     if all(
-        value is None or (type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1)
+        type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1
         for value in columns.values()
-    ) and not any(columns[name] is None for name in ("job", "gpu_type", "gpus", "drop")):
+    ):
         return decision
     return Decision(**{name: _whole(name, value) for name, value in columns.items()})
 
 
-def _whole(name: str, value: Any) -> Any:
-    if name == "batch" and value is None:
-        return None
+def _whole(name: str, value: Any) -> Ints:
+    """Return a column of whole numbers, whatever sequence it was given as."""
     remedy = "give a one-dimensional array of whole numbers"
     try:
         column = np.asarray(value)
