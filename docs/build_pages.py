@@ -93,7 +93,8 @@ def _policy(path: Path) -> str:
     return (
         f"# {path.stem}\n\n`python -m clustergym.run policy={path.stem}`\n\n"
         f"Its configuration, `conf/policy/{path.name}`:\n\n```yaml\n{text.strip()}\n```\n\n"
-        f"::: {where}\n    options:\n      members: false\n"
+        # The page is read from the source, which lies in the folder `policies/` of the checkout.
+        f"::: {where.removeprefix('clustergym.')}\n    options:\n      members: false\n"
     )
 
 

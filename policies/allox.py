@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared import finish_times
+
+from .shared import finish_times
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

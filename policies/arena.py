@@ -13,9 +13,10 @@ import numpy.typing as npt
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
-from policies.shared.elastic import Scaling, VirtualCluster
-from policies.shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
-from policies.shared.requests import requested_level, requested_time_s
+
+from .shared.elastic import Scaling, VirtualCluster
+from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
+from .shared.requests import requested_level, requested_time_s
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -241,7 +242,7 @@ class Arena(Policy):
     def _launch_queue(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
         """Launch jobs that may pass one another; return those that go on waiting."""
         if self.ilp:
-            from policies.shared.scaling_ilp import best_scalings
+            from .shared.scaling_ilp import best_scalings
 
             steps = best_scalings(cluster, np.array(waiting, dtype=np.int64))
             cluster.enact(steps or [])

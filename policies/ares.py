@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared.fluid import FairQueue
-from policies.shared.marginal import Target, per_gpu_efficiency, times_or_guess
-from policies.shared.requests import requested_time_s
+
+from .shared.fluid import FairQueue
+from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
+from .shared.requests import requested_time_s
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

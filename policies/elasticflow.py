@@ -13,10 +13,11 @@ import numpy.typing as npt
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
-from policies.shared.finish_times import request_times, standstill_s
-from policies.shared.objectives import check_deadlines
-from policies.shared.requests import requested_level
-from policies.shared.reservations import Reservations
+
+from .shared.finish_times import request_times, standstill_s
+from .shared.objectives import check_deadlines
+from .shared.requests import requested_level
+from .shared.reservations import Reservations
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest
 from clustergym.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
-from policies.shared.backfill import FreeTimeline
-from policies.shared.finish_times import remaining_at_request_s, request_times
-from policies.shared.queues import fill, first_type
-from policies.shared.requests import request_options
+
+from .shared.backfill import FreeTimeline
+from .shared.finish_times import remaining_at_request_s, request_times
+from .shared.queues import fill, first_type
+from .shared.requests import request_options
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared.allotments import Allotments
-from policies.shared.requests import held_level, request_options, requested_level
+
+from .shared.allotments import Allotments
+from .shared.requests import held_level, request_options, requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared import finish_times, linear_programs
-from policies.shared.integer_programs import SolverError
-from policies.shared.linear_programs import ShareProblem
-from policies.shared.rounds import RoundMechanism
+
+from .shared import finish_times, linear_programs
+from .shared.integer_programs import SolverError
+from .shared.linear_programs import ShareProblem
+from .shared.rounds import RoundMechanism
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

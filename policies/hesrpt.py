@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, View
-from policies.shared.marginal import Target, times_or_guess
+
+from .shared.marginal import Target, times_or_guess
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

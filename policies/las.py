@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.policy import Decision, InformationClass, Policy, View
-from policies.shared.queues import fill, first_type, restart_gpu_s, staying_options
+
+from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 
 
 @dataclass

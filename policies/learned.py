@@ -9,8 +9,9 @@ import numpy as np
 
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
-from policies.shared.marginal import times_or_guess
-from policies.shared.requests import held_level
+
+from .shared.marginal import times_or_guess
+from .shared.requests import held_level
 
 
 @dataclass

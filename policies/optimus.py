@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared.integer_programs import Choices, improved
-from policies.shared.marginal import times_or_guess
-from policies.shared.requests import held_level
+
+from .shared.integer_programs import Choices, improved
+from .shared.marginal import times_or_guess
+from .shared.requests import held_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -12,16 +12,17 @@ import numpy.typing as npt
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
-from policies.shared.batches import (
+
+from .shared.batches import (
     batch_options,
     check_mode,
     goodput_at_best_batch,
     jobs_with_a_choice,
     requested_time_s,
 )
-from policies.shared.goodput import ObservedSpeeds, open_configurations, restart_factor
-from policies.shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
-from policies.shared.requests import held_level
+from .shared.goodput import ObservedSpeeds, open_configurations, restart_factor
+from .shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
+from .shared.requests import held_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,9 +9,10 @@ import numpy as np
 
 from clustergym.errors import InputError, nearest
 from clustergym.policy import QUEUED, Decision, InformationClass, Policy, View
-from policies.shared.finish_times import remaining_at_request_s, request_times
-from policies.shared.queues import BLOCKS, fill
-from policies.shared.requests import request_options
+
+from .shared.finish_times import remaining_at_request_s, request_times
+from .shared.queues import BLOCKS, fill
+from .shared.requests import request_options
 
 
 @dataclass

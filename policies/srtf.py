@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, View
-from policies.shared.finish_times import remaining_at_request_s, request_times
-from policies.shared.marginal import Target
-from policies.shared.queues import fill, staying_options
+
+from .shared.finish_times import remaining_at_request_s, request_times
+from .shared.marginal import Target
+from .shared.queues import fill, staying_options
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared import finish_times
-from policies.shared.integer_programs import OPTIMAL, Choices, improved, solve
-from policies.shared.requests import held_level, requested_level
+
+from .shared import finish_times
+from .shared.integer_programs import OPTIMAL, Choices, improved, solve
+from .shared.requests import held_level, requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

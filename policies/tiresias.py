@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-from policies.shared.queues import (
+
+from .shared.queues import (
     fill,
     first_type,
     queue_of,

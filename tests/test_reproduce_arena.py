@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.fcfs import FirstComeFirstServed
+from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.output import measurement_of
@@ -13,8 +15,6 @@ from clustergym.reproduction.arena_scenarios import CHANGES, FAIR, PUBLISHED, RO
 from clustergym.reproduction.claims import NOT_RUN, NOT_SIMULATED
 from clustergym.reproduction.details import details_of, padded_jct
 from clustergym.sim.run import simulate
-from policies.fcfs import FirstComeFirstServed
-from policies.placement.buddy import Buddy
 
 TIMES = {"m": {"X": {1: 10.0, 2: 6.0, 4: 5.0}}}
 

@@ -57,3 +57,14 @@ def test_nothing_heavy_is_a_dependency(python, tmp_path):
         "import importlib.util as u; print([m for m in ('torch', 'matplotlib', 'wandb') if u.find_spec(m)])"
     )
     assert call(python, "-c", code, cwd=tmp_path).stdout.strip() == "[]"
+
+
+def test_a_users_policies_do_not_hide_the_built_in_ones(python, tmp_path):
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "__init__.py").write_text("raise RuntimeError('a folder of the user')")
+    (tmp_path / "policies.py").write_text("raise RuntimeError('a file of the user')")
+    for interpreter in (python, sys.executable):  # the wheel, and the checkout that is tested
+        done = call(interpreter, "-m", "clustergym.run", "policy=fcfs", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    script = python.parent / "clustergym"
+    subprocess.run([script, "run", "policy=ares"], cwd=tmp_path, capture_output=True, check=True)

@@ -193,7 +193,7 @@ def published(kind: str) -> frozenset[str]:
     from clustergym.registry import entry_points
 
     points = entry_points({"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind])
-    return frozenset(name for name, target in points.items() if target.startswith("policies."))
+    return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
 
 
 def _short(text: str) -> str:

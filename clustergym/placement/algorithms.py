@@ -13,15 +13,15 @@ from clustergym.placement.instances import Assignment, Instance
 Algorithm = Callable[[Instance, np.random.Generator], Assignment]
 
 ALGORITHMS = {
-    "arnold": "policies.placement.arnold",
-    "best_fit": "policies.placement.best_fit",
-    "random_fit": "policies.placement.random_fit",
-    "best_fit_by_node": "policies.placement.best_fit_by_node",
-    "random_fit_by_node": "policies.placement.random_fit_by_node",
-    "gpu_packing": "policies.placement.gpu_packing",
-    "topology_aware": "policies.placement.topology_aware",
-    "round_robin": "policies.placement.round_robin",
-    "exhaustive": "policies.placement.exhaustive",
+    "arnold": "clustergym.policies.placement.arnold",
+    "best_fit": "clustergym.policies.placement.best_fit",
+    "random_fit": "clustergym.policies.placement.random_fit",
+    "best_fit_by_node": "clustergym.policies.placement.best_fit_by_node",
+    "random_fit_by_node": "clustergym.policies.placement.random_fit_by_node",
+    "gpu_packing": "clustergym.policies.placement.gpu_packing",
+    "topology_aware": "clustergym.policies.placement.topology_aware",
+    "round_robin": "clustergym.policies.placement.round_robin",
+    "exhaustive": "clustergym.policies.placement.exhaustive",
 }
 """Name -> module with the function `solve`; imported when first asked for."""
 

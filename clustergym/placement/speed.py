@@ -13,7 +13,7 @@ from clustergym.placement.benchmark import SETTINGS
 from clustergym.placement.communication import PretrainingJob, Unit
 from clustergym.placement.instances import Instance
 from clustergym.placement.states import draw_free_nodes, minipod_sizes
-from policies.placement.arnold import METHODS, solve
+from clustergym.policies.placement.arnold import METHODS, solve
 
 
 class Case(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from clustergym import policies
 from clustergym.errors import InputError, nearest
 from clustergym.paths import PACKAGE, atomic_path, conf_dir
 from clustergym.policy import Policy
@@ -179,11 +179,9 @@ def _run_cell(scenario_of: ScenarioOf, work: Path, cell: Cell) -> Figures:
 
 @cache
 def code_sha256() -> str:
-    """Return the digest of all modules that can change a result: of this package and of `policies`."""
+    """Return the digest of all modules that can change a result: of this package and of its policies."""
     digest = hashlib.sha256()
-    found = importlib.util.find_spec("policies")
-    folders = [PACKAGE, *(Path(place) for place in (found.submodule_search_locations or () if found else ()))]
-    for folder in folders:
+    for folder in [PACKAGE, *(Path(place) for place in policies.__path__)]:
         for path in sorted(folder.rglob("*.py")):
             if "reproduction" not in path.parts:
                 digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())

@@ -23,9 +23,10 @@ import numpy as np
 
 from clustergym.errors import InputError, nearest
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.arnold_counts import solve_counts
-from policies.placement.arnold_literal import solve_literal
-from policies.placement.arnold_patterns import solve_patterns
+
+from .arnold_counts import solve_counts
+from .arnold_literal import solve_literal
+from .arnold_patterns import solve_patterns
 
 Method = Callable[[Instance, int], Assignment]
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance, Solution
-from policies.placement.arnold_components import Found, find_components, split
+
+from .arnold_components import Found, find_components, split
 
 EPSILON = 1e-9
 CHOICES = 20

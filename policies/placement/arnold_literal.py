@@ -8,8 +8,9 @@ import numpy.typing as npt
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import score
-from policies.placement.gpu_packing import solve as pack
-from policies.placement.scip import Outcome, new_model, optimize, solution_of
+
+from .gpu_packing import solve as pack
+from .scip import Outcome, new_model, optimize, solution_of
 
 Bools = npt.NDArray[np.bool_]
 

@@ -17,8 +17,9 @@ import numpy as np
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import score
-from policies.placement.gpu_packing import solve as pack
-from policies.placement.scip import Outcome, new_model, optimize, solution_of
+
+from .gpu_packing import solve as pack
+from .scip import Outcome, new_model, optimize, solution_of
 
 MOST_PATTERNS = 400
 """With more the programme is not built, and packing answers, not proven."""

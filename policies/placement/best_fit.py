@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import tightest, whole_groups_first
+
+from .greedy import tightest, whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

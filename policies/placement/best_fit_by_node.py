@@ -6,7 +6,8 @@ import numpy as np
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import node_by_node
+
+from .greedy import node_by_node
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

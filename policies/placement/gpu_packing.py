@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import tightest
+
+from .greedy import tightest
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

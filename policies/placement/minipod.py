@@ -12,7 +12,8 @@ from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance
-from policies.placement.buddy import Buddy
+
+from .buddy import Buddy
 
 
 @dataclass

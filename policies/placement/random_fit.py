@@ -9,7 +9,8 @@ import numpy as np
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import random_by_room, whole_groups_first
+
+from .greedy import random_by_room, whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

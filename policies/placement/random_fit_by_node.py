@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import node_by_node, random_by_room
+
+from .greedy import node_by_node, random_by_room
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

@@ -6,7 +6,8 @@ import numpy as np
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.greedy import whole_groups_first
+
+from .greedy import whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

@@ -10,7 +10,8 @@ import numpy as np
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
-from policies.placement.bipartition import Edges, bipartition, cut_weight
+
+from .bipartition import Edges, bipartition, cut_weight
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:

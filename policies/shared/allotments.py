@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.policy import Decision, View
-from policies.shared.requests import held_level
+
+from .requests import held_level
 
 Ints = npt.NDArray[np.int64]
 

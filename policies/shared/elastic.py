@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.policy import View
-from policies.shared.allotments import Allotments
-from policies.shared.requests import requested_level
+
+from .allotments import Allotments
+from .requests import requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

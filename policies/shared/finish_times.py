@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.policy import View
-from policies.shared.requests import requested_level
+
+from .requests import requested_level
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.policy import BatchOptions, Decision, Setting, View
-from policies.shared.batches import requested_column
-from policies.shared.requests import held_level
+
+from .batches import requested_column
+from .requests import held_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

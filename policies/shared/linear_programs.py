@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from policies.shared.integer_programs import SolverError
+from .integer_programs import SolverError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.policy import View
-from policies.shared.allotments import Allotments
-from policies.shared.finish_times import request_times
-from policies.shared.requests import held_level, requested_level
+
+from .allotments import Allotments
+from .finish_times import request_times
+from .requests import held_level, requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from clustergym.errors import InputError
 from clustergym.policy import View
 from clustergym.workload.trace import Trace
-from policies.shared.finish_times import remaining_s
-from policies.shared.requests import requested_level, requested_time_s
+
+from .finish_times import remaining_s
+from .requests import requested_level, requested_time_s
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from clustergym.errors import require
 from clustergym.policy import View
-from policies.shared.requests import request_options
+
+from .requests import request_options
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.policy import Decision, View
-from policies.shared.requests import requested_level
+
+from .requests import requested_level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from policies.shared.elastic import Scaling, VirtualCluster
+from .elastic import Scaling, VirtualCluster
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.learned import Learned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import random_scenarios
@@ -21,7 +22,6 @@ from clustergym.registry import make_placer
 from clustergym.scenario import Scenario
 from clustergym.sim.costs import Costs
 from clustergym.sim.run import simulate
-from policies.learned import Learned
 
 KNOWN = InformationClass.DATA_PARALLEL
 

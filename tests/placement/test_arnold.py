@@ -6,6 +6,12 @@ import time
 
 import numpy as np
 import pytest
+from clustergym.policies.placement import arnold_counts, arnold_literal, arnold_patterns
+from clustergym.policies.placement.arnold import METHODS, solve
+from clustergym.policies.placement.arnold_components import find_components, one_component, split
+from clustergym.policies.placement.arnold_literal import realise
+from clustergym.policies.placement.arnold_patterns import partitions
+from clustergym.policies.placement.scip import Outcome
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -14,12 +20,6 @@ from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import Spread, score, spread
-from policies.placement import arnold_counts, arnold_literal, arnold_patterns
-from policies.placement.arnold import METHODS, solve
-from policies.placement.arnold_components import find_components, one_component, split
-from policies.placement.arnold_literal import realise
-from policies.placement.arnold_patterns import partitions
-from policies.placement.scip import Outcome
 
 
 def job_of(rows, columns):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.bipartition import bipartition, cut_weight
+from clustergym.policies.placement.minipod import MinipodPlacer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +16,6 @@ from clustergym.placement.algorithms import ALGORITHMS, algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import score
-from policies.placement.bipartition import bipartition, cut_weight
-from policies.placement.minipod import MinipodPlacer
 
 
 def job_of(rows, columns):

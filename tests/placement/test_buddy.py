@@ -6,13 +6,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.cluster.config import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup, Nodes
-from policies.placement.buddy import Buddy
 
 FIRST, A40 = 8, 1
 """Where the A40 nodes begin, and their type."""

@@ -6,6 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from clustergym.policies.allox import AlloX, Releases, match
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles
@@ -14,8 +16,6 @@ from scenarios import Job, small_scenario
 from clustergym.errors import InputError
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.allox import AlloX, Releases, match
-from policies.placement.buddy import Buddy
 
 SECOND = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}}}
 

@@ -7,6 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.arena import Arena
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared.elastic import VirtualCluster
+from clustergym.policies.shared.scaling_ilp import best_scalings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -18,10 +22,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.arena import Arena
-from policies.placement.buddy import Buddy
-from policies.shared.elastic import VirtualCluster
-from policies.shared.scaling_ilp import best_scalings
 
 # Concave: throughput 1, 1.8, 3 on 1, 2, 4 GPUs of X.
 CONCAVE = {"m": {"X": {1: 18.0, 2: 10.0, 4: 6.0, 8: 4.0}}}

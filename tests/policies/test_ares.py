@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.ares import Ares
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -19,8 +21,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.ares import Ares
-from policies.placement.buddy import Buddy
 
 # Throughput per GPU against that on 2: 1, 0.833 on 4, 0.625 on 8.
 CONCAVE = {"m": {"X": {2: 10.0, 4: 6.0, 8: 4.0}}}

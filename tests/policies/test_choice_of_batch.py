@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from batches import batch_scenario, with_batches
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.pollux import Pollux
+from clustergym.policies.shared.batches import goodput_at_best_batch
+from clustergym.policies.shared.goodput import ObservedSpeeds
+from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
 
 from clustergym.errors import InputError
@@ -14,11 +19,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES
 from clustergym.sim.run import replay, simulate
-from policies.placement.buddy import Buddy
-from policies.pollux import Pollux
-from policies.shared.batches import goodput_at_best_batch
-from policies.shared.goodput import ObservedSpeeds
-from policies.sia import Sia
 
 SECONDS = {32: 2.0, 128: 4.0}
 NOISE = (32.0, 160.0)

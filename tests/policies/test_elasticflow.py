@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.elasticflow import ElasticFlow
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared.reservations import Reservations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -18,9 +21,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.elasticflow import ElasticFlow
-from policies.placement.buddy import Buddy
-from policies.shared.reservations import Reservations
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 4.0, 2: 2.0, 4: 1.0}}}
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.fcfs import FirstComeFirstServed
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared.backfill import FreeTimeline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -13,9 +16,6 @@ from clustergym.errors import InputError
 from clustergym.policy import InformationClass
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.fcfs import FirstComeFirstServed
-from policies.placement.buddy import Buddy
-from policies.shared.backfill import FreeTimeline
 
 # Run time = iterations, whatever the count.
 FLAT = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, "Y": {1: 1.0, 2: 1.0}}}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from clustergym.policies.fcfs import FirstComeFirstServed
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from scenarios import Job, small_scenario
 
 from clustergym.sim.costs import Costs
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.fcfs import FirstComeFirstServed
-from policies.placement.buddy import Buddy
-from policies.srtf import ShortestRemainingTimeFirst
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from clustergym.policies.gandiva import Gandiva
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -12,8 +14,6 @@ from clustergym.errors import InputError
 from clustergym.sim.costs import Costs
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.gandiva import Gandiva
-from policies.placement.buddy import Buddy
 
 
 def ends(run):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.gavel import OBJECTIVES, Gavel
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared import finish_times, linear_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles
 from scenarios import Job, small_scenario
 
 from clustergym.errors import InputError
+from clustergym.policies import gavel
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies import gavel
-from policies.gavel import OBJECTIVES, Gavel
-from policies.placement.buddy import Buddy
-from policies.shared import finish_times, linear_programs
 
 SECOND = {"m": {"X": {1: 1.0}}}
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scenarios import Job, small_scenario
-
-from clustergym.policy import Decision, InformationClass
-from clustergym.sim.costs import Costs
-from clustergym.sim.engine import Simulation
-from policies.placement.buddy import Buddy
-from policies.shared.goodput import (
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared.goodput import (
     ObservedSpeeds,
     configurations,
     open_configurations,
     restart_factor,
 )
+from scenarios import Job, small_scenario
+
+from clustergym.policy import Decision, InformationClass
+from clustergym.sim.costs import Costs
+from clustergym.sim.engine import Simulation
 
 # Linear scaling would be 8, 4, 2, 1 on X and 16, 8, 4, 2 on Y; jobs really scale worse.
 TIMES = {"m": {"X": {1: 8.0, 2: 5.0, 4: 4.0, 8: 3.0}, "Y": {1: 16.0, 2: 12.0, 4: 10.0}}}

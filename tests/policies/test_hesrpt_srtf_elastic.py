@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.hesrpt import HighEfficiencySrpt, fitted_speedup, optimal_shares
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -13,9 +16,6 @@ from clustergym.errors import InputError
 from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.run import simulate
-from policies.hesrpt import HighEfficiencySrpt, fitted_speedup, optimal_shares
-from policies.placement.buddy import Buddy
-from policies.srtf import ShortestRemainingTimeFirst
 
 # Speedup k^(1/2): 8 s on one GPU.
 ROOT = {"m": {"X": {k: 8 / k**0.5 for k in (1, 2, 4, 8, 16)}}}

@@ -6,12 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from clustergym.errors import InputError
-from policies.shared import integer_programs
-from policies.shared.integer_programs import (
+from clustergym.policies.shared import integer_programs
+from clustergym.policies.shared.integer_programs import (
     FAILED,
     LIMIT,
     OPTIMAL,
@@ -21,6 +17,10 @@ from policies.shared.integer_programs import (
     improved,
     solve,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustergym.errors import InputError
 
 HIGHS_AND_SCIP = [name for name in SOLVERS if name != "scip" or integer_programs.find_spec("pyscipopt")]
 NONE = np.array([-1, -1, -1])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from clustergym.policies.optimus import Optimus
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
@@ -13,8 +15,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.optimus import Optimus
-from policies.placement.buddy import Buddy
 
 COSTS = Costs(search="proxy", profile={})
 

@@ -6,6 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.pollux import SEARCHES, Pollux, fitted_time_s, goodput_of_share
+from clustergym.policies.shared.genetic import GeneticSearch, repaired
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -16,9 +19,6 @@ from clustergym.policy import Decision, InformationClass
 from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.run import simulate
-from policies.placement.buddy import Buddy
-from policies.pollux import SEARCHES, Pollux, fitted_time_s, goodput_of_share
-from policies.shared.genetic import GeneticSearch, repaired
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
 COSTS = Costs(search="proxy", profile={})

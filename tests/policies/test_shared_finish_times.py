@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.gavel import Gavel
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared import finish_times
 from round_scenarios import first_view, without_profiles
 from scenarios import Job, small_scenario
 
 from clustergym.policy import Decision, InformationClass
 from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
-from policies.gavel import Gavel
-from policies.placement.buddy import Buddy
-from policies.shared import finish_times
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 GROUPS = {"X": (1, 4), "Y": (1, 2)}

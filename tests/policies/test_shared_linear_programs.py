@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.optimize import linprog
-
-from policies.shared import linear_programs
-from policies.shared.linear_programs import (
+from clustergym.policies.shared import linear_programs
+from clustergym.policies.shared.linear_programs import (
     ShareProblem,
     group_like_jobs,
     least_finish_ratio_shares,
@@ -17,6 +13,9 @@ from policies.shared.linear_programs import (
     max_total_shares,
     water_filling_shares,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 
 def problem(rate, gpus=None, capacity=None, members=None):

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.gavel import Gavel
+from clustergym.policies.shared.rounds import RoundMechanism
 from round_scenarios import first_view
 from scenarios import Job, small_scenario
 
 from clustergym.policy import Decision, View
-from policies.gavel import Gavel
-from policies.shared.rounds import RoundMechanism
 
 ROUND_S = 360.0
 ONES = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0}, "Y": {1: 1.0, 2: 1.0, 4: 1.0}}}

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared import integer_programs
+from clustergym.policies.shared.integer_programs import SOLVERS, SolverError
+from clustergym.policies.sia import Sia
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -15,10 +19,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.placement.buddy import Buddy
-from policies.shared import integer_programs
-from policies.shared.integer_programs import SOLVERS, SolverError
-from policies.sia import Sia
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0}, "Y": {1: 16.0, 2: 8.0, 4: 4.0}}}
 COSTS = Costs(search="proxy", profile={})

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.lucid import Lucid
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.random_legal import RandomLegal
+from clustergym.policies.sjf import ShortestJobFirst
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -12,10 +16,6 @@ from scenarios import Job, small_scenario
 from clustergym.errors import InputError
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.lucid import Lucid
-from policies.placement.buddy import Buddy
-from policies.random_legal import RandomLegal
-from policies.sjf import ShortestJobFirst
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 

@@ -6,6 +6,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared.integer_programs import Choices
+from clustergym.policies.themis import AUCTIONS, Themis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_scenarios import random_scenarios, run_to_the_end, without_profiles
@@ -14,9 +17,6 @@ from scenarios import Job, small_scenario
 from clustergym.errors import InputError
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.placement.buddy import Buddy
-from policies.shared.integer_programs import Choices
-from policies.themis import AUCTIONS, Themis
 
 SECOND = {"m": {"X": {1: 1.0}}}
 

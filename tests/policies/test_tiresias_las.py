@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.las import LeastAttainedService
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared.queues import queue_of
+from clustergym.policies.tiresias import Tiresias, gittins_index
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -12,10 +16,6 @@ from scenarios import Job, small_scenario
 from clustergym.errors import InputError
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.las import LeastAttainedService
-from policies.placement.buddy import Buddy
-from policies.shared.queues import queue_of
-from policies.tiresias import Tiresias, gittins_index
 
 FOUR = {"m": {"X": {4: 1.0}}}
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -13,7 +14,6 @@ from clustergym.registry import make_policy
 from clustergym.scenario import Scenario
 from clustergym.sim.costs import ProfilePrice
 from clustergym.sim.run import simulate
-from policies.placement.buddy import Buddy
 
 PAYING = (InformationClass.BOOTSTRAP, InformationClass.DATA_PARALLEL, InformationClass.PROFILED)
 POLICIES = (

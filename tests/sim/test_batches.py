@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from batches import batch_scenario
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job
@@ -27,7 +28,6 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import Run, replay, simulate
 from clustergym.sim.validate import DecisionError
-from policies.placement.buddy import Buddy
 
 K = EventKind
 SECONDS = {32: 2.0, 128: 4.0}

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.shared import finish_times
+from clustergym.policies.shared.queues import queue_of
 from round_scenarios import without_profiles
 from scenarios import Job, Script, small_scenario
 
@@ -14,9 +17,6 @@ from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.failures import Failures, NodeFailure
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.placement.buddy import Buddy
-from policies.shared import finish_times
-from policies.shared.queues import queue_of
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import GROUPS as RANDOM_GROUPS
@@ -26,7 +27,6 @@ from clustergym.sim.engine import StalledError
 from clustergym.sim.failures import Failures, NodeFailure, failures_from_config, read_schedule
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import replay, simulate
-from policies.placement.buddy import Buddy
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
 from clustergym.output import measurement_of
 from clustergym.sim.costs import Costs
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
-from policies.placement.buddy import Buddy
 
 # Cluster: X, one node of 4 GPUs; Y, one node of 2. Decision points at events.
 # Restart: checkpoint A 30 s, B 20 s, C 5 s, D 10 s, and a search of 10 s a GPU, at most 40 s,

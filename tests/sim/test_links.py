@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, Script, small_scenario
@@ -16,7 +17,6 @@ from clustergym.policy import InformationClass
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import replay, simulate
-from policies.placement.buddy import Buddy
 
 
 def test_two_links_three_jobs():

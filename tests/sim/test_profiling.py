@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
 from clustergym.output import measurement_of
@@ -14,7 +15,6 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.failures import Failures, NodeFailure
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import replay, simulate
-from policies.placement.buddy import Buddy
 
 PROFILED = InformationClass.PROFILED
 ON_X = {1: 4.0, 2: 2.0, 4: 1.0}

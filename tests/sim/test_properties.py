@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from batches import with_batches
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
@@ -20,7 +21,6 @@ from clustergym.sim.failures import Failures
 from clustergym.sim.log import LAUNCHES, NODE_EVENTS, EventKind
 from clustergym.sim.reservations import Reservation
 from clustergym.sim.run import replay, simulate
-from policies.placement.buddy import Buddy
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
 TIMES = {

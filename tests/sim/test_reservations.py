@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -21,7 +22,6 @@ from clustergym.sim.failures import Failures, NodeFailure
 from clustergym.sim.log import EventKind
 from clustergym.sim.reservations import Reservation, reservations_from_config
 from clustergym.sim.run import replay, simulate
-from policies.placement.buddy import Buddy
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 

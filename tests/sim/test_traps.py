@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clustergym.policies.fcfs import FirstComeFirstServed
+from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
 from clustergym.output import measurement_of
@@ -13,8 +15,6 @@ from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
 from clustergym.sim.validate import DecisionError
-from policies.fcfs import FirstComeFirstServed
-from policies.placement.buddy import Buddy
 
 X = {"X": (1, 4)}
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}

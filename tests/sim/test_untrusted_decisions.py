@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.policy import Decision, InformationClass, Policy
@@ -11,7 +12,6 @@ from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
 from clustergym.sim.validate import DecisionError
-from policies.placement.buddy import Buddy
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from clustergym.policies.placement.buddy import Buddy
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
@@ -16,7 +17,6 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation
 from clustergym.sim.run import Run, simulate
 from clustergym.sim.state import Phase
-from policies.placement.buddy import Buddy
 
 
 @st.composite
