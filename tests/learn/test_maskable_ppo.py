@@ -82,7 +82,7 @@ def observed(env, number: int):
     rng, rows = np.random.default_rng(3), []
     observation, info = env.reset(seed=1)
     while len(rows) < number:
-        rows.append((observation, info["action_mask"]))
+        rows.append((observation, info["action_mask"].astype(bool)))
         action = rng.choice(np.flatnonzero(info["action_mask"]))
         observation, _, terminated, truncated, info = env.step(np.int64(action))
         if terminated or truncated:
