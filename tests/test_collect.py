@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from clustergym.collect import group_results, main
+from clustergym.collect import main
 from clustergym.errors import InputError
+from clustergym.groups import group_results
 from clustergym.results import read_result, read_results
 
 
@@ -118,9 +119,73 @@ def test_a_scenario_whose_jobs_depend_on_the_seed_is_one_table(save):
     assert table["seeds"] == [0, 1, 2]
     assert table["sha256"] == {"0": "0" * 64, "1": "1" * 64, "2": "2" * 64}
     interval = table["columns"][1]["metrics"]["jct_mean"]
-    # s = 1: 4.302653 / sqrt(3) = 2.484138 to each side.
-    assert interval["high"] == pytest.approx(11 + 2.484138, rel=1e-6)
+    # s = 1: 4.302653 / sqrt(3) = 2.484138 of 11, on the logarithm: 11 e^0.225831, 11 e^-0.225831.
+    assert interval["high"] == pytest.approx(13.786998, rel=1e-6)
+    assert interval["low"] == pytest.approx(8.776385, rel=1e-6)
+    # 20 / 10, 21 / 11, 22 / 12 of single seeds.
+    assert table["columns"][1]["ratio"]["jct_mean"] == 11 / 21
+    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [10 / 20, 12 / 22]
     assert (interval["least"], interval["greatest"], interval["seeds"]) == (10, 12, 3)
+
+
+def equal_runs(policy, *seeds, jct=100.0):
+    return [result(policy, seed, jct=jct, digest=f"the same of {policy}") for seed in seeds]
+
+
+def test_seeds_of_one_digest_count_once_and_are_named(save, capsys):
+    # 10, 10 and 30 would be 16.7 on average; the two that are one run count once: 20.
+    folder = save(*equal_runs("fcfs", 0, 1, jct=10.0), result("fcfs", 2, jct=30.0))
+    [table] = collected(folder)
+    assert table["columns"][0]["metrics"]["jct_mean"] == {
+        "mean": 20.0, "low": 10.0, "high": 30.0, "least": 10.0, "greatest": 30.0, "seeds": 2
+    }  # fmt: skip
+    [note] = table["notes"]
+    assert "these seeds gave one and the same run (equal digests), counted once (fcfs: 0, 1)" in note
+    assert f"note: {note}" in capsys.readouterr().out
+
+
+def test_seeds_that_change_nothing_give_no_interval(save, capsys):
+    folder = save(*equal_runs("fcfs", 0, 1, 2, jct=120.0), *equal_runs("srtf", 0, 1, 2, jct=60.0))
+    [table] = collected(folder)
+    assert [column["metrics"]["jct_mean"]["seeds"] for column in table["columns"]] == [1, 1]
+    out = capsys.readouterr().out
+    assert "(fcfs: 0, 1, 2; srtf: 0, 1, 2)" in out
+    line = next(line for line in out.splitlines() if "jct_mean" in line)
+    assert "1.000 min  0.50x " in line
+    # As its file has it: of one run a count stays whole.
+    assert next(line for line in out.splitlines() if "jobs_finished" in line).split()[4] == "10"
+
+
+def test_a_ratio_to_a_deterministic_policy_is_over_the_runs_that_differ(save):
+    # fcfs takes 20 whatever the seed; the other 10, 30 and 50: 1.5 on average, 0.5 to 2.5.
+    others = [result("random", seed, jct=jct) for seed, jct in enumerate((10.0, 30.0, 50.0))]
+    [table] = collected(save(*equal_runs("fcfs", 0, 1, 2, jct=20.0), *others))
+    assert [column["metrics"]["jct_mean"]["seeds"] for column in table["columns"]] == [1, 3]
+    assert table["columns"][1]["ratio"]["jct_mean"] == 1.5
+    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [0.5, 2.5]
+
+
+def test_no_interval_of_a_positive_quantity_goes_below_0_or_a_share_above_1(save):
+    runs = [result("fcfs", seed, jct=jct) for seed, jct in enumerate((1.0, 1.0, 100.0))]
+    for run, share in zip(runs, (0.9, 1.0, 1.0), strict=True):
+        run["metrics"]["gpu_utilization"] = share
+    [table] = collected(save(*runs))
+    jct, share = (table["columns"][0]["metrics"][name] for name in ("jct_mean", "gpu_utilization"))
+    assert 0 < jct["low"] < jct["mean"] < jct["high"]
+    assert 0 < share["low"] < share["mean"] < share["high"] < 1
+
+
+def test_a_ratio_without_an_interval_is_shown_alone(save, capsys):
+    # In seed 1 the reference has none: a resample of that seed alone would divide by 0.
+    runs = [result(policy, seed) for policy in ("fcfs", "arena") for seed in (0, 1)]
+    for run, preemptions in zip(runs, (2.0, 0.0, 3.0, 1.0), strict=True):
+        run["metrics"]["preemptions_mean"] = preemptions
+    [table] = collected(save(*runs))
+    assert table["columns"][1]["ratio"]["preemptions_mean"] == 2.0
+    assert "preemptions_mean" not in table["columns"][1]["ratio_interval"]
+    line = next(line for line in capsys.readouterr().out.splitlines() if "preemptions" in line)
+    assert "2.00x " in line
+    assert "2.00x [" not in line
 
 
 def test_two_job_sets_for_one_seed_are_two_tables(save, capsys):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.collect import Group, group_results
 from clustergym.errors import InputError
+from clustergym.groups import Group, group_results
 from clustergym.metrics.catalogue import METRICS
 from clustergym.policy import KNOWS
 from clustergym.report.colours import Style, styles_of
