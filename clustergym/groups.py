@@ -67,7 +67,7 @@ class Group:
 
     def counted(self, column: Column) -> list[Result]:
         """Return the runs that a column's figures are over: of the group's seeds, equal ones once."""
-        return _different(column, sorted(column.by_seed) if self.seeds is None else self.seeds)
+        return different(column, sorted(column.by_seed) if self.seeds is None else self.seeds)
 
     def figures(self, column: Column) -> dict[str, Estimate | None]:
         """Return each metric over `counted`; None where a run has no value."""
@@ -89,8 +89,8 @@ class Group:
         return {name: ratio for name, ratio in found.items() if ratio is not None}
 
 
-def _different(column: Column, seeds: Iterable[int]) -> list[Result]:
-    """Return the runs of some seeds, those of one digest once: by its least seed."""
+def different(column: Column, seeds: Iterable[int]) -> list[Result]:
+    """Return a column's runs of some seeds, those of one digest once: by its least seed."""
     found: dict[str, Result] = {}
     for seed in sorted(seeds):
         found.setdefault(column.by_seed[seed].digest, column.by_seed[seed])
