@@ -41,9 +41,9 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
         folders.append(target)
         fresh |= ran
     if config.get("report", True) and (fresh or not (folder / "report.html").is_file()):
-        from clustergym.report.write import write_report
+        from clustergym.report.write import write_run_report
 
-        write_report([target / "result.json" for target in folders], folder / "report.html")
+        write_run_report(folders)
     if logger.name == "wandb" and fresh:
         page = folder / "report.html"
         log_result(logger, config, results[0], folder, page if page.is_file() else None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from clustergym import run
 from clustergym.errors import InputError
+from clustergym.output import FILES
 from clustergym.report.__main__ import main
 from clustergym.report.colours import COLOURS, DASHES, Style, style_of, styles_of
 from clustergym.report.logs import overhead_gpu_h, read_log
@@ -253,7 +256,7 @@ def test_the_same_results_make_the_same_bytes(finished, tmp_path, capsys):
     assert main([str(finished / "compare"), str(finished), "--out", str(tmp_path / "b.html")]) == 0
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     assert (tmp_path / "a.html").read_bytes() == (finished / "report.html").read_bytes()
-    assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}"
+    assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}: 2 results"
 
 
 def test_no_page_where_none_is_wanted(tmp_path):
@@ -261,6 +264,84 @@ def test_no_page_where_none_is_wanted(tmp_path):
     assert run.main([*args, f"hydra.run.dir={tmp_path / 'out'}"]) == 0
     assert (tmp_path / "out" / "result.json").is_file()
     assert not (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """No page can be written any more; everything else can."""
+    write = Path.write_text
+
+    def refuse(path, *args, **kwargs):
+        if path.name.startswith(".report.html."):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    return monkeypatch
+
+
+SMALL = ["policy=fcfs", "compare=null", "progress=false", "horizon_s=600", "table=false"]
+
+
+def test_a_page_that_fails_is_said_and_made_later(full_disk, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    shown = capsys.readouterr()
+    [line] = shown.err.splitlines()
+    assert line.startswith(f"warning: {out}/report.html: cannot be written: No space left on device")
+    assert f"`clustergym report {out}` makes the page later" in line
+    assert f"wrote {out}/" in shown.out
+    result = json.loads((out / "result.json").read_text())
+    assert "No space left on device" in result["report_error"]
+    assert not (out / "report.html").exists()
+    assert main([str(out)]) == 2
+    full_disk.undo()
+    capsys.readouterr()
+    assert main([str(out)]) == 0
+    assert capsys.readouterr().out == f"wrote {out}/report.html: 1 result\n"
+    del result["report_error"]
+    assert (out / "result.json").read_text() == json.dumps(result, indent=2) + "\n"
+    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "report.html"])
+
+
+def test_the_same_run_given_again_makes_the_page_that_failed(full_disk, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    full_disk.undo()
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert "report_error" not in json.loads((out / "result.json").read_text())
+    assert (out / "report.html").is_file()
+
+
+def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of an earlier run")
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    assert not (out / "report.html").exists()
+    assert "report:" not in capsys.readouterr().out
+
+
+def test_a_disk_that_is_full_to_the_last_byte_leaves_the_result_as_it_is(full_disk, tmp_path, capsys):
+    def refuse(path, *args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "out"
+    assert run.main([*SMALL, "report=false", f"hydra.run.dir={out}"]) == 0
+    before = (out / "result.json").read_bytes()
+    full_disk.setattr(Path, "write_text", refuse)
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    assert "report_error cannot be noted: [Errno 28]" in capsys.readouterr().err
+    assert (out / "result.json").read_bytes() == before
+
+
+def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([str(finished), str(finished / "compare")]) == 0
+    assert main([str(finished.parent)]) == 0
+    assert capsys.readouterr().out == "wrote report.html: 2 results\n" * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def cut(path):
