@@ -1,4 +1,4 @@
-"""Tabulates results: `python -m clustergym.collect DIR…`, one table per scenario, a column per policy."""
+"""Tabulates results: `clustergym collect DIR…`, one table per scenario, a column per policy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from clustergym.arguments import Parser
+from clustergym.by_key import settings_of
 from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.groups import REFERENCE, Column, Group, group_results, listed
 from clustergym.metrics.aggregates import Aggregate
@@ -32,7 +33,9 @@ def _group_json(group: Group, metrics: Sequence[str] | None) -> dict[str, Any]:
     base = None if group.reference is None else figures[group.reference]
     return {
         "scenario": {"name": first.scenario.name, "version": first.scenario.version},
-        "sha256": {str(r.seed): r.scenario.sha256 for r in sorted(group.results, key=lambda r: r.seed)},
+        "sha256": {
+            str(seed): next(iter(hashes)) for seed, hashes in group.hashes.items() if len(hashes) == 1
+        },
         "horizon_s": first.horizon_s,
         "seeds": group.seeds,
         "reference": None if group.reference is None else group.columns[group.reference].label,
@@ -57,6 +60,7 @@ def _column_json(
         "policy": column.any.policy.model_dump(),
         "placer": column.any.placer.model_dump(),
         "information_class": column.any.information_class,
+        "by": {key: part.name for key, part in column.values.items()},
         "seeds": sorted(column.by_seed),
         "metrics": {name: None if (e := figures[name]) is None else e._asdict() for name in names},
         "ratio": {} if base is None else {name: ratio(figures[name], base.get(name)) for name in names},
@@ -64,34 +68,41 @@ def _column_json(
     }
 
 
-def write_csv(results: Sequence[Result], metrics: Sequence[str], file: TextIO) -> None:
-    """Write one line per result: what it is a result of, then its metrics; empty where there is none."""
+def write_csv(
+    results: Sequence[Result], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
+) -> None:
+    """Write one line per result: what it is a result of, `keys`, its metrics; empty where there is none."""
+    settings = settings_of(results, keys) if keys else ()
     writer = csv.writer(file, lineterminator="\n")
     head = ("scenario", "version", "sha256", "horizon_s", "policy", "policy_parameters", "placer")
     tail = ("placer_parameters", "information_class", "seed", "run_key")
-    writer.writerow((*head, *tail, *metrics))
-    for r in results:
+    writer.writerow((*head, *tail, *keys, *metrics))
+    for place, r in enumerate(results):
         writer.writerow(
             (
                 *(r.scenario.name, r.scenario.version, r.scenario.sha256, r.horizon_s),
                 *(r.policy.name, json.dumps(r.policy.parameters, sort_keys=True)),
                 *(r.placer.name, json.dumps(r.placer.parameters, sort_keys=True)),
                 *(r.information_class, r.seed, r.run_key),
+                *(settings[place].part(key).name for key in keys),
                 *(r.metrics.get(name) for name in metrics),
             )
         )
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m clustergym.collect", description="Tabulate the results in folders.")
+    parser = Parser(prog="clustergym collect", description="Tabulate the results in and below folders.")
     parser.add_argument(
         "places", metavar="DIR", nargs="+", type=Path, help="folder of runs, or a result.json"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the same figures, unrounded")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write one line per result")
     parser.add_argument("--metric", metavar="NAME", action="append", help="show this metric only; repeatable")
-    parser.add_argument("--by", metavar="policy|placer", default="policy", help="what the columns are")
-    parser.add_argument("--reference", metavar="NAME", help="column that ratios are to (fcfs, or buddy)")
+    words = "what the columns are: policy (the default), placer, or any key of the configuration, such as "
+    words += "cluster or trace.load; repeatable, for each combination of values"
+    parser.add_argument("--by", metavar="KEY", action="append", help=words)
+    words = "column that ratios are to (by policy fcfs, by placer buddy, by any other key none)"
+    parser.add_argument("--reference", metavar="NAME", help=words)
     return parser
 
 
@@ -144,19 +155,17 @@ def _as_written(run: Result, name: str, figure: Estimate | None) -> Estimate | M
 def main(argv: list[str] | None = None) -> int:
     """Tabulate the results in folders; print the tables, write JSON and CSV where asked."""
     options = _parser().parse_args(argv)
-    if options.by not in REFERENCE:
-        raise InputError(
-            f"unknown choice {options.by!r}", field="--by", remedy=nearest(options.by, REFERENCE)
-        )
     results = read_results(options.places)
     metrics = _metrics(options.metric, results)
     chosen = metrics if options.metric else None
-    groups = group_results(results, options.by, options.reference)
+    by = list(dict.fromkeys(key for part in options.by or ["policy"] for key in part.split(",")))
+    groups = group_results(results, by, options.reference)
     if options.json is not None:
         text = json.dumps(as_json(groups, chosen), indent=2, allow_nan=False) + "\n"
         _write(options.json, "--json", lambda file: file.write(text))
     if options.csv is not None:
-        _write(options.csv, "--csv", lambda file: write_csv(results, metrics, file))
+        keys = [key for key in by if key not in REFERENCE]
+        _write(options.csv, "--csv", lambda file: write_csv(results, metrics, file, keys))
     _show(groups, chosen)
     return 0
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clustergym.by_key import settings_of, tables_by, told_apart
 from clustergym.errors import InputError, nearest
 from clustergym.metrics.aggregates import Aggregate, paired_ratio
 from clustergym.metrics.catalogue import METRICS
@@ -21,10 +22,19 @@ REFERENCE = {"policy": "fcfs", "placer": "buddy"}
 
 @dataclass
 class Column:
-    """The results of one policy with one placer in one group, by seed."""
+    """Results in one group that differ in their seeds alone: of one policy with one placer, or of one value.
+
+    Attributes
+    ----------
+    label : str
+    by_seed : dict of int to Result
+    values : dict of str to Part
+        Key to value, of columns by keys of the configuration.
+    """
 
     label: str
     by_seed: dict[int, Result] = field(default_factory=dict)
+    values: dict[str, Part] = field(default_factory=dict)
 
     @property
     def any(self) -> Result:
@@ -39,6 +49,8 @@ class Group:
     Attributes
     ----------
     results : list of Result
+    policy : str
+        The policy of all of them, where columns are something else.
     columns : list of Column
         In order of their labels, the reference first.
     reference : int or None
@@ -50,6 +62,7 @@ class Group:
     """
 
     results: list[Result]
+    policy: str = ""
     split: bool = False
     columns: list[Column] = field(default_factory=list)
     reference: int | None = None
@@ -58,12 +71,25 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Scenario, version, horizon and, for one that does not depend on the seed, its hash."""
+        """Policy, if it is not what columns are; scenario, version, horizon; its hash, if it has one."""
         first = self.results[0]
+        names = [result.scenario.name.split("+") for result in self.results]
+        name = "+".join(part for part in names[0] if all(part in other for other in names))
+        if self.policy:
+            name = f"{self.policy} on {name}"
         horizon = "to the last job" if first.horizon_s is None else f"horizon {first.horizon_s / 3600:.6g} h"
+        if len({result.horizon_s for result in self.results}) > 1:
+            horizon = "several horizons"
         hashes = sorted({result.scenario.sha256[:8] for result in self.results})
-        sha = hashes[0] if len(hashes) == 1 else f"{len(hashes)} seeds' job sets"
-        return f"{first.scenario.name} v{first.scenario.version}, {horizon}, {sha}"
+        alike = all(len(of_seed) == 1 for of_seed in self.hashes.values())
+        several = f"{len(hashes)} seeds' job sets" if alike else f"{len(hashes)} scenarios"
+        sha = hashes[0] if len(hashes) == 1 else several
+        return f"{name} v{first.scenario.version}, {horizon}, {sha}"
+
+    @property
+    def hashes(self) -> dict[int, set[str]]:
+        """Hashes of the scenarios by seed; several only where columns are of several scenarios."""
+        return _hashes(self.results)
 
     def counted(self, column: Column) -> list[Result]:
         """Return the runs that a column's figures are over: of the group's seeds, equal ones once."""
@@ -115,35 +141,86 @@ def _ratio(name: str, pairs: Sequence[tuple[Result, Result]]) -> Aggregate | Non
     return paired_ratio(mine, base)
 
 
-def group_results(results: Iterable[Result], by: str = "policy", reference: str | None = None) -> list[Group]:
+def group_results(
+    results: Sequence[Result], by: Sequence[str] = ("policy",), reference: str | None = None
+) -> list[Group]:
     """Sort results into groups that may be compared, with columns.
 
     Parameters
     ----------
-    results : iterable of Result
-    by : str
+    results : sequence of Result
+    by : sequence of str
         `policy`: a column per policy (and placer, where those differ); `placer`: a column per
-        placer, and a group for each policy.
+        placer, and a group for each policy. Any other keys of the configuration: a column for each of
+        their values together, and a group for whatever else differs; `policy` and `placer` may be among them.
     reference : str, optional
-        Label or name of the column that ratios are to; by default that of `REFERENCE`.
+        Label or name of the column that ratios are to; by default that of `REFERENCE`, if it has one.
 
     Raises
     ------
     InputError
-        If two results of one column, scenario and seed disagree, or no group has the reference.
+        If two results of one column, scenario and seed disagree, or no group has the reference; with keys,
+        as `settings_of`.
     """
-    groups = [part for family in _families(results, by) for part in _comparable(family)]
+    groups = _by_part(results, by[0]) if len(by) == 1 and by[0] in REFERENCE else _by_keys(results, by)
     for group in groups:
-        _add_columns(group, by)
-        _choose_reference(group, by, reference)
+        _choose_reference(group, reference or (REFERENCE.get(by[0]) if len(by) == 1 else None))
         _choose_seeds(group)
         _note_differences(group)
     if reference is not None and not any(group.reference is not None for group in groups):
-        names = {name for g in groups for c in g.columns for name in (c.label, _part(c.any, by).name)}
+        names = {name for group in groups for column in group.columns for name in _names(column)}
         raise InputError(
             f"no column is called {reference!r}", field="--reference", remedy=nearest(reference, names)
         )
     return groups
+
+
+def _names(column: Column) -> list[str]:
+    """Return what a reference may be called by: its label, and the names in it."""
+    return [column.label, *(part.name for part in column.values.values())]
+
+
+def _by_part(results: Iterable[Result], by: str) -> list[Group]:
+    groups = [part for family in _families(results, by) for part in _comparable(family)]
+    for group in groups:
+        _add_columns(group, [((r.policy.key, r.placer.key, r.information_class), r) for r in group.results])
+        for column in group.columns:
+            column.label = _column_label(column, group, by)
+            column.values = {by: _part(column.any, by)}
+        group.columns.sort(key=lambda column: column.label)
+    if by == "placer":
+        _name_policies(groups)
+    return groups
+
+
+def _by_keys(results: Sequence[Result], keys: Sequence[str]) -> list[Group]:
+    groups = []
+    tables = tables_by(settings_of(results, keys), keys)
+    for table, note in zip(tables, told_apart(tables, keys), strict=True):
+        group = Group([one.result for one in table], notes=[note] if note else [])
+        values = {id(one.result): {key: one.part(key) for key in keys} for one in table}
+        of_values = [tuple(part.key for part in values[id(result)].values()) for result in group.results]
+        _add_columns(group, list(zip(of_values, group.results, strict=True)))
+        for column in group.columns:
+            column.values = values[id(column.any)]
+        for column in group.columns:
+            column.label = " / ".join(_value_label(column, group, key) for key in keys)
+        group.columns.sort(key=lambda column: column.label)
+        groups.append(group)
+    if "policy" not in keys:
+        _name_policies(groups)
+    return groups
+
+
+def _value_label(column: Column, group: Group, key: str) -> str:
+    label = _part_label(column.values[key], [other.values[key] for other in group.columns])
+    return label if key in REFERENCE else f"{key}={label}"
+
+
+def _name_policies(groups: Iterable[Group]) -> None:
+    policies = [group.results[0].policy for group in groups]
+    for group in groups:
+        group.policy = _part_label(group.results[0].policy, policies)
 
 
 def _part(result: Result, by: str) -> Part:
@@ -162,10 +239,7 @@ def _families(results: Iterable[Result], by: str) -> list[list[Result]]:
 
 def _comparable(results: list[Result]) -> list[Group]:
     """Split a scenario's results where one seed stands for more than one job set."""
-    hashes: dict[int, set[str]] = {}
-    for result in results:
-        hashes.setdefault(result.seed, set()).add(result.scenario.sha256)
-    if all(len(of_seed) == 1 for of_seed in hashes.values()):
+    if all(len(of_seed) == 1 for of_seed in _hashes(results).values()):
         return [Group(results)]
     parts: dict[str, list[Result]] = {}
     for result in results:
@@ -173,10 +247,17 @@ def _comparable(results: list[Result]) -> list[Group]:
     return [Group(parts[sha], split=True) for sha in sorted(parts)]
 
 
-def _add_columns(group: Group, by: str) -> None:
-    columns: dict[tuple[str, str, str], Column] = {}
-    for result in group.results:
-        key = (result.policy.key, result.placer.key, result.information_class)
+def _hashes(results: Iterable[Result]) -> dict[int, set[str]]:
+    hashes: dict[int, set[str]] = {}
+    for result in sorted(results, key=lambda result: result.seed):
+        hashes.setdefault(result.seed, set()).add(result.scenario.sha256)
+    return hashes
+
+
+def _add_columns(group: Group, keyed: Iterable[tuple[tuple[str, ...], Result]]) -> None:
+    """Add a column for each key, with its results by seed."""
+    columns: dict[tuple[str, ...], Column] = {}
+    for key, result in keyed:
         column = columns.setdefault(key, Column(""))
         twin = column.by_seed.setdefault(result.seed, result)
         if (twin.digest, twin.metrics) != (result.digest, result.metrics):
@@ -185,9 +266,6 @@ def _add_columns(group: Group, by: str) -> None:
                 message, file=result.path, field="run_key", remedy="collect the two folders apart"
             )
     group.columns = list(columns.values())
-    for column in group.columns:
-        column.label = _column_label(column, group, by)
-    group.columns.sort(key=lambda column: column.label)
 
 
 def _column_label(column: Column, group: Group, by: str) -> str:
@@ -213,11 +291,9 @@ def _shown(parameters: dict[str, Any], name: str) -> str:
     return json.dumps(parameters[name], sort_keys=True) if name in parameters else "unset"
 
 
-def _choose_reference(group: Group, by: str, reference: str | None) -> None:
-    wanted = reference or REFERENCE[by]
-    named = [c for c in group.columns if c.label == wanted] or [
-        c for c in group.columns if _part(c.any, by).name == wanted
-    ]
+def _choose_reference(group: Group, wanted: str | None) -> None:
+    labelled = [column for column in group.columns if column.label == wanted]
+    named = labelled or [column for column in group.columns if wanted in _names(column)]
     if named:
         group.columns.sort(key=lambda column: column is not named[0])
         group.reference = 0

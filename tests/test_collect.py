@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from clustergym.collect import main
 from clustergym.errors import InputError
@@ -266,6 +268,106 @@ def test_by_placer(save):
     ]
 
 
+@pytest.fixture
+def configured(tmp_path):
+    """Write results with their configurations: cluster, load, policy, seed, mean JCT; and further changes."""
+    count = iter(range(1000))
+
+    def write(cluster, load, policy, seed, jct, **changes):
+        folder = tmp_path / "runs" / f"{next(count):03}"
+        folder.mkdir(parents=True)
+        cluster_of = {"name": cluster, "path": None, "nodes": [{"gpu_type": "A40", "count": 4}]}
+        given = {
+            "cluster": changes.pop("group", cluster_of),
+            "trace": {"source": "philly", "load": load, "path": None},
+            "scenario": {"name": f"demo+cluster={cluster}", "version": 1},
+            "policy": {"name": policy},
+            "placer": {"name": "buddy"},
+            **{"seed": seed, "horizon_s": 7200.0, "compare": None if policy == "fcfs" else "fcfs"},
+        }
+        (folder / "config.yaml").write_text(yaml.safe_dump(given))
+        about = scenario(f"demo+cluster={cluster}", sha256=f"{seed}{load}{cluster}")
+        content = result(policy, seed, jct=jct, scenario=about, run_key=str(folder), **changes)
+        (folder / "result.json").write_text(json.dumps(content))
+        return tmp_path / "runs"
+
+    return write
+
+
+def test_two_clusters_are_columns_of_one_table(configured, capsys):
+    for seed in (0, 1):
+        configured("small", 1.0, "fcfs", seed, 100.0 + seed)
+        runs = configured("large", 1.0, "fcfs", seed, 50.0 + seed)
+    [table] = collected(runs, "--by", "cluster", "--reference", "small")
+    assert figures(table) == {"cluster=small": 100.5, "cluster=large": 50.5}
+    assert [column["by"] for column in table["columns"]] == [{"cluster": "small"}, {"cluster": "large"}]
+    assert (table["reference"], table["seeds"], table["sha256"]) == ("cluster=small", [0, 1], {})
+    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [50 / 100, 51 / 101]
+    assert "fcfs on demo v1, horizon 2 h, 4 scenarios" in " ".join(capsys.readouterr().out.split())
+
+
+def test_keys_together_are_columns_of_every_combination(configured):
+    for cluster, load, policy in itertools.product(("small", "large"), (1.0, 2), ("fcfs", "srtf")):
+        runs = configured(cluster, load, policy, 0, 100.0 * load)
+    [table] = collected(runs, "--by", "policy,cluster", "--by", "trace.load")
+    assert len(table["columns"]) == 8
+    assert figures(table)["srtf / cluster=large / trace.load=2"] == 200.0
+    # No ratio of one cluster to another, unless it is asked for.
+    assert table["reference"] is None
+
+
+def test_what_is_not_asked_for_is_a_table_of_its_own(configured, capsys):
+    for cluster, load, policy in itertools.product(("small", "large"), (1.0, 2.5), ("fcfs", "srtf")):
+        runs = configured(cluster, load, policy, 0, 100.0 * load)
+    tables = collected(runs, "--by", "cluster")
+    assert [list(figures(table)) for table in tables] == [["cluster=large", "cluster=small"]] * 4
+    assert [len({*figures(table).values()}) for table in tables] == [1] * 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("note: apart from other tables by trace.load=2.5; --by puts") == 2
+    assert out.count("srtf on demo v1") == 2
+
+
+def test_one_value_written_in_two_ways_is_one_column(configured):
+    configured("small", 2, "fcfs", 0, 10.0)
+    [table] = collected(configured("small", 2.0, "fcfs", 1, 20.0), "--by", "trace.load")
+    assert figures(table) == {"trace.load=2": 15.0}
+
+
+def test_clusters_of_one_name_are_told_apart_by_what_differs(configured):
+    def nodes(count):
+        return {"name": "small", "path": None, "nodes": [{"gpu_type": "A40", "count": count}]}
+
+    configured("small", 1, "fcfs", 0, 10.0, group=nodes(4))
+    configured("small", 1, "fcfs", 0, 5.0, group=nodes(8))
+    mine = {"name": "small", "path": "/home/me/mine.yaml"}
+    runs = configured("small", 1, "fcfs", 0, 7.0, group=mine)
+    [table] = collected(runs, "--by", "cluster")
+    assert figures(table) == {
+        "cluster=mine": 7.0,
+        "cluster=small(nodes.0.count=4)": 10.0,
+        "cluster=small(nodes.0.count=8)": 5.0,
+    }
+
+
+def test_csv_has_the_keys(configured, tmp_path):
+    configured("small", 1.0, "fcfs", 0, 10.0)
+    runs = configured("large", 1.5, "fcfs", 0, 5.0)
+    path = tmp_path / "results.csv"
+    assert main([str(runs), "--by", "cluster", "--by", "trace.load", "--csv", str(path)]) == 0
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    assert [(row["cluster"], row["trace.load"]) for row in rows] == [("small", "1"), ("large", "1.5")]
+
+
+def test_a_key_that_no_run_has_is_one_line(configured, capsys):
+    runs = configured("small", 1.0, "fcfs", 0, 10.0)
+    line = refusal(capsys, runs, "--by", "clutser")
+    assert line.startswith("error: --by: no run has a key 'clutser' (did you mean cluster")
+    assert "trace.load" in refusal(capsys, runs, "--by", "trace.laod")
+    assert "did you mean small?" in refusal(capsys, runs, "--by", "cluster", "--reference", "smal")
+    (runs / "000" / "config.yaml").write_text("a: [")
+    assert "config.yaml" in refusal(capsys, runs, "--by", "cluster")
+
+
 def test_a_placer_may_be_a_plain_name(save):
     folder = save(result(placer="buddy"))
     assert read_results([folder])[0].placer.name == "buddy"
@@ -378,7 +480,7 @@ def test_bad_places_and_options(save, tmp_path, capsys):
     assert "no such file or folder" in refusal(capsys, tmp_path / "absent")
     assert "required" in refusal(capsys)
     assert "did you mean jct_mean" in refusal(capsys, folder, "--metric", "jct_maen")
-    assert "did you mean placer" in refusal(capsys, folder, "--by", "plaser")
+    assert "config.yaml: no such file (--by a key" in refusal(capsys, folder, "--by", "plaser")
     assert "did you mean fcfs" in refusal(capsys, folder, "--reference", "fcsf")
     assert "is a folder" in refusal(capsys, folder, "--json", tmp_path)
     assert "cannot be written" in refusal(
