@@ -328,7 +328,7 @@ def check_commands(pages):
     """Check that every command shows its help and that of its subcommands."""
     for name in console.COMMANDS:
         page = pages[f"commands/{name}"]
-        assert any(words in page for words in ("usage: ", "Any key can be given", "Powered by Hydra")), name
+        assert f"usage: clustergym {name} " in page, name
         assert f'href="{name}/"' in pages["commands"], name
     for subcommand in ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache"):
-        assert f"usage: python -m clustergym.oracle {subcommand} " in pages["commands/oracle"], subcommand
+        assert f"usage: clustergym oracle {subcommand} " in pages["commands/oracle"], subcommand
