@@ -56,7 +56,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             check_composed(plain)
             check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
-        except (InputError, OmegaConfBaseException) as error:
+        except (InputError, OmegaConfBaseException, SystemExit) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
             if not sweep:
                 # Raised after Hydra has returned, which would print a line of its own about it.
@@ -266,7 +266,10 @@ def _short(group: Mapping[str, Any]) -> str:
     return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
 
 
-def _one_line(error: Exception, argv: list[str]) -> InputError:
+def _one_line(error: BaseException, argv: list[str]) -> InputError:
+    if isinstance(error, SystemExit):
+        remedy = "a policy, or a module it imports, must not exit"
+        return InputError(f"called sys.exit({error.code!r})", field="the run", remedy=remedy)
     text = " ".join(str(error).split())
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)

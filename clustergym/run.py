@@ -5,12 +5,31 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.hydra_edge import run_hydra
 from clustergym.policy import Placer, Policy
+
+
+@dataclass(frozen=True)
+class Options:
+    """The `run` group of the configuration.
+
+    Attributes
+    ----------
+    decision_limit_s : float or None
+        Wall seconds that a decision may take; null: as long as it likes.
+    """
+
+    decision_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        from clustergym.sim.guard import check_limit
+
+        check_limit(self.decision_limit_s)
 
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
@@ -65,9 +84,11 @@ def _run_policy(
     scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], bool]:
     """Return a policy's result, and whether it had to be run."""
-    from clustergym.output import finished, measurement_of, result_of, run_key, write_result
+    from clustergym.output import finished, measurement_of, result_of, run_key, unfinished_mark, write_result
     from clustergym.progress import progress_of
+    from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
+    from clustergym.sim.guard import Watch
     from clustergym.sim.run import simulate
 
     seed = int(config["seed"])
@@ -75,15 +96,28 @@ def _run_policy(
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
         return done, False
-    try:
+
+    def task(watch: Watch) -> dict[str, Any]:
         with progress_of(policy.name, scenario, bool(config.get("progress", True))) as progress:
-            run = simulate(scenario, policy, placer, seed, progress)
+            run = simulate(scenario, policy, placer, seed, progress, watch)
+        measured = measurement_of(run.simulation)
+        result = result_of(run, measured, policy, placer, seed)
+        write_result(folder, config, run.simulation, measured, result)
+        return result
+
+    try:
+        with unfinished_mark(folder, policy.name):
+            return guarded(task, policy, placer, decision_limit_s(config)), True
     except StalledError as error:
         raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
-    measured = measurement_of(run.simulation)
-    result = result_of(run, measured, policy, placer, seed)
-    write_result(folder, config, run.simulation, measured, result)
-    return result, True
+
+
+def decision_limit_s(config: Mapping[str, Any]) -> float | None:
+    """Return the wall seconds a decision may take in a run."""
+    from clustergym.registry import build
+
+    options: Options = build(Options, config.get("run") or {}, "run")
+    return options.decision_limit_s
 
 
 def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
