@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError, nearest, out_of_memory
 from clustergym.overrides import GROUPS, check_composed, check_used, check_words
 from clustergym.paths import conf_dir
 
@@ -56,7 +56,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             check_composed(plain)
             check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
-        except (InputError, OmegaConfBaseException, SystemExit) as error:
+        except (InputError, OmegaConfBaseException, SystemExit, MemoryError) as error:
             failure = error if isinstance(error, InputError) else _one_line(error, overrides)
             if not sweep:
                 # Raised after Hydra has returned, which would print a line of its own about it.
@@ -270,6 +270,8 @@ def _one_line(error: BaseException, argv: list[str]) -> InputError:
     if isinstance(error, SystemExit):
         remedy = "a policy, or a module it imports, must not exit"
         return InputError(f"called sys.exit({error.code!r})", field="the run", remedy=remedy)
+    if isinstance(error, MemoryError):
+        return out_of_memory(error)
     text = " ".join(str(error).split())
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)

@@ -23,13 +23,12 @@ from clustergym.metrics.metrics import Measurement, measure
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.policy import Placer, Policy
 from clustergym.registry import parameters_of
+from clustergym.results import UNFINISHED
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import NO_JOB, EventKind
 from clustergym.sim.run import Run
 
-UNFINISHED = "unfinished.txt"
-"""In the folder of a run that goes on, or that was killed; a run that ends, also by an error, removes it."""
 RESULT_SCHEMA = "clustergym.result/1"
 FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
 """Written in this order: a folder with a result.json is complete."""

@@ -65,9 +65,11 @@ def run_cell(
     task = partial(_watched, board, scenario, policy, placer, cell)
     try:
         return guarded(task, policy, placer, decision_limit_s)
-    except (StalledError, StoppedError) as error:
+    except StalledError as error:
         label = f"{board.chooses} {parameters['name']}, {cell}"
-        raise InputError(str(error), field=label, remedy="this cell was not written") from error
+        raise InputError(str(error), field=label, remedy="no entry was written") from error
+    except StoppedError as error:
+        raise InputError(str(error), field=str(cell)) from error
 
 
 def _watched(
