@@ -53,7 +53,7 @@ class Odd(FirstComeFirstServed):
     def allocate(self):
         kept = []
         while True:
-            kept.append(np.ones(4_000_000))
+            kept.append(np.empty(1 << 28))
 """
 SMALL = ["compare=null", "cluster=arena-16", "trace=philly-like", "trace.jobs=6", "progress=false"]
 BOARD = {
@@ -182,17 +182,17 @@ def test_a_killed_run_is_not_taken_for_finished(plugin, tmp_path, capsys):
     assert not (tmp_path / "out" / "b" / UNFINISHED).exists()
 
 
-@pytest.mark.parametrize("words", [["policy=odd", "policy.act=allocate"]])
-def test_out_of_memory_is_one_line_and_leaves_nothing(words, plugin, tmp_path):
-    most = 3 << 30
+def test_out_of_memory_is_one_line_and_leaves_nothing(plugin, tmp_path):
+    most = 5 << 30
+    words = ["policy=odd", "policy.act=allocate", "hydra.run.dir=out", *SMALL]
     done = subprocess.run(
-        [sys.executable, "-m", "clustergym.run", *words, "hydra.run.dir=out", *SMALL],
+        [sys.executable, "-m", "clustergym.run", *words],
         env=plugin,
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: out of memory: Unable to allocate 30.5 MiB")
+    assert done.stderr.startswith("error: out of memory: Unable to allocate 2.00 GiB")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
