@@ -69,6 +69,11 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
                 # A sweep that tunes cannot go on without its figure.
                 raise failure from None
             return None
+        except OSError as error:
+            if sweep:
+                raise
+            failed.append(_unwritable(error))
+            return None
         finally:
             remove_empty(folder)
 
@@ -84,9 +89,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     except (OmegaConfBaseException, HydraException) as error:
         raise _one_line(error, words) from error
     except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", file=error.filename, remedy="choose another hydra.run.dir"
-        ) from error
+        raise _unwritable(error) from error
     finally:
         sys.argv = before
     if failed:
@@ -264,6 +267,11 @@ def _short(group: Mapping[str, Any]) -> str:
     if group.get("path"):
         return Path(str(group["path"])).stem
     return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
+
+
+def _unwritable(error: OSError) -> InputError:
+    message, remedy = f"cannot be written: {error.strerror}", "choose another hydra.run.dir"
+    return InputError(message, file=error.filename, remedy=remedy)
 
 
 def _one_line(error: BaseException, argv: list[str]) -> InputError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -196,3 +198,25 @@ def test_out_of_memory_is_one_line_and_leaves_nothing(plugin, tmp_path):
     assert done.stderr.startswith("error: out of memory: Unable to allocate 2.00 GiB")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("step_s", [1e6, -1e6])
+def test_a_clock_that_jumps_changes_no_result_and_no_duration(step_s, plugin, monkeypatch, capsys):
+    words = ["policy=arena", "run.decision_limit_s=60", *SMALL, "trace.jobs=30", "progress=true"]
+    assert run.main([*words, "hydra.run.dir=plain"]) == 0
+    now = itertools.count(1.7e9, step_s)
+    monkeypatch.setattr(time, "time", lambda: next(now))
+    monkeypatch.setattr(time, "time_ns", lambda: int(next(now) * 1e9))
+    # Lines of progress at every decision.
+    monkeypatch.setattr("clustergym.progress.EVERY_LINE_S", 0.0)
+    capsys.readouterr()
+    assert run.main([*words, "hydra.run.dir=jumped"]) == 0
+    assert next(now) != 1.7e9
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) > 10
+    assert all(re.fullmatch(r"arena at [\d,.]+ h: \d+ of 30 jobs have left", line) for line in told)
+    plain, jumped = (json.loads(Path(name, "result.json").read_text()) for name in ("plain", "jumped"))
+    assert jumped["digest"] == plain["digest"]
+    assert jumped["metrics"] == plain["metrics"]
+    assert 0 < jumped["wall_s"] < 600
+    assert 0 < jumped["decisions"]["seconds_p50"] <= jumped["decisions"]["seconds_p99"] < 60
