@@ -56,8 +56,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             check_composed(plain)
             check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
-        except (InputError, OmegaConfBaseException, SystemExit, MemoryError) as error:
-            failure = error if isinstance(error, InputError) else _one_line(error, overrides)
+        except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
+            failure = _one_line(error, overrides)
             if not sweep:
                 # Raised after Hydra has returned, which would print a line of its own about it.
                 failed.append(failure)
@@ -68,11 +68,6 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             if config.objective is not None:
                 # A sweep that tunes cannot go on without its figure.
                 raise failure from None
-            return None
-        except OSError as error:
-            if sweep:
-                raise
-            failed.append(_unwritable(error))
             return None
         finally:
             remove_empty(folder)
@@ -86,10 +81,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         wrapped()
     except SystemExit as stopped:
         return int(stopped.code or 0)
-    except (OmegaConfBaseException, HydraException) as error:
+    except (OmegaConfBaseException, HydraException, OSError) as error:
         raise _one_line(error, words) from error
-    except OSError as error:
-        raise _unwritable(error) from error
     finally:
         sys.argv = before
     if failed:
@@ -269,15 +262,15 @@ def _short(group: Mapping[str, Any]) -> str:
     return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
 
 
-def _unwritable(error: OSError) -> InputError:
-    message, remedy = f"cannot be written: {error.strerror}", "choose another hydra.run.dir"
-    return InputError(message, file=error.filename, remedy=remedy)
-
-
 def _one_line(error: BaseException, argv: list[str]) -> InputError:
+    if isinstance(error, InputError):
+        return error
     if isinstance(error, SystemExit):
         remedy = "a policy, or a module it imports, must not exit"
         return InputError(f"called sys.exit({error.code!r})", field="the run", remedy=remedy)
+    if isinstance(error, OSError):
+        message, remedy = f"cannot be written: {error.strerror}", "choose another hydra.run.dir"
+        return InputError(message, file=error.filename, remedy=remedy)
     if isinstance(error, MemoryError):
         return out_of_memory(error)
     text = " ".join(str(error).split())

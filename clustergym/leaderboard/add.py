@@ -95,7 +95,7 @@ def add(
 
     try:
         run_cells(board, parameters, missing, workers, done, decision_limit_s)
-    except InputError:
+    except (InputError, MemoryError):
         if not begun and not runs:
             shutil.rmtree(folder)
         raise

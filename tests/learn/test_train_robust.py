@@ -299,3 +299,10 @@ def test_masked_ppo_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
         assert train_command.main([*MASKABLE, f"output={folder}"]) == 0
     for name in ("agent.safetensors", "state.safetensors"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_memory_that_runs_out_is_one_line(tmp_path, capsys):
+    # A layer of 300,000 by 300,000 weights has 360 GB.
+    assert run_train(tmp_path / "ppo", "ppo", "agent.hidden=[300000,300000]") == 2
+    assert "out of memory: " in printed_line(capsys)
+    assert not (tmp_path / "ppo").exists()
