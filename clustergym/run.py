@@ -5,31 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.hydra_edge import run_hydra
 from clustergym.policy import Placer, Policy
-
-
-@dataclass(frozen=True)
-class Options:
-    """The `run` group of the configuration.
-
-    Attributes
-    ----------
-    decision_limit_s : float or None
-        Wall seconds that a decision may take; null: as long as it likes.
-    """
-
-    decision_limit_s: float | None = None
-
-    def __post_init__(self) -> None:
-        from clustergym.sim.guard import check_limit
-
-        check_limit(self.decision_limit_s)
 
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
@@ -86,12 +67,13 @@ def _run_policy(
     """Return a policy's result, and whether it had to be run."""
     from clustergym.output import finished, measurement_of, result_of, run_key, unfinished_mark, write_result
     from clustergym.progress import progress_of
+    from clustergym.registry import build
     from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
-    from clustergym.sim.guard import Watch
+    from clustergym.sim.guard import RunOptions, Watch
     from clustergym.sim.run import simulate
 
-    seed = int(config["seed"])
+    seed, options = int(config["seed"]), build(RunOptions, config.get("run") or {}, "run")
     done = finished(folder, run_key(scenario, policy, placer, seed))
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
@@ -107,17 +89,9 @@ def _run_policy(
 
     try:
         with unfinished_mark(folder, policy.name):
-            return guarded(task, policy, placer, decision_limit_s(config)), True
+            return guarded(task, policy, placer, options.decision_limit_s), True
     except StalledError as error:
         raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
-
-
-def decision_limit_s(config: Mapping[str, Any]) -> float | None:
-    """Return the wall seconds a decision may take in a run."""
-    from clustergym.registry import build
-
-    options: Options = build(Options, config.get("run") or {}, "run")
-    return options.decision_limit_s
 
 
 def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import NoReturn, ParamSpec, TypeVar
 
@@ -135,3 +136,19 @@ def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> f
     """Return a limit of decisions, or raise an `InputError` if it is no duration."""
     require(limit_s is None or 1e-3 <= limit_s < 1e9, field, limit_s, "give seconds from 0.001, or null")
     return limit_s
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The `run` group of the configuration.
+
+    Attributes
+    ----------
+    decision_limit_s : float or None
+        Wall seconds that a decision may take; null: as long as it likes.
+    """
+
+    decision_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_limit(self.decision_limit_s)
