@@ -268,7 +268,7 @@ def _one_line(error: BaseException, argv: list[str]) -> InputError:
     if isinstance(error, SystemExit):
         remedy = "a policy, or a module it imports, must not exit"
         return InputError(f"called sys.exit({error.code!r})", field="the run", remedy=remedy)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno is not None:  # Hydra's own have no number.
         message, remedy = f"cannot be written: {error.strerror}", "choose another hydra.run.dir"
         return InputError(message, file=error.filename, remedy=remedy)
     if isinstance(error, MemoryError):

@@ -46,10 +46,9 @@ def test_a_killed_add_is_refused_and_then_goes_on(cells, root, capsys):
     process = subprocess.Popen(
         [*command, "add", "small", folder.name, "policy=las"], stderr=subprocess.DEVNULL
     )
-    while (
-        not (folder / "results.csv").is_file()
-        or len((folder / "results.csv").read_text().splitlines()) <= cells
-    ):
+    # entry.yaml is the last of the files it begins with.
+    rows, last = folder / "results.csv", folder / "entry.yaml"
+    while not last.is_file() or len(rows.read_text().splitlines()) <= cells:
         assert process.poll() is None
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
