@@ -67,6 +67,12 @@ def require(holds: bool, field: str, value: object, remedy: str) -> None:
         raise InputError(f"{value} is not valid", field=field, remedy=remedy)
 
 
+def out_of_memory(error: MemoryError) -> InputError:
+    """Return the line about memory that ran out."""
+    told = f": {error}" if str(error) else ""
+    return InputError(f"out of memory{told}", remedy="give fewer jobs or processes, or more memory")
+
+
 def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
     """Turn an `InputError` of a command into one line on stderr and exit status 2."""
 
@@ -76,6 +82,9 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
             return command(*args, **kwargs)
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
+            return 2
+        except MemoryError as error:
+            print(f"error: {out_of_memory(error)}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError, nearest, out_of_memory
 from clustergym.overrides import GROUPS, check_composed, check_used, check_words
 from clustergym.paths import conf_dir
 
@@ -56,8 +56,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             check_composed(plain)
             check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
-        except (InputError, OmegaConfBaseException) as error:
-            failure = error if isinstance(error, InputError) else _one_line(error, overrides)
+        except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
+            failure = _one_line(error, overrides)
             if not sweep:
                 # Raised after Hydra has returned, which would print a line of its own about it.
                 failed.append(failure)
@@ -81,12 +81,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         wrapped()
     except SystemExit as stopped:
         return int(stopped.code or 0)
-    except (OmegaConfBaseException, HydraException) as error:
+    except (OmegaConfBaseException, HydraException, OSError) as error:
         raise _one_line(error, words) from error
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", file=error.filename, remedy="choose another hydra.run.dir"
-        ) from error
     finally:
         sys.argv = before
     if failed:
@@ -257,7 +253,17 @@ def _short(group: Mapping[str, Any]) -> str:
     return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
 
 
-def _one_line(error: Exception, argv: list[str]) -> InputError:
+def _one_line(error: BaseException, argv: list[str]) -> InputError:
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, SystemExit):
+        remedy = "a policy, or a module it imports, must not exit"
+        return InputError(f"called sys.exit({error.code!r})", field="the run", remedy=remedy)
+    if isinstance(error, OSError) and error.errno is not None:  # Hydra's own have no number.
+        message, remedy = f"cannot be written: {error.strerror}", "choose another hydra.run.dir"
+        return InputError(message, file=error.filename, remedy=remedy)
+    if isinstance(error, MemoryError):
+        return out_of_memory(error)
     text = " ".join(str(error).split())
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from clustergym.metrics.metrics import Measurement, measure
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.policy import Placer, Policy
 from clustergym.registry import parameters_of
+from clustergym.results import UNFINISHED
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import NO_JOB, EventKind
@@ -51,6 +53,18 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return result if isinstance(result, dict) and result.get("run_key") == key else None
+
+
+@contextlib.contextmanager
+def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
+    """Mark a folder as that of a run that has not ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / UNFINISHED
+    mark.write_text(f"{policy}: begun and not finished\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def measurement_of(simulation: Simulation) -> Measurement:

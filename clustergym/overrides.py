@@ -22,6 +22,7 @@ READ_WITH_FILE = {
 
 OPTIONS: Mapping[str, Any] = {
     "seed": int,
+    "run": Mapping[str, float | None],
     "horizon_s": float | None,
     "compare": str | None,
     "objective": str | None,

@@ -81,9 +81,9 @@ def _read_result(path: Path) -> dict[str, Any]:
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"cannot be read: {type(error).__name__}", file=path, remedy="give the folder of a finished run"
-        ) from error
+        why = getattr(error, "strerror", None) or type(error).__name__
+        remedy = "give the folder of a finished run"
+        raise InputError(f"cannot be read: {why}", file=path, remedy=remedy) from error
     if not isinstance(result, dict):
         raise InputError("is no result", file=path, remedy="give the folder of a finished run")
     return result

@@ -6,7 +6,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, 
 from clustergym.errors import InputError
 
 FILE_NAME = "result.json"
+UNFINISHED = "unfinished.txt"
+"""In the folder of a run that goes on, or that was killed; a run that ends, also by an error, removes it."""
 SCHEMA_VERSION = 1
 SCHEMA = f"clustergym.result/{SCHEMA_VERSION}"
 """Value of the key `schema` in the result.json of this version."""
@@ -168,7 +171,8 @@ def find_results(places: Iterable[Path]) -> list[Path]:
     for place in places:
         here = [place] if place.is_file() else list(_search(place))
         if not here:
-            raise InputError(f"holds no {FILE_NAME}", file=place, remedy="name a folder of finished runs")
+            message = f"holds no {FILE_NAME}" + _unfinished([place]).replace("note:", ", but", 1)
+            raise InputError(message, file=place, remedy="name a folder of finished runs")
         found.update(Path(os.path.abspath(path)) for path in here)
     return sorted(found)
 
@@ -188,8 +192,17 @@ def _search(folder: Path) -> Iterator[Path]:
             yield Path(root) / FILE_NAME
 
 
+def _unfinished(places: Sequence[Path]) -> str:
+    """Return a note on the runs below folders that were begun and not finished; empty: there are none."""
+    found = [path.parent for place in places for path in sorted(place.rglob(UNFINISHED))]
+    several = f" and {len(found) - 1} more" * (len(found) > 1)
+    return f"note: a run was begun and not finished in {found[0]}{several}" if found else ""
+
+
 def read_results(places: Iterable[Path]) -> list[Result]:
     """Return the results in the given folders, one per run key, in order of their paths.
+
+    Runs that were begun and not finished are noted on stderr.
 
     Raises
     ------
@@ -197,10 +210,13 @@ def read_results(places: Iterable[Path]) -> list[Result]:
         As `read_result` and `find_results`; also if two files of one run key disagree.
     """
     by_key: dict[str, Result] = {}
+    places = list(places)
     for path in find_results(places):
         result = read_result(path)
         twin = by_key.setdefault(result.run_key, result)
         if (twin.digest, twin.metrics) != (result.digest, result.metrics):
             message = f"disagrees with {twin.path}, which has the same run key {result.run_key}"
             raise InputError(message, file=path, field="digest", remedy="run both again")
+    if note := _unfinished(places):
+        print(note, file=sys.stderr)
     return list(by_key.values())

@@ -65,25 +65,33 @@ def _run_policy(
     scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], bool]:
     """Return a policy's result, and whether it had to be run."""
-    from clustergym.output import finished, measurement_of, result_of, run_key, write_result
+    from clustergym.output import finished, measurement_of, result_of, run_key, unfinished_mark, write_result
     from clustergym.progress import progress_of
+    from clustergym.registry import build
+    from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
+    from clustergym.sim.guard import RunOptions, Watch
     from clustergym.sim.run import simulate
 
-    seed = int(config["seed"])
+    seed, options = int(config["seed"]), build(RunOptions, config.get("run") or {}, "run")
     done = finished(folder, run_key(scenario, policy, placer, seed))
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
         return done, False
-    try:
+
+    def task(watch: Watch) -> dict[str, Any]:
         with progress_of(policy.name, scenario, bool(config.get("progress", True))) as progress:
-            run = simulate(scenario, policy, placer, seed, progress)
+            run = simulate(scenario, policy, placer, seed, progress, watch)
+        measured = measurement_of(run.simulation)
+        result = result_of(run, measured, policy, placer, seed)
+        write_result(folder, config, run.simulation, measured, result)
+        return result
+
+    try:
+        with unfinished_mark(folder, policy.name):
+            return guarded(task, policy, placer, options.decision_limit_s), True
     except StalledError as error:
         raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
-    measured = measurement_of(run.simulation)
-    result = result_of(run, measured, policy, placer, seed)
-    write_result(folder, config, run.simulation, measured, result)
-    return result, True
 
 
 def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:

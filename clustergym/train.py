@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.errors import InputError, exits_on_bad_input, out_of_memory
 from clustergym.paths import PACKAGE
 
 if TYPE_CHECKING:
@@ -106,6 +106,11 @@ def _reported(folder: Path) -> Iterator[None]:
         raise InputError(
             "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
         ) from error
+    except RuntimeError as error:
+        # What PyTorch raises in place of a MemoryError.
+        if "allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        raise out_of_memory(MemoryError(*error.args)) from error
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror or error}",

@@ -52,6 +52,13 @@ def told_by(line, output):
     """Check what a script of the docs prints."""
     if line == "python compare.py":
         assert re.findall(r"(\S+): mean JCT", output) == ["fcfs", "las", "smallest-first"]
+    elif line == "python shortest.py":
+        told = re.findall(rf"(\S+): mean JCT {HOURS}, waiting {HOURS}", output)
+        assert [name for name, _, _ in told] == ["fcfs", "srtf", "shortest-first"]
+        # Jobs wait, and knowing their lengths helps.
+        waiting = {name: float(hours) for name, _, hours in told}
+        assert waiting["fcfs"] > 0.5
+        assert waiting["shortest-first"] < waiting["fcfs"]
     elif line == "python play.py":
         means = dict(re.findall(rf"^(\w+): mean JCT {HOURS}$", output, re.MULTILINE))
         assert list(means) == ["oldest", "shortest", "random"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.leaderboard import DECISION_LIMIT_S
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,6 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--title", help="as it is to be shown")
     add.add_argument("--author", action="append", metavar="NAME", help="may be given several times")
     add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    limit = f"seconds of wall time that a decision may take ({DECISION_LIMIT_S:g})"
+    add.add_argument("--decision-limit-s", type=float, default=DECISION_LIMIT_S, metavar="S", help=limit)
     check = commands.add_parser("check", help="replay entries without running them and compare every metric")
     check.add_argument("board", nargs="?", help="all by default")
     check.add_argument("entry", nargs="*", help="all by default")
@@ -62,6 +65,7 @@ def _add(options: argparse.Namespace) -> int:
     from clustergym.hydra_edge import composed
     from clustergym.leaderboard.add import add
     from clustergym.leaderboard.board import load_board
+    from clustergym.sim.guard import check_limit
 
     board = load_board(options.board, options.root)
     kind = board.chooses
@@ -80,6 +84,7 @@ def _add(options: argparse.Namespace) -> int:
         authors=authors,
         workers=workers,
         words=options.override,
+        decision_limit_s=check_limit(options.decision_limit_s, "--decision-limit-s"),
     )
     print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")
     return 0
