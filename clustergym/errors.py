@@ -9,7 +9,11 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
 
+from clustergym.text import shortened, visible
+
 P = ParamSpec("P")
+LONGEST = 2000
+"""Characters of the line; names and values that a file brings may be longer."""
 
 
 class InputError(ValueError):
@@ -44,7 +48,7 @@ class InputError(ValueError):
         where += "" if line is None else f":{line}"
         parts = [part for part in (where, field, message) if part]
         text = ": ".join(parts) + (f" ({remedy})" if remedy else "")
-        super().__init__(" ".join(text.split()))
+        super().__init__(visible(shortened(" ".join(text.split()), LONGEST)))
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
         """Cross a process boundary, as from a worker of a sweep, as the line alone."""

@@ -95,7 +95,7 @@ def _workers(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import board_names, load_board
-    from clustergym.leaderboard.check import check_entries
+    from clustergym.leaderboard.check import check_entries, word_of
     from clustergym.leaderboard.entry import entry_names
 
     found: dict[str, Any] = {}
@@ -108,8 +108,8 @@ def _check(options: argparse.Namespace) -> int:
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
             print(f"{name}/{entry}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
-            for flag in flags:
-                print(f"  {flag}")
+            for line in flags or word_of(board, entry):
+                print(f"  {line}")
     _write_json(found, options.json)
     return 2 if any(found.values()) else 0
 
