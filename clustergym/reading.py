@@ -27,11 +27,12 @@ def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
     except (OSError, ValueError) as error:
         message = _reason(error)
         raise InputError(message, file=path, remedy=remedy) from None
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        what = "Is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise InputError(what, file=path, remedy=remedy)
     with os.fdopen(number, "rb") as stream:
-        mode = os.fstat(number).st_mode
-        if not stat.S_ISREG(mode):
-            what = "Is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
-            raise InputError(what, file=path, remedy=remedy)
         yield stream
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -24,6 +25,17 @@ def visible(text: str) -> str:
 
 def _has_ink(character: str) -> bool:
     return character.isprintable() and not _INVISIBLE.match(character)
+
+
+def visible_all(value: Any, deepest: int = 40) -> Any:
+    """Return a value of JSON with `visible` names and texts; raises ValueError if it is nested deeper."""
+    if deepest < 0:
+        raise ValueError("is nested too deep")
+    if isinstance(value, dict):
+        return {visible(str(key)): visible_all(one, deepest - 1) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [visible_all(one, deepest - 1) for one in value]
+    return visible(value) if isinstance(value, str) else value
 
 
 def shortened(text: str, longest: int) -> str:

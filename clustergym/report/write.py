@@ -10,6 +10,7 @@ from clustergym.errors import InputError
 from clustergym.paths import atomic_path
 from clustergym.report.payload import payload
 from clustergym.results import read_results
+from clustergym.text import visible_all
 
 TEMPLATE = Path(__file__).with_name("page.html")
 MARK = "/*DATA*/"
@@ -24,7 +25,7 @@ def page(places: Iterable[Path]) -> str:
     InputError
         If there is no result, or a file of one cannot be read.
     """
-    text = json.dumps(payload(read_results(places)), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(visible_all(payload(read_results(places))), separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
     return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text)
