@@ -11,7 +11,7 @@ from clustergym.errors import InputError
 from clustergym.json_lines import read_json_lines
 from clustergym.report.tables import REMEDY
 
-LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 2**22, 3_000_000
+LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
 MOST_GPUS, LONGEST_S = 1_000_000, 1e15
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
