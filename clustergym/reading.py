@@ -30,14 +30,14 @@ def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
         os.close(number)
-        what = "Is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+        what = "cannot be read: Is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
         raise InputError(what, file=path, remedy=remedy)
     with os.fdopen(number, "rb") as stream:
         yield stream
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or f"cannot be read: {error}"
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:

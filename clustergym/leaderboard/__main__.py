@@ -97,6 +97,7 @@ def _check(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import board_names, load_board
     from clustergym.leaderboard.check import check_entries, word_of
     from clustergym.leaderboard.entry import entry_names
+    from clustergym.text import visible
 
     found: dict[str, Any] = {}
     workers = _workers(options)
@@ -107,7 +108,7 @@ def _check(options: argparse.Namespace) -> int:
         for entry, flags in every.items():
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
-            print(f"{name}/{entry}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
+            print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
             for line in flags or word_of(board, entry):
                 print(f"  {line}")
     _write_json(found, options.json)

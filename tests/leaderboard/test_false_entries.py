@@ -173,6 +173,15 @@ def test_an_error_is_one_line_without_escapes(root: Path, capsys: pytest.Capture
     assert len(str(error.value)) <= 2001
 
 
+def test_a_folder_named_with_escapes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "small" / "\x1b[2J\u202eevil").mkdir()
+    assert main(["--root", str(root), "check", "small"]) == 2
+    assert main(["--root", str(root), "render", "small"]) == 2
+    shown = capsys.readouterr()
+    assert "small/\\x1b[2J\\u202eevil: 1 FLAGS" in shown.out
+    assert not {"\x1b", "\u202e"} & {*shown.out, *shown.err}
+
+
 def test_nothing_that_an_entry_names_is_imported(root: Path, tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text("open('was-here', 'w')\nclass Evil: pass\n")
     change_headers(root / "small" / "short", policy="evil")
