@@ -18,10 +18,12 @@ import yaml
 
 from clustergym import __version__
 from clustergym.decision_log import DECISIONS_SCHEMA
+from clustergym.errors import InputError
 from clustergym.metrics.jobs import write_jobs_csv
 from clustergym.metrics.metrics import Measurement, measure
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.policy import Placer, Policy
+from clustergym.reading import read_json
 from clustergym.registry import parameters_of
 from clustergym.results import UNFINISHED
 from clustergym.scenario import Scenario
@@ -49,8 +51,8 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
 def finished(folder: Path, key: str) -> dict[str, Any] | None:
     """Return the result that already lies in a folder, if it is of the same run."""
     try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        result = read_json(folder / "result.json", 2**24, "run it again")
+    except InputError:
         return None
     return result if isinstance(result, dict) and result.get("run_key") == key else None
 

@@ -101,8 +101,9 @@ def _workers(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import board_names, load_board
-    from clustergym.leaderboard.check import check_entries
+    from clustergym.leaderboard.check import check_entries, word_of
     from clustergym.leaderboard.entry import entry_names
+    from clustergym.text import visible
 
     found: dict[str, Any] = {}
     workers = _workers(options)
@@ -113,9 +114,9 @@ def _check(options: argparse.Namespace) -> int:
         for entry, flags in every.items():
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
-            print(f"{name}/{entry}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
-            for flag in flags:
-                print(f"  {flag}")
+            print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
+            for line in flags or word_of(board, entry):
+                print(f"  {line}")
     _write_json(found, options.json)
     return 2 if any(found.values()) else 0
 

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,7 +17,9 @@ import numpy as np
 
 from clustergym import __version__
 from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.errors import InputError
 from clustergym.oracle.base import Floats, Oracle, OracleTables
+from clustergym.reading import read_regular
 from clustergym.workload.trace import ModelClass
 
 SCHEMA = 1
@@ -139,9 +142,8 @@ class Store:
             return None
         size = len(pack(key, np.empty(shape)))
         try:
-            with (self.folder / f"{key}.npz").open("rb") as file:
-                content = file.read(size + 1)
-        except OSError:
+            content = read_regular(self.folder / f"{key}.npz", size)
+        except InputError:
             return None
         return unpack(key, content, shape) if len(content) == size else None
 
@@ -184,6 +186,8 @@ def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
     """Return the array in a file's bytes; None if it is damaged or not the array of that key."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
+                return None
             stack = archive[key]
             sound = stack.dtype == np.dtype("<f8") and stack.shape == shape and bool((stack > 0).all())
     except Exception:

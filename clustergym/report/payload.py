@@ -30,6 +30,8 @@ JOB_COLUMNS = (
     *("request_gpu_type", "request_gpus", "held_gpu_s", "overhead_gpu_s", "restarts", "preemptions"),
     *("failures", "lost_gpu_s", "reason"),
 )
+WORDS = ("job_id", "outcome", "request_gpu_type", "reason")
+"""Columns of text; the others hold numbers."""
 IF_ANY = ("failures", "lost_gpu_s")
 """Columns left out where they are 0 throughout."""
 NONE = ("", "0", "0.0")
@@ -78,6 +80,7 @@ def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]
     end_s = _end_s(result)
     log = read_log(folder / "events.jsonl.gz", end_s)
     rows = read_table(folder / "jobs.csv", NEEDED)
+    _check_jobs(folder / "jobs.csv", rows)
     fair = bool(rows) and "finish_time_fairness" in rows[0]
     return {
         "label": label,
@@ -100,6 +103,19 @@ def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]
     }
 
 
+def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
+    """Raise an InputError about a job that stands twice, or has a number that is none."""
+    first: dict[str, int] = {}
+    for line, row in enumerate(rows, start=2):
+        if first.setdefault(row["job_id"], line) != line:
+            message = f"{row['job_id'][:40]!r} stands in line {first[row['job_id']]} too"
+            raise InputError(message, file=path, line=line, field="job_id", remedy=REMEDY)
+    for name in [name for name in JOB_COLUMNS if rows and name in rows[0] and name not in WORDS]:
+        empty = np.flatnonzero(np.isnan(column(path, rows, name)))
+        if name == "submit_s" and len(empty):
+            raise InputError("is empty", file=path, line=int(empty[0]) + 2, field=name, remedy=REMEDY)
+
+
 def _end_s(result: Result) -> float:
     end_s = (result.model_extra or {}).get("end_s")
     if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
@@ -119,6 +135,9 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     if (np.diff(table["time_s"]) < 0).any():
         line = int(np.flatnonzero(np.diff(table["time_s"]) < 0)[0]) + 3
         raise InputError("is before the line above", file=path, line=line, field="time_s", remedy=REMEDY)
+    if len(rows) and table["time_s"][-1] > end_s:
+        message = f"is after the end_s of result.json, {end_s:g}"
+        raise InputError(message, file=path, line=len(rows) + 1, field="time_s", remedy=REMEDY)
     times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
     if len(times):
         times, values = resampled(times, values, end_s, STEPS)

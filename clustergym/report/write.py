@@ -12,6 +12,7 @@ from clustergym.errors import InputError
 from clustergym.paths import atomic_path
 from clustergym.report.payload import payload
 from clustergym.results import FILE_NAME, Result, read_results
+from clustergym.text import visible_all
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PAGE = "report.html"
@@ -29,7 +30,7 @@ def page(results: Sequence[Result]) -> str:
     InputError
         If a file of one cannot be read.
     """
-    text = json.dumps(payload(results), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(visible_all(payload(results)), separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
     return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text)

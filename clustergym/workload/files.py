@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.errors import InputError, nearest
+from clustergym.reading import read_regular
 
+LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
+"""Of one file."""
 SNIFFED_BYTES = 4096
 SNIFFED_LINES = 20
 
@@ -87,10 +90,7 @@ def read_bytes(path: Path) -> bytes:
     check_path(path)
     if path.is_dir():
         raise InputError("is a folder, not a file", file=path, remedy="name a file in it")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    content = read_regular(path, LARGEST_BYTES, "give a part of it")
     if not content.strip():
         raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
     return content
@@ -196,6 +196,9 @@ def _rows(text: str, path: Path) -> tuple[list[list[str]], list[int]]:
             if row:
                 rows.append(row)
                 lines.append(reader.line_num)
+            if len(row) > MOST_COLUMNS or len(rows) > MOST_ROWS:
+                message = f"more than {MOST_COLUMNS:,} columns or {MOST_ROWS:,} rows"
+                raise InputError(message, file=path, line=reader.line_num, remedy="give a part of it")
     except csv.Error as error:
         raise InputError(
             str(error), file=path, line=reader.line_num, remedy="check its quotes and commas"
