@@ -9,7 +9,7 @@ from types import ModuleType
 from clustergym.errors import exits_on_bad_input
 from clustergym.oracle.commands.common import Parser
 
-COMMANDS = ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache")
+COMMANDS = ("explain", "calibrate", "validate", "memory", "report", "cache")
 """Modules of `clustergym.oracle.commands`."""
 
 

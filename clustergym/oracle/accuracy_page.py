@@ -51,9 +51,6 @@ is Crius's.
 """
 
 VARIANTS_NOTE = """\
-The estimate takes collectives at the rates that the calibration of iteration times found. With
-`oracle.collectives` it looks them up instead, in a table measured alone (here `arena_comm.csv`) or by the
-alpha-beta constants fitted to it; what is executed keeps the calibration's rates, so the estimate errs more.
 With `oracle.schedule=gpipe` pipelines hold the activations of all micro-batches; fewer allocations have a
 plan.
 """
@@ -81,13 +78,6 @@ Of the six rows that failed, two are of models that ran in the same place with l
 ones (moe 10B failed at batch 256 on 16 V100 and ran at 512 and 1,024, and 27B too), and two of models that
 ran there with smaller batches, whose micro-batches need as much memory: what failed is not memory alone,
 and is not modelled.
-"""
-
-SIA_NOTE = """\
-## Data-parallel view
-
-Two constants per model and GPU type, fitted on `placements.csv` of Sia's profiles, against step times of
-`scalability.csv`; held to a median of 10 %. `not in the fit`: rows that are not in `placements.csv` too.
 """
 
 SOURCES_NOTE = """\
@@ -311,32 +301,16 @@ def _row(row: Figures) -> tuple[str, ...]:
     return (*map(percent, shares), factor(row["pruned_times_cheaper_mean"]))
 
 
-def parts_section(figures: Figures) -> str:
-    """Return the section on collectives, memory and the data-parallel view."""
-    collectives, memory, sia = figures["collectives"], figures["memory"], figures["sia"]
-    names = ("interpolated_median_ape", "alpha_beta_median_ape")
-    hardware = [
-        (name, f"{row['rows']:,}", *(percent(row[key]) for key in names))
-        for name, row in {"all": collectives, **collectives["by_hardware"]}.items()
-    ]
-    return (
-        "## Collectives\n\nAll-reduce and all-gather over 1 MB against `arena_comm.csv`: median error of "
-        "interpolation (with the volume itself left out of the table), and of the fitted constants alone.\n\n"
-        + markdown(("", "rows", "interpolated", "alpha-beta"), hardware)
-        + "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
-        + _errors({"all": memory, **memory["by_family"]})
-        + SIA_NOTE
-        + "\n"
-        + _errors({"all": sia, "not in the fit": sia["unseen"], **sia["by_model"]})
-    )
-
-
-def _errors(groups: Figures) -> str:
+def memory_section(memory: Figures) -> str:
+    """Return the section on memory."""
     rows = [
         (name, f"{row['rows']:,}", percent(row["median_ape"]), percent(row["mape"]))
-        for name, row in groups.items()
+        for name, row in {"all": memory, **memory["by_family"]}.items()
     ]
-    return markdown(("", "rows", "median error", "mean error"), rows)
+    return (
+        "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
+        + markdown(("", "rows", "median error", "mean error"), rows)
+    )
 
 
 def page(figures: Figures) -> str:
@@ -347,7 +321,7 @@ def page(figures: Figures) -> str:
         + "\n"
         + accuracy_section(figures["accuracy"])
         + planning_section(figures["planning"])
-        + parts_section(figures)
+        + memory_section(figures["memory"])
         + SOURCES_NOTE
         + "\n"
         + markdown(("file", "sha256"), sources).rstrip()

@@ -63,8 +63,6 @@ class GridChoice:
         YAML of fitted constants, `conf/calibration/grid.yaml` by default.
     schedule : str
         Of pipelines: `1f1b` or `gpipe`.
-    collectives : str or None
-        Where the estimate looks collectives up: `calibrated`, or a CSV of measured latencies.
     overlap : bool
         Let the estimate hide transfers between stages behind computation.
     models : str or None
@@ -76,7 +74,6 @@ class GridChoice:
     micro_batches: str | int = "fixed"
     calibration: str | None = None
     schedule: str = "1f1b"
-    collectives: str | None = None
     overlap: bool = False
     models: str | None = None
 
@@ -127,7 +124,6 @@ def _grid(choice: GridChoice, catalog: Catalog) -> Oracle:
         choice.strategy,
         choice.micro_batches,
         choice.schedule,
-        choice.collectives,
         choice.overlap,
     )
 

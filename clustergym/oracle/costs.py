@@ -11,9 +11,6 @@ import numpy.typing as npt
 
 from clustergym.cluster.spec import GpuType
 from clustergym.oracle.collectives import all_reduce_s, all_to_all_s, groups
-from clustergym.oracle.communication.lookups import Lookups
-from clustergym.oracle.communication.measured import CollectiveTable
-from clustergym.oracle.communication.primitives import Primitive
 from clustergym.oracle.constants import Constants
 from clustergym.oracle.devices import Layout, link_gbs
 from clustergym.oracle.memory import USABLE
@@ -133,16 +130,12 @@ class Machine:
     constants : Constants
     convolutional, experts, planned, recomputes : ndarray of bool
         Is a wide ResNet; a mixture of experts; may be split and pipelined; recomputes even in one stage.
-    kind : ndarray of int
-        Number of the row's kind of node in `lookups`.
     disaggregated : bool
         Whether operators and collectives are taken one by one, as a profiler measures them.
     holds_all : bool
         Whether a pipeline holds the activations of all micro-batches (GPipe), not of those in flight (1F1B).
     overlaps : bool
         Whether the profiler takes transfers between stages as hidden behind computation.
-    lookups : Lookups or None
-        Where a disaggregating profiler looks collectives up; None: at the rates of the layout.
     """
 
     rate_flops: Floats
@@ -161,20 +154,12 @@ class Machine:
     experts: Bools
     planned: Bools
     recomputes: Bools
-    kind: Ints
     disaggregated: bool = False
     holds_all: bool = False
     overlaps: bool = False
-    lookups: Lookups | None = None
 
     @staticmethod
-    def of(
-        rows: Allocations,
-        constants: Constants,
-        schedule: str = "1f1b",
-        looked_up: bool = False,
-        table: CollectiveTable | None = None,
-    ) -> Machine:
+    def of(rows: Allocations, constants: Constants, schedule: str = "1f1b") -> Machine:
         """Apply the constants to the rows.
 
         Parameters
@@ -183,9 +168,6 @@ class Machine:
         constants : Constants
         schedule : str
             Of pipelines: `1f1b` or `gpipe`.
-        looked_up : bool
-            Let the profiler look collectives up, in `table` or by alpha-beta where that has none.
-        table : CollectiveTable, optional
         """
         kinds = [graph.spec.kind for graph in rows.graphs]
         names = [gpu.name for gpu in rows.gpu_types]
@@ -195,7 +177,6 @@ class Machine:
         single = _column(gpu.fp32_tflops * 1e12 for gpu in rows.gpu_types)
         products = peak * _column(constants.shares("matmul", names))
         convolutions = single * _column(constants.shares("convolution", names))
-        kind, lookups = _lookups(rows, table) if looked_up else (np.zeros(len(rows), dtype=np.int64), None)
         return Machine(
             rate_flops=np.where(half, products, convolutions),
             peak_flops=np.where(half, peak, single),
@@ -213,9 +194,7 @@ class Machine:
             experts=_flags(kind == "moe" for kind in kinds),
             planned=_flags(kind != "dense" for kind in kinds),
             recomputes=_flags(kind in ("transformer", "moe") for kind in kinds),
-            kind=kind.reshape(-1, 1, 1),
             holds_all=schedule == "gpipe",
-            lookups=lookups,
         )
 
     def take(self, rows: Ints) -> Machine:
@@ -233,15 +212,6 @@ class Machine:
         step are not seen, and collectives run with no others beside them on the network.
         """
         return replace(self, disaggregated=True)
-
-
-def _lookups(rows: Allocations, table: CollectiveTable | None) -> tuple[Ints, Lookups]:
-    """Return the number of each row's kind of node, and the collectives of every kind."""
-    pairs = list(zip(rows.gpu_types, rows.layout.network_gbs.tolist(), strict=True))
-    distinct = {(gpu.name, rate): (gpu, rate) for gpu, rate in pairs}
-    numbers = {key: number for number, key in enumerate(distinct)}
-    kinds = Lookups([gpu for gpu, _ in distinct.values()], [rate for _, rate in distinct.values()], table)
-    return np.array([numbers[gpu.name, rate] for gpu, rate in pairs], dtype=np.int64), kinds
 
 
 def _column(values: Iterable[float]) -> Floats:
@@ -376,29 +346,17 @@ def _exchange_s(columns: Mapping[str, Floats], machine: Machine, local: Floats, 
     count = columns["exchange_count"]
     volume = local * columns["exchange_bytes"] / np.maximum(count, 1.0)
     factor = np.where(machine.convolutional, machine.constants.block_exchange, 1.0)
-    reduced = _all_reduce_s(machine, volume * factor, ring)
+    reduced = all_reduce_s(volume * factor, *ring)
     if machine.experts.any():
-        reduced = np.where(machine.experts, _all_to_all_s(machine, volume, ring), reduced)
+        reduced = np.where(machine.experts, all_to_all_s(volume, *ring), reduced)
     return np.where(split.tensor > 1, count * reduced, 0.0)
-
-
-def _all_reduce_s(machine: Machine, volume: Floats, ring: tuple[Floats, Floats, Layout]) -> Floats:
-    if machine.disaggregated and machine.lookups is not None:
-        return machine.lookups.seconds(Primitive.ALL_REDUCE, machine.kind, volume, *ring[:2])
-    return all_reduce_s(volume, *ring)
-
-
-def _all_to_all_s(machine: Machine, volume: Floats, ring: tuple[Floats, Floats, Layout]) -> Floats:
-    if machine.disaggregated and machine.lookups is not None:
-        return machine.lookups.seconds(Primitive.ALL_TO_ALL, machine.kind, volume, *ring[:2])
-    return all_to_all_s(volume, *ring)
 
 
 def _synchronise_s(machine: Machine, shared: Floats, experts: Floats, split: Split) -> Floats:
     held = np.where(machine.experts, 1.0, split.tensor)
     ring = _ring(machine, split.gpus / held, held, split.gpus)
-    seconds = _all_reduce_s(machine, GRADIENT_BYTES * shared, ring)
+    seconds = all_reduce_s(GRADIENT_BYTES * shared, *ring)
     if not machine.experts.any():
         return seconds
     ring = _ring(machine, split.gpus / split.tensor, split.tensor, split.gpus)
-    return seconds + np.where(experts > 0, _all_reduce_s(machine, GRADIENT_BYTES * experts, ring), 0.0)
+    return seconds + np.where(experts > 0, all_reduce_s(GRADIENT_BYTES * experts, *ring), 0.0)

@@ -15,7 +15,6 @@ from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.base import Floats, Ints, Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
-from clustergym.oracle.communication.lookups import CALIBRATED, table_of
 from clustergym.oracle.constants import Constants, default_path, load_constants
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.models import ModelSpec
@@ -80,17 +79,13 @@ class GridOracle(Oracle):
         or a number, which must divide the batch.
     schedule : str
         Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
-    collectives : str, optional
-        Where the profiler looks collectives up: a CSV of measured latencies, with alpha-beta where it has
-        none, or `calibrated` for alpha-beta alone. By default at the rates that the calibration of
-        iteration times found, as collectives run in training.
     overlap : bool
         Let the estimate hide transfers between stages behind computation, as both papers do.
 
     Raises
     ------
     InputError
-        For an unknown strategy, rule or schedule, a malformed calibration or a malformed table.
+        For an unknown strategy, rule or schedule or a malformed calibration.
     """
 
     name = "grid"
@@ -104,7 +99,6 @@ class GridOracle(Oracle):
         strategy: str = "frontier",
         micro_batches: str | int = "fixed",
         schedule: str = "1f1b",
-        collectives: str | None = None,
         overlap: bool = False,
     ) -> None:
         check(strategy, STRATEGIES, "oracle.strategy")
@@ -112,8 +106,7 @@ class GridOracle(Oracle):
         check_rule(micro_batches)
         self.catalog = catalog or load_catalog()
         self.strategy, self.micro_batches = strategy, micro_batches
-        self.schedule, self.collectives, self.overlap = schedule, collectives, overlap
-        self._table = None if collectives in (None, CALIBRATED) else table_of(str(collectives))
+        self.schedule, self.overlap = schedule, overlap
         given = isinstance(calibration, Constants)
         self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
         self._source = None if given else Path(calibration or default_path())  # type: ignore[arg-type]
@@ -172,17 +165,13 @@ class GridOracle(Oracle):
 
     def machine(self, rows: Allocations) -> Machine:
         """Return what kernels and links reach on the rows."""
-        looked_up = self.collectives is not None
-        machine = Machine.of(rows, self.constants, self.schedule, looked_up, self._table)
-        return replace(machine, overlaps=self.overlap)
+        return replace(Machine.of(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
         """Return version, parameters, constants and the digests of the catalogue's files."""
         more: dict[str, object] = {}
         if self.schedule != SCHEDULES[0]:
             more["schedule"] = self.schedule
-        if self.collectives is not None:
-            more["collectives"] = CALIBRATED if self._table is None else self._table.sha256
         if self.overlap:
             more["overlap"] = True
         return more | {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError
-from clustergym.oracle.commands.figures import all_first, as_shares
 from clustergym.oracle.grid import GridOracle
+from clustergym.oracle.measured_memory import validate_memory
 from clustergym.oracle.planning_report import (
     Outcomes,
     arena_classes,
@@ -27,9 +27,7 @@ CLUSTERS = ("arena-a", "arena-b", "arena-sim")
 COUNTS, PAPER_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16)
 SOURCES = {
     "profile": "arena/arena_profile.csv",
-    "collectives": "arena/arena_comm.csv",
     "memory": "arena/arena_dp_memory.csv",
-    "sia": "sia/profiles",
 }
 """What is read from the folder of data."""
 
@@ -71,8 +69,8 @@ def measured(data: Path, progress: Callable[[str], None] = lambda message: None)
     progress("planning and searching")
     return {
         "accuracy": found,
-        "planning": planning(oracle) | {"variants": variants(paths["collectives"])},
-        **parts(paths),
+        "planning": planning(oracle) | {"variants": variants()},
+        "memory": validate_memory(paths["memory"]),
         "sources": {SOURCES[name]: source_digest(path) for name, path in paths.items()},
     }
 
@@ -113,32 +111,13 @@ def evaluated(**parameters: Any) -> Outcomes:
     return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
 
 
-def variants(collectives: Path) -> Figures:
-    """Return figures of the profiler's other sources of latencies, and of GPipe, on the smallest cluster."""
-    oracles = {
-        "collectives as in training": GridOracle(),
-        "collectives by alpha-beta": GridOracle(collectives="calibrated"),
-        "collectives of the table": GridOracle(collectives=str(collectives)),
-        "GPipe": GridOracle(schedule="gpipe"),
-    }
+def variants() -> Figures:
+    """Return figures of both schedules of pipelines, on the smallest cluster."""
+    oracles = {"1F1B": GridOracle(), "GPipe": GridOracle(schedule="gpipe")}
     cluster = load_cluster(CLUSTERS[0])
     return {
         name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))
         for name, oracle in oracles.items()
-    }
-
-
-def parts(paths: Mapping[str, Path]) -> Figures:
-    """Return errors of collectives, of data-parallel memory and of the data-parallel view."""
-    from clustergym.oracle.communication.validate import validate_collectives
-    from clustergym.oracle.data_parallel import validate_memory
-    from clustergym.oracle.sia_profiles import validate_sia
-
-    sia = as_shares(validate_sia(paths["sia"]))
-    return {
-        "collectives": all_first(as_shares(validate_collectives(paths["collectives"])), "all", "by_hardware"),
-        "memory": all_first(as_shares(validate_memory(paths["memory"])), "all", "by_family"),
-        "sia": {**sia.pop("overall"), **sia},
     }
 
 

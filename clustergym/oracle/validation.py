@@ -193,10 +193,10 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
             name: _of_rows(rows.take(chosen), seconds[chosen], ape[chosen])
             for name, chosen in _parts(rows).items()
         },
-        "by_family": _grouped(ape, [model.family for model in rows.models]),
-        "by_gpu_type": _grouped(ape, [layout.gpu_type for layout in rows.layouts]),
-        "by_gpus": _grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
-        "by_nodes": _grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
+        "by_family": grouped(ape, [model.family for model in rows.models]),
+        "by_gpu_type": grouped(ape, [layout.gpu_type for layout in rows.layouts]),
+        "by_gpus": grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
+        "by_nodes": grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
     }
 
 
@@ -242,7 +242,8 @@ def summary(ape: Floats) -> Figures:
     }
 
 
-def _grouped(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
+def grouped(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
+    """Return the `summary` of each group of errors, by the group's name; groups without any are left out."""
     found = {}
     for name in sorted(set(names)):
         chosen = np.array([other == name for other in names])

@@ -81,41 +81,6 @@ def test_the_estimate_leaves_out_what_a_single_operator_does_not_show() -> None:
     assert executed.iteration_s[0] - estimated.iteration_s[0] == pytest.approx(missing)
 
 
-TABLE = """\
-gpu_type,num_nodes,gpus_per_node,primitive,group_size,nodes_per_group,num_groups,bytes,latency_s
-A40,1,2,all-reduce,2,1,1,1000000,0.001
-A40,1,2,all-reduce,2,1,1,100000000,0.1
-"""
-
-
-def test_collectives_are_interpolated_where_a_table_has_them(tmp_path) -> None:
-    path = tmp_path / "comm.csv"
-    path.write_text(TABLE)
-    graph = graph_of(CATALOG.get(GPT))
-    gpu = load_gpu_types()["A40"]
-    rows = Allocations.of([graph, graph], [128, 128], [gpu, gpu], [2, 2], [1, 2], [12.5, 12.5])
-    split, samples = Split(np.full(1, 2.0), np.full(1, 2.0)), np.full((1, 1, 1), 8.0)
-    oracle = GridOracle(CATALOG, collectives=str(path))
-    looked_up = operator_costs(rows, oracle.machine(rows).as_profiled(), samples, split).exchange_s[:, 0, 0]
-    # The measured 1 ns a byte, for three layers of four all-reduces of fp16 activations inside a node.
-    assert looked_up[0] == pytest.approx(3 * 4 * 2 * 8 * 1024 * 1536 * 1e-9)
-    # Across nodes the table has nothing: alpha-beta, as without a table.
-    fitted = GridOracle(CATALOG, collectives="calibrated").machine(rows).as_profiled()
-    by_constants = operator_costs(rows, fitted, samples, split).exchange_s[:, 0, 0]
-    assert looked_up[1] == by_constants[1] != by_constants[0] != looked_up[0]
-    # What runs does not look anything up.
-    machine = oracle.machine(rows)
-    plain = GridOracle(CATALOG).machine(rows)
-    assert (
-        operator_costs(rows, machine, samples, split).exchange_s
-        == operator_costs(rows, plain, samples, split).exchange_s
-    ).all()
-    assert (
-        len({str(GridOracle(CATALOG, collectives=c).fingerprint()) for c in (None, "calibrated", str(path))})
-        == 3
-    )
-
-
 def test_gpipe_holds_all_micro_batches() -> None:
     # 16 micro-batches. A stage of half the operators has two in flight under 1F1B, all 16 under GPipe; a
     # single stage has one.

@@ -10,7 +10,7 @@ import pytest
 
 from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError
-from clustergym.oracle.accuracy_page import accuracy_section, factor, page, parts_section, percent
+from clustergym.oracle.accuracy_page import accuracy_section, factor, page, percent
 from clustergym.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.grid import GridOracle
@@ -154,23 +154,19 @@ def test_estimates_and_searches_beside_the_papers() -> None:
 
 
 def test_the_page_is_markdown_with_every_section() -> None:
-    collectives = {"rows": 9, "interpolated_median_ape": 0.01, "alpha_beta_median_ape": 0.05}
     figures = {
         "accuracy": accuracy(),
         "planning": planning(),
-        "collectives": collectives | {"by_hardware": {"A40 inside": collectives}},
         "memory": ERRORS | {"by_family": {"moe": ERRORS}},
-        "sia": ERRORS | {"unseen": ERRORS, "by_model": {"bert": ERRORS}},
-        "sources": {"arena/arena_comm.csv": "0123456789abcdef"},
+        "sources": {"arena/arena_profile.csv": "0123456789abcdef"},
     }
     text = page(figures)
     assert page(figures) == text
     assert text.startswith("# How accurate the performance oracle is\n")
-    assert text.endswith("| `arena/arena_comm.csv` | `0123456789abcdef` |\n")
+    assert text.endswith("| `arena/arena_profile.csv` | `0123456789abcdef` |\n")
     for line in text.splitlines():
         assert line.count("|") == 0 or line.startswith("| ")
-    assert "| A40 inside | 9 | 1.0 % | 5.0 % |" in parts_section(figures)
-    assert "| not in the fit | 3 | 5.2 % | 10.4 % |" in text
+    assert "| moe | 3 | 5.2 % | 10.4 % |" in text
 
 
 def test_a_source_is_named_by_the_start_of_its_sha256(tmp_path: Path) -> None:

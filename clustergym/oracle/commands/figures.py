@@ -14,33 +14,6 @@ SHARES = ("mape", "ape", "error", "p90", "regret", "agreement", "recall", "preci
 """Figures whose names have such a word are shares and shown in percent."""
 
 
-PERCENTAGES = {
-    "median": "median_ape",
-    "mean": "mape",
-    "interpolated": "interpolated_median_ape",
-    "alpha_beta": "alpha_beta_median_ape",
-}
-"""Errors in percent of the parts of the oracle, and what they are called as shares."""
-
-
-def as_shares(row: Figures) -> dict[str, Any]:
-    """Return figures with percentages renamed and divided by 100, in nested mappings too."""
-    return {
-        PERCENTAGES.get(name, name): as_shares(value)
-        if isinstance(value, Mapping)
-        else value / 100
-        if name in PERCENTAGES
-        else value
-        for name, value in row.items()
-    }
-
-
-def all_first(groups: Figures, name: str, by: str) -> dict[str, Any]:
-    """Return the group of a name as single figures, the other groups together under `by`."""
-    others = {key: value for key, value in groups.items() if key != name}
-    return {**groups.get(name, {}), by: others}
-
-
 def human(name: str, value: Any) -> str:
     """Return a figure for people: shares in percent, times in seconds, others with four digits."""
     if value is None:
