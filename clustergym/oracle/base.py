@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.workload.trace import ModelClass
 
 if TYPE_CHECKING:
     from clustergym.oracle.catalog import Catalog
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from clustergym import __version__
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.oracle.base import Floats, Oracle, OracleTables
+from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.workload.trace import ModelClass
 
 SCHEMA = 1

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants
@@ -19,8 +19,6 @@ from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.search import Found, full_search
 from clustergym.oracle.validation import Figures, Rows, figures, read_rows, summary
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Progress = Callable[[str], None]
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.oracle.devices import Layout
-
-Floats = npt.NDArray[np.float64]
 
 LINK_STEP_S, NETWORK_STEP_S = 10e-6, 25e-6
 """Latency of a ring step inside a node and between nodes: an all-reduce of a few bytes on 2 to 16 GPUs takes

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.errors import InputError, nearest
 from clustergym.oracle.devices import HALF_FP32
 from clustergym.paths import conf_dir
-
-Floats = npt.NDArray[np.float64]
 
 UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
 """Shares of GPU types that nobody measured."""

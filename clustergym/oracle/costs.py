@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import GpuType
 from clustergym.oracle.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.constants import Constants
@@ -17,10 +17,6 @@ from clustergym.oracle.memory import USABLE
 from clustergym.oracle.models import ELEMENT_BYTES
 from clustergym.oracle.operators import OperatorGraph
 from clustergym.oracle.work import STATE_BYTES
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 GRADIENT_BYTES = 4.0
 """A parameter's gradient is all-reduced in fp32, once an iteration."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Layout(NamedTuple):
     link_gbs: Floats
     network_gbs: Floats
     transfer_gbs: Floats
-    possible: npt.NDArray[np.bool_]
+    possible: Bools
 
     @staticmethod
     def of_cluster(cluster: ClusterSpec, counts: Sequence[int]) -> Layout:
@@ -160,7 +158,7 @@ def _capped(
     links: Floats,
     network: Floats,
     transfer: Floats,
-    possible: npt.NDArray[np.bool_],
+    possible: Bools,
 ) -> Layout:
     per_node = np.ceil(gpus / nodes)
     most = per_node * links

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
-from clustergym.oracle.base import Floats
 from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.devices import Devices, Layout
 from clustergym.oracle.measured import Key

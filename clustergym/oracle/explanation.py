@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.costs import Allocations, Machine
@@ -197,7 +197,7 @@ class _One:
             excess_bytes=float(worst[best]) - limit,
         )
 
-    def leanest_counts(self) -> npt.NDArray[np.float64]:
+    def leanest_counts(self) -> Floats:
         """Return the most micro-batches tried for the allocation: those that need least memory."""
         tried = [counts for rows, counts in micro_batch_counts(self.rows, self.machine) if len(rows)]
         return tried[-1]

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError
-from clustergym.oracle.base import Floats, Ints, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants, default_path, load_constants
 from clustergym.oracle.costs import Allocations, Machine
@@ -263,6 +264,3 @@ def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator
         size = max(1, CHUNK * CHUNK_GPUS // max(gpus, CHUNK_GPUS))
         for start in range(0, len(some), size):
             yield some[start : start + size]
-
-
-__all__ = ["Cell", "GridOracle", "Ints", "cells", "graph_of", "spread"]

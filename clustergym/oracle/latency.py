@@ -6,14 +6,12 @@ Compute, memory traffic and communication are added up: kernels of a training st
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.oracle.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.devices import UNIFORM, Devices, Layout
 from clustergym.oracle.memory import Plan, micro_batch, recomputes, state_bytes
 from clustergym.oracle.work import Work
-
-Floats = npt.NDArray[np.float64]
 
 ATTENTION_SHARE, GATE_SHARE = 0.47, 0.34
 """Of the fp16 peak: what einsums of attention and of MoE gating reach (fitted as EFFICIENCY)."""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.oracle.work import Bools, Floats, Work
+from clustergym.arrays import Bools, Floats
+from clustergym.oracle.work import Work
 
 USABLE = 0.9
 """Share of a GPU's memory that a plan may fill; the framework and fragmentation take the rest."""

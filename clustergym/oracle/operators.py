@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.oracle.models import (
     CAPACITY_FACTOR,
     ELEMENT_BYTES,
@@ -17,8 +17,6 @@ from clustergym.oracle.models import (
     ModelSpec,
     bottleneck_blocks,
 )
-
-Floats = npt.NDArray[np.float64]
 
 CLUSTERS = {"transformer": 8, "moe": 8, "wide_resnet": 8, "dense": 8}
 """Operators that a graph is clustered into, at most."""

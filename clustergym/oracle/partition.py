@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import Allocations
 from clustergym.oracle.pipelines import Pipelines
 from clustergym.oracle.stages import StageTable, run_index
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
 """Limits on the slowest stage that are tried, over the least that is possible."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,
@@ -15,10 +15,6 @@ from clustergym.oracle.costs import (
     Split,
     operator_costs,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

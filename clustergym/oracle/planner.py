@@ -20,15 +20,11 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.pipelines import Pipelines, transfer_s
 from clustergym.oracle.stages import StageTable, run_index, stage_table
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 NORMALISATIONS = 4
 """Ways to round a partition's GPUs to powers of two that are kept, least biased first: where the first

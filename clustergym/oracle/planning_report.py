@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog
 from clustergym.oracle.costs import Allocations, Machine
@@ -21,8 +22,6 @@ from clustergym.oracle.pruning import RULES, measuring_cost, profiling_cost, pru
 from clustergym.oracle.search import Found, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Figures = dict[str, Any]
 
 ROWS_AT_ONCE = 48
@@ -63,8 +62,8 @@ class Outcomes:
         On the largest Pareto frontier, biases compared exactly.
     """
 
-    gpus: npt.NDArray[np.int64]
-    job: npt.NDArray[np.int64]
+    gpus: Ints
+    job: Ints
     data_parallel_s: Floats
     best_s: Floats
     estimated_s: Floats
@@ -79,7 +78,7 @@ class Outcomes:
     profiling_gpu_s: Floats
     plan_profiling_gpu_s: Floats
     plan_measuring_gpu_s: Floats
-    frontier_plans: npt.NDArray[np.int64]
+    frontier_plans: Ints
 
     def where(self, rows: Bools) -> Outcomes:
         """Return some of the rows."""
@@ -131,9 +130,7 @@ def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[l
             yield some[start : start + ROWS_AT_ONCE]
 
 
-def _outcomes(
-    rows: Allocations, machine: Machine, oracle: GridOracle, job: npt.NDArray[np.int64]
-) -> Outcomes:
+def _outcomes(rows: Allocations, machine: Machine, oracle: GridOracle, job: Ints) -> Outcomes:
     found = full_search(rows, machine)
     parallel_s = data_parallel_search(rows, machine).iteration_s
     best_s = np.minimum(found.iteration_s, parallel_s)
@@ -165,7 +162,7 @@ def _outcomes(
     ).where(np.isfinite(best_s))
 
 
-def _frontier_plans(rows: Allocations, machine: Machine, estimates: Estimates) -> npt.NDArray[np.int64]:
+def _frontier_plans(rows: Allocations, machine: Machine, estimates: Estimates) -> Ints:
     planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
     sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
     return np.asarray(np.max(sizes, axis=0))

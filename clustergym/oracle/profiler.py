@@ -17,18 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.errors import InputError, nearest
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.planner import Planner, proxies, stage_counts
 from clustergym.oracle.search import Found, divided, every_variant, improved
 from clustergym.oracle.stages import every_split, run_index, splits
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 RULES = ("fixed", "stages", "four_stages")
 """Micro-batches of an iteration: as the search runs (16, or 32 where those do not fit), or by stages."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import Allocations, Machine, operator_costs
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.planner import Candidates, Planner, frontiers, reduced_bias
@@ -23,10 +23,6 @@ from clustergym.oracle.plans import Cost
 from clustergym.oracle.profiler import Estimates, check
 from clustergym.oracle.search import Found, full_search
 from clustergym.oracle.stages import MOST_TENSOR, every_split, intervals, run_index, splits
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 RULES = ("wide", "arena", "half_space")
 

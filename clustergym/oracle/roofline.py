@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError
-from clustergym.oracle.base import Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.devices import Devices, Layout
 from clustergym.oracle.latency import iteration_times

@@ -6,18 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.memory import MICRO_BATCHES, MOST_MICRO_BATCHES
 from clustergym.oracle.partition import best_pipelines
 from clustergym.oracle.pipelines import Layouts, Pipelines, price, transfer_s
 from clustergym.oracle.stages import pure_data_parallel, stage_table
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
 
 CHUNK = 48
 """Rows that are searched at once: as many as stay in a core's cache."""

@@ -11,9 +11,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError, nearest
-from clustergym.oracle.base import BatchTables, Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import BatchTables, Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.roofline import VERSION
 from clustergym.oracle.sia_training import Training, check_folder, read_training

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,
@@ -18,10 +18,6 @@ from clustergym.oracle.costs import (
     Split,
     operator_costs,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_TENSOR = 16
 """GPUs that an operator is split over, at most."""

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError, nearest
-from clustergym.oracle.base import Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.measured import Key, read_measurements
 from clustergym.oracle.roofline import VERSION, RooflineOracle

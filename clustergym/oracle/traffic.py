@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec, Floats, Locality
+from clustergym.arrays import Floats
+from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.base import Oracle, OracleTables, six_digits
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
 from clustergym.errors import InputError
@@ -18,8 +18,6 @@ from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.measured import Key, Measurements, read_measurements
 from clustergym.workload.trace import ModelClass
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Figures = dict[str, Any]
 
 

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.oracle.models import ELEMENT_BYTES, ModelSpec
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 STATE_BYTES = {
     "transformer": (6.0, 12.0),
