@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.errors import InputError, nearest
 from clustergym.workload.trace import ModelClass
 
 if TYPE_CHECKING:
@@ -93,6 +94,21 @@ class OracleTables:
     data_parallel: Floats
     batches: BatchTables | None = None
 
+    @staticmethod
+    def of(
+        classes: Sequence[ModelClass],
+        cluster: ClusterSpec,
+        counts: Sequence[int],
+        tables: Sequence[Floats],
+        batches: BatchTables | None = None,
+    ) -> OracleTables:
+        """Return `execution`, `profiled` and `data_parallel` as tables, rounded to six digits."""
+        axis = np.array(counts, dtype=np.int64)
+        execution, profiled, data_parallel = map(six_digits, tables)
+        return OracleTables(
+            tuple(classes), cluster.gpu_types, axis, execution, profiled, data_parallel, batches
+        )
+
     @property
     def sha256(self) -> str:
         """Digest of axes and values."""
@@ -140,6 +156,18 @@ class Oracle(ABC):
     @abstractmethod
     def fingerprint(self) -> dict[str, object]:
         """Return what the tables depend on besides the arguments, as plain JSON values."""
+
+
+def check_counts(counts: Sequence[int]) -> None:
+    """Raise an `InputError` for a count below 1."""
+    if any(count < 1 for count in counts):
+        raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+
+
+def check_choice(value: str, valid: Collection[str], field: str) -> None:
+    """Raise an `InputError` with the nearest valid names unless a name is valid."""
+    if value not in valid:
+        raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
 
 
 def six_digits(values: Floats) -> Floats:

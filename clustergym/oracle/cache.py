@@ -93,8 +93,7 @@ def cached_tables(
             store.write(keys[model], stack)
     found = [stack for model in classes if (stack := stacks[model]) is not None]
     whole = np.stack(found, axis=1) if found else np.empty((shape[0], 0, *shape[1:]))
-    named = dict(zip(KINDS, whole, strict=True))
-    return OracleTables(tuple(classes), cluster.gpu_types, np.array(counts, dtype=np.int64), **named)
+    return OracleTables(tuple(classes), cluster.gpu_types, np.array(counts, dtype=np.int64), *whole)
 
 
 def cache_keys(

@@ -11,6 +11,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats
 from clustergym.errors import InputError
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants
 from clustergym.oracle.costs import Allocations, Machine
@@ -276,9 +277,7 @@ def cross_validate(
 
 
 def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress | None) -> Figures:
-    from clustergym.oracle.profiler import check
-
-    check(scheme, SCHEMES, "scheme")
+    check_choice(scheme, SCHEMES, "scheme")
     calibrator = Calibrator(rows, catalog)
     if scheme == "leave_one_model_out":
         seconds = np.full(len(rows.models), np.inf)

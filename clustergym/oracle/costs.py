@@ -13,16 +13,11 @@ from clustergym.cluster.spec import GpuType
 from clustergym.oracle.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.constants import Constants
 from clustergym.oracle.devices import Layout, link_gbs
+from clustergym.oracle.latency import GRADIENT_BYTES, WEIGHT_PASSES
 from clustergym.oracle.memory import USABLE
 from clustergym.oracle.models import ELEMENT_BYTES
 from clustergym.oracle.operators import OperatorGraph
 from clustergym.oracle.work import STATE_BYTES
-
-GRADIENT_BYTES = 4.0
-"""A parameter's gradient is all-reduced in fp32, once an iteration."""
-
-WEIGHT_PASSES = 6.0
-"""Times a micro-batch moves the weights: read thrice, and thrice as much for the accumulated gradient."""
 
 RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0
 """Forward, backward twice as long, and once more forward where activations are recomputed."""

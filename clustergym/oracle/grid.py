@@ -13,8 +13,7 @@ import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-from clustergym.errors import InputError
-from clustergym.oracle.base import Oracle, OracleTables, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants, default_path, load_constants
 from clustergym.oracle.costs import Allocations, Machine
@@ -22,7 +21,7 @@ from clustergym.oracle.models import ModelSpec
 from clustergym.oracle.operators import OperatorGraph, operator_graph
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.plans import Explanation
-from clustergym.oracle.profiler import STRATEGIES, check, check_rule, estimate
+from clustergym.oracle.profiler import STRATEGIES, check_rule, estimate
 from clustergym.oracle.search import CHUNK, Found, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
@@ -102,8 +101,8 @@ class GridOracle(Oracle):
         schedule: str = "1f1b",
         overlap: bool = False,
     ) -> None:
-        check(strategy, STRATEGIES, "oracle.strategy")
-        check(schedule, SCHEDULES, "oracle.schedule")
+        check_choice(strategy, STRATEGIES, "oracle.strategy")
+        check_choice(schedule, SCHEDULES, "oracle.schedule")
         check_rule(micro_batches)
         self.catalog = catalog or load_catalog()
         self.strategy, self.micro_batches = strategy, micro_batches
@@ -122,35 +121,18 @@ class GridOracle(Oracle):
         InputError
             If a class is not in the catalogue (names the nearest known ones), or a count below 1.
         """
-        if any(count < 1 for count in counts):
-            raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+        check_counts(counts)
         graphs = [graph_of(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
-        types = [group.gpu_type for group in cluster.groups]
         places = cells(len(classes), cluster, counts)
-        shape = (3, len(classes), len(types), len(counts), len(Locality))
+        shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
         values = np.full(shape, np.inf)
         for some in _batches(list(places), graphs):
-            rows = Allocations.of(
-                [graphs[cell.model] for cell in some],
-                [classes[cell.model].global_batch for cell in some],
-                [types[cell.gpu_type] for cell in some],
-                [cell.gpus for cell in some],
-                [cell.nodes for cell in some],
-                [cell.network_gbs for cell in some],
-            )
+            rows = allocations(some, graphs, classes, cluster)
             for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
                 for count, tier in places[cell]:
                     values[:, cell.model, cell.gpu_type, count, tier] = column
-        execution, profiled, data_parallel = (six_digits(table) for table in values)
-        return OracleTables(
-            classes=tuple(classes),
-            gpu_types=cluster.gpu_types,
-            counts=np.array(counts, dtype=np.int64),
-            execution=execution,
-            profiled=profiled,
-            data_parallel=data_parallel,
-        )
+        return OracleTables.of(classes, cluster, counts, values)  # type: ignore[arg-type]
 
     def times(self, rows: Allocations) -> tuple[Floats, Floats, Floats]:
         """Return seconds as executed, as estimated, and of data parallelism; all rows of one GPU count."""
@@ -252,6 +234,20 @@ def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cel
                     cell = Cell(model, gpu_type, gpus, nodes, rate)
                     found.setdefault(cell, []).append((index, int(tier)))
     return found
+
+
+def allocations(
+    some: Sequence[Cell], graphs: Sequence[OperatorGraph], classes: Sequence[ModelClass], cluster: ClusterSpec
+) -> Allocations:
+    """Return the allocations of cells."""
+    return Allocations.of(
+        [graphs[cell.model] for cell in some],
+        [classes[cell.model].global_batch for cell in some],
+        [cluster.groups[cell.gpu_type].gpu_type for cell in some],
+        [cell.gpus for cell in some],
+        [cell.nodes for cell in some],
+        [cell.network_gbs for cell in some],
+    )
 
 
 def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator[list[Cell]]:

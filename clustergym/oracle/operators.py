@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -24,25 +24,6 @@ CLUSTERS = {"transformer": 8, "moe": 8, "wide_resnet": 8, "dense": 8}
 BLOCK_COPIES, BLOCK_TRAFFIC = 6, 5
 """Copies of a convolution's output held in a block, and times it is written or read in a forward pass;
 measured data-parallel memory is 1.04 GB an image at 500M (arena_dp_memory.csv)."""
-
-SUMMED = (
-    "flops",
-    "attention_flops",
-    "gate_flops",
-    "unit_flops",
-    "reduction",
-    "split_reduction",
-    "traffic_bytes",
-    "gate_traffic_bytes",
-    "shared_parameters",
-    "expert_parameters",
-    "kept_bytes",
-    "activation_bytes",
-    "head_bytes",
-    "exchange_bytes",
-    "exchange_count",
-)
-"""Fields that add up when layers are clustered."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +78,12 @@ class Layer:
     def total_flops(self) -> float:
         """All FLOPs of a forward pass."""
         return self.flops + self.attention_flops + self.gate_flops
+
+
+SUMMED = tuple(
+    column.name for column in fields(Layer) if column.name not in ("boundary_bytes", "workspace_bytes")
+)
+"""Fields that add up when layers are clustered."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog
 from clustergym.oracle.costs import Allocations, Machine
-from clustergym.oracle.grid import Cell, GridOracle, cells, graph_of
+from clustergym.oracle.grid import Cell, GridOracle, allocations, cells, graph_of
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.planner import Planner, frontiers
 from clustergym.oracle.plans import Cost
@@ -97,14 +97,7 @@ def outcomes(
     graphs = [graph_of(oracle.catalog.get(model)) for model in classes]
     parts = []
     for some in _batches(places, lambda cell: (cell.gpus, len(graphs[cell.model]))):
-        rows = Allocations.of(
-            [graphs[cell.model] for cell in some],
-            [classes[cell.model].global_batch for cell in some],
-            [cluster.groups[cell.gpu_type].gpu_type for cell in some],
-            [cell.gpus for cell in some],
-            [cell.nodes for cell in some],
-            [cell.network_gbs for cell in some],
-        )
+        rows = allocations(some, graphs, classes, cluster)
         job = np.array([cell.model * len(cluster.groups) + cell.gpu_type for cell in some])
         parts.append(_outcomes(rows, oracle.machine(rows), oracle, job))
     return joined(parts)

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.costs import Allocations, Machine
 from clustergym.oracle.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.planner import Planner, proxies, stage_counts
-from clustergym.oracle.search import Found, divided, every_variant, improved
+from clustergym.oracle.search import Found, divided, every_variant, improved, nothing
 from clustergym.oracle.stages import every_split, run_index, splits
 
 RULES = ("fixed", "stages", "four_stages")
@@ -38,18 +39,6 @@ transformer; the partition is `frontier`'s here.
 """
 
 
-def check(value: str, valid: tuple[str, ...], field: str) -> None:
-    """Raise unless a name is valid.
-
-    Raises
-    ------
-    InputError
-        With the nearest valid names.
-    """
-    if value not in valid:
-        raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
-
-
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
     """Raise unless a rule of micro-batches is valid, and divides the batches if it is a number.
 
@@ -60,7 +49,7 @@ def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
     """
     field = "oracle.micro_batches"
     if isinstance(rule, str):
-        check(rule, RULES, field)
+        check_choice(rule, RULES, field)
     elif rule < 1:
         raise InputError(f"{rule} is not positive", field=field, remedy="give at least 1 micro-batch")
     else:
@@ -104,7 +93,7 @@ def estimate(
     rows: Allocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
     """Return the proxy plan and the estimated time of every grid; all rows have one number of GPUs."""
-    check(strategy, STRATEGIES, "oracle.strategy")
+    check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))
     view, literal = machine.as_profiled(), strategy == "least_bias"
@@ -114,8 +103,7 @@ def estimate(
         if planner is None or rule != "fixed":
             some, counts = _variants(rows, machine, rule, count)
             planner = Planner(rows.take(some), view.take(some), counts, literal)
-        best = Found(_none(rows), np.ones(len(rows)), np.full(len(rows), np.inf))
-        grids.append(_improved(best, planner, some, count, strategy))
+        grids.append(_improved(nothing(rows), planner, some, count, strategy))
     return Estimates(stages, tuple(grids), literal)
 
 
@@ -126,11 +114,6 @@ def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int)
     if isinstance(rule, int):
         return np.arange(len(rows)), divided(rows, float(rule))
     return np.arange(len(rows)), divided(rows, float(stages if rule == "stages" else 4 * stages))
-
-
-def _none(rows: Allocations) -> Pipelines:
-    none = np.zeros((len(rows), rows.operators), dtype=np.int64)
-    return Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
 
 
 def _improved(best: Found, planner: Planner, some: Ints, stages: int, strategy: str) -> Found:

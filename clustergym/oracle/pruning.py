@@ -16,11 +16,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.costs import Allocations, Machine, operator_costs
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.planner import Candidates, Planner, frontiers, reduced_bias
 from clustergym.oracle.plans import Cost
-from clustergym.oracle.profiler import Estimates, check
+from clustergym.oracle.profiler import Estimates
 from clustergym.oracle.search import Found, full_search
 from clustergym.oracle.stages import MOST_TENSOR, every_split, intervals, run_index, splits
 
@@ -49,7 +50,7 @@ def pruned_search(
     rules : str
         One of `RULES`.
     """
-    check(rules, RULES, "rules")
+    check_choice(rules, RULES, "rules")
     best = estimates.best
     allowed = kept_splits(rows, machine, estimates, rules)
     return full_search(rows, machine, allowed, best.micro_batches), allowed

@@ -76,7 +76,7 @@ def full_search(
     micro_batches : ndarray of float, shape (R,), optional
         By default the best of `micro_batch_counts`.
     """
-    best = _empty(rows)
+    best = nothing(rows)
     if micro_batches is None:
         some, counts = every_variant(rows, machine)
     else:
@@ -102,7 +102,8 @@ def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
     return np.asarray(first[np.isfinite(seconds[first])])
 
 
-def _empty(rows: Allocations) -> Found:
+def nothing(rows: Allocations) -> Found:
+    """Return that no plan fits any row."""
     none = np.zeros((len(rows), rows.operators), dtype=np.int64)
     plans = Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
     return Found(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
@@ -141,7 +142,7 @@ def _improved(
 
 def data_parallel_search(rows: Allocations, machine: Machine) -> Found:
     """Return pure data parallelism on all GPUs, with the best number of micro-batches that fits."""
-    best = _empty(rows)
+    best = nothing(rows)
     some, counts = every_variant(rows, machine)
     stage_s, _ = pure_data_parallel(rows.take(some), machine.take(some), counts)
     none = best.plans.take(some)

@@ -14,7 +14,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError, nearest
-from clustergym.oracle.base import BatchTables, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import BatchTables, Oracle, OracleTables, check_choice, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.roofline import VERSION
 from clustergym.oracle.sia_training import Training, check_folder, read_training
@@ -224,8 +224,7 @@ class SiaProfileOracle(Oracle):
         calibrated: bool = True,
         catalog: Catalog | None = None,
     ) -> None:
-        if batch not in BATCHES:
-            raise InputError(f"unknown value {batch!r}", field="oracle.batch", remedy=nearest(batch, BATCHES))
+        check_choice(batch, BATCHES, "oracle.batch")
         self.folder, self.batch, self.calibrated = Path(path), batch, calibrated
         self.catalog = catalog or load_catalog()
         check_folder(self.folder)
@@ -245,10 +244,9 @@ class SiaProfileOracle(Oracle):
         InputError
             If a model family or GPU type has no profile, or its files are malformed.
         """
-        times = six_digits(np.stack([self._times(model, cluster, counts) for model in classes]))
-        kinds, axis = cluster.gpu_types, np.array(counts, dtype=np.int64)
+        times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
-        return OracleTables(tuple(classes), kinds, axis, times, times, times, batches)
+        return OracleTables.of(classes, cluster, counts, [times] * 3, batches)
 
     def _times(self, model: ModelClass, cluster: ClusterSpec, counts: Sequence[int]) -> Floats:
         times = np.full((len(cluster.gpu_types), len(counts), len(Locality)), np.inf)

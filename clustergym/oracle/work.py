@@ -20,23 +20,6 @@ STATE_BYTES = {
 rank, and divided among the ranks. From Arena's measured data-parallel memory (arena_dp_memory.csv);
 `dense` is Adam in fp32, replicated."""
 
-_COPIED = (
-    "parameters",
-    "forward_flops_per_sample",
-    "activation_bytes_per_sample",
-    "layers",
-    "tensor_limit",
-    "expert_parameters",
-    "attention_flops",
-    "gate_flops",
-    "flops_per_unit",
-    "traffic_bytes",
-    "boundary_bytes",
-    "layer_bytes",
-    "head_bytes",
-    "exchange_bytes",
-)
-
 
 @dataclass(frozen=True)
 class Work:
@@ -84,8 +67,9 @@ class Work:
     @staticmethod
     def of(specs: Sequence[ModelSpec], batches: Sequence[int]) -> Work:
         """Gather n models and their global batches into arrays of shape (n,)."""
+        copied = {column.name for column in fields(Work)} & {column.name for column in fields(ModelSpec)}
         columns = {
-            name: np.array([getattr(spec, name) for spec in specs], dtype=np.float64) for name in _COPIED
+            name: np.array([getattr(spec, name) for spec in specs], dtype=np.float64) for name in copied
         }
         states = np.array([STATE_BYTES[spec.kind] for spec in specs], dtype=np.float64).reshape(-1, 2)
         kind = np.array([spec.kind for spec in specs], dtype=np.str_)

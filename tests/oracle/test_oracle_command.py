@@ -100,7 +100,7 @@ BAD = [
     (["validate", "zero.csv"], "zero.csv:2: batch_size: 0 is"),
     (["validate", "device.csv"], "device.csv:2: gpu_type: unknown GPU type 'a41' (did you mean A40"),
     (["validate", "model.csv"], "model.csv:2: model_family: unknown size '1.4B'"),
-    (["validate", "good.csv", "--oracle", "gird"], "--oracle: unknown choice 'gird' (did you mean grid?)"),
+    (["validate", "good.csv", "--oracle", "gird"], "--oracle: unknown value 'gird' (did you mean grid?)"),
     (
         ["validate", "good.csv", "--oracle", "roofline", "--calibration", "list.yaml"],
         "--calibration: the roofline oracle has no constants",
@@ -117,7 +117,7 @@ BAD = [
     (["calibrate", "good.csv", "-o", "."], ".: --output: is a folder"),
     (
         ["calibrate", "good.csv", "-o", "new.yaml", "--cross-validate", "hlaf"],
-        "--cross-validate: unknown choice 'hlaf' (did you mean half?)",
+        "--cross-validate: unknown value 'hlaf' (did you mean half?)",
     ),
     (["report", "--data", "nowhere"], "nowhere/arena/arena_profile.csv: --data: no such file or folder"),
     (["report", "--data", ".", "-o", "."], ".: --output: is a folder"),

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from clustergym.oracle.catalog import load_catalog
     from clustergym.oracle.constants import default_path
 
-    common.check_choice(options.cross_validate, list(SCHEMES), "--cross-validate")
+    check_choice(options.cross_validate, list(SCHEMES), "--cross-validate")
     output = options.output or default_path()
     common.check_target(output, "--output")
     common.check_target(options.json, "--json")

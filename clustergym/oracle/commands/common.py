@@ -286,12 +286,6 @@ def writes(path: Path, option: str) -> Iterator[None]:
         raise InputError(message, file=path, field=option, remedy="name another file") from None
 
 
-def check_choice(name: str, valid: Sequence[str], option: str) -> None:
-    """Raise an `InputError` for a name that is not one of the valid ones."""
-    if name not in valid:
-        raise InputError(f"unknown choice {name!r}", field=option, remedy=nearest(name, valid))
-
-
 @contextlib.contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """Yield what shows on stderr what is being done: a status on a terminal, else a line each time."""
