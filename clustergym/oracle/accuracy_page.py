@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from clustergym.oracle.commands.common import percent
+
 Figures = Mapping[str, Any]
 
 PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
@@ -86,11 +88,6 @@ SOURCES_NOTE = """\
 Published data, not part of this project, and the start of its sha256 (of a folder: of the names and contents
 of its CSV files).
 """
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """Return a share in percent; a dash where there is none."""
-    return "-" if value is None else f"{100 * value:.{digits}f} %"
 
 
 def factor(value: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -246,7 +246,7 @@ def fit(
     calibrator = Calibrator(rows, known)
     _tell(progress, f"fitting {len(ENTRIES)} constants to {len(rows.models)} rows")
     constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
-    fitted = _errors(rows, calibrator.predict(constants))
+    fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
     crossed = {scheme: _crossed(rows, known, scheme, progress) for scheme in schemes}
     return Fit(constants, Path(path).name, rows.sha256, len(rows.models), fitted, crossed)
 
@@ -346,28 +346,20 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     return rows
 
 
-def _errors(rows: Rows, seconds: Floats) -> Figures:
-    return summary(np.abs(seconds / rows.seconds - 1))
-
-
 def _tell(progress: Progress | None, message: str) -> None:
     if progress is not None:
         progress(message)
 
 
-def write(found: Fit, path: str | Path) -> None:
-    """Write fitted constants as YAML, with their provenance; equal fits give equal bytes.
+HEADER = """\
+# Constants of the grid oracle, fitted to measured iteration times: written by `python -m clustergym.oracle
+# calibrate`, read by oracle=grid. What each one means: clustergym/oracle/constants.py. Errors are fractions.
+"""
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    from dataclasses import asdict
 
+def as_yaml(found: Fit) -> str:
+    """Return fitted constants as YAML, with their provenance; equal fits give equal texts."""
     import yaml
-
-    from clustergym.paths import atomic_path
 
     content = {
         "provenance": {
@@ -378,24 +370,9 @@ def write(found: Fit, path: str | Path) -> None:
             "error": {"fitted": _digits(found.fitted)}
             | {scheme: _digits(errors) for scheme, errors in found.cross_validated.items()},
         },
-        "constants": {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in asdict(found.constants).items()
-        },
+        "constants": asdict(found.constants),
     }
-    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
-    try:
-        with atomic_path(Path(path)) as temporary:
-            temporary.write_text(HEADER + text, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"cannot be written: {reason}", file=path, remedy="give another file") from None
-
-
-HEADER = """\
-# Constants of the grid oracle, fitted to measured iteration times: written by `python -m clustergym.oracle
-# calibrate`, read by oracle=grid. What each one means: clustergym/oracle/constants.py. Errors are fractions.
-"""
+    return HEADER + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 
 def _digits(errors: Figures) -> dict[str, float]:

@@ -106,7 +106,7 @@ BAD = [
         "--calibration: the roofline oracle has no constants",
     ),
     (["validate", "good.csv", "--calibration", "list.yaml"], "list.yaml:1: is a list"),
-    (["validate", "good.csv", "--calibration", "nodes.yaml"], "nodes.yaml: constants: is missing"),
+    (["validate", "good.csv", "--calibration", "nodes.yaml"], "nodes.yaml:1: constants: is missing"),
     (["validate", "good.csv", "--calibration", "nowhere.yaml"], "nowhere.yaml: no such file"),
     (["calibrate", "short.csv", "-o", "new.yaml"], "short.csv:1: iteration_time_s: column missing"),
     (

@@ -10,9 +10,10 @@ import pytest
 
 from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError
-from clustergym.oracle.accuracy_page import accuracy_section, factor, page, percent
+from clustergym.oracle.accuracy_page import accuracy_section, factor, page
 from clustergym.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.commands.common import percent
 from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.planning_report import Outcomes, arena_classes, by_gpus, joined, outcomes, summary
 from clustergym.oracle.report import measured, source_digest

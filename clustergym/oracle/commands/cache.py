@@ -8,7 +8,7 @@ from pathlib import Path
 from clustergym.errors import InputError
 from clustergym.oracle.cache import Store, cache_folder
 
-NAME, SUMMARY = "cache", "show where tables are kept, or clear them"
+SUMMARY = "show where tables are kept, or clear them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

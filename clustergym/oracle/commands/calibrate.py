@@ -15,7 +15,7 @@ from clustergym.oracle.commands.figures import print_figures
 if TYPE_CHECKING:
     from clustergym.oracle.calibration import Fit
 
-NAME, SUMMARY = "calibrate", "fit the grid oracle's constants to measured iteration times"
+SUMMARY = "fit the grid oracle's constants to measured iteration times"
 
 SCHEMES = {"all": ("leave_one_model_out", "half"), "none": ()} | {
     name: (name,) for name in ("leave_one_model_out", "half")
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, write, print constants and the error on models not fitted; return the exit status."""
-    from clustergym.oracle.calibration import fit, write
+    from clustergym.oracle.calibration import as_yaml, fit
     from clustergym.oracle.catalog import load_catalog
     from clustergym.oracle.constants import default_path
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     catalog = load_catalog(extra=options.models)
     with common.telling() as tell:
         found = fit(options.csv, catalog, SCHEMES[options.cross_validate], tell)
-    write(found, output)
+    common.write_text(as_yaml(found), output, "--output")
     shown = figures(found)
     common.write_json(shown, options.json)
     _print(shown, options.csv)

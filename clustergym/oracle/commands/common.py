@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustergym import arguments
-from clustergym.cluster.config import canonical_gpu_type, cluster_names, load_cluster
+from clustergym.cluster.config import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError, nearest
 from clustergym.oracle.catalog import Catalog
@@ -193,11 +193,6 @@ def _locality(name: str, best: Locality, gpus: int) -> Locality:
             "1 GPU is always within one node", field="--locality", remedy="leave it out, or say node"
         )
     return asked
-
-
-def load_named_cluster(name: str) -> ClusterSpec:
-    """Return the cluster of the option `--cluster`."""
-    return load_cluster(name)
 
 
 def check_target(path: Path | None, option: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustergym.oracle.commands import common
 
-NAME, SUMMARY = "explain", "show how a model trains on an allocation, and why"
+SUMMARY = "show how a model trains on an allocation, and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain; return the exit status."""
+    from clustergym.cluster.config import load_cluster
     from clustergym.oracle import explain
     from clustergym.oracle.catalog import load_catalog
     from clustergym.oracle.grid import GridOracle
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     catalog = load_catalog(extra=options.models)
     model = common.model_of(options.model, options.batch, catalog)
     common.check_divisible(model, catalog)
-    cluster = common.load_named_cluster(options.cluster)
+    cluster = load_cluster(options.cluster)
     where = common.allocation_of(options.gpus, options.locality, cluster)
     oracle = GridOracle(catalog, options.calibration)
     found = oracle.explain(

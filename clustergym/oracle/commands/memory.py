@@ -8,7 +8,7 @@ from pathlib import Path
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
-NAME, SUMMARY = "memory", "hold data-parallel memory against recorded values"
+SUMMARY = "hold data-parallel memory against recorded values"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustergym.oracle.commands import common
 
-NAME, SUMMARY = "report", "measure every figure and write the table of ours beside the papers'"
+SUMMARY = "measure every figure and write the table of ours beside the papers'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

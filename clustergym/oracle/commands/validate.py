@@ -10,7 +10,7 @@ from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
-NAME, SUMMARY = "validate", "hold an oracle against measured iteration times"
+SUMMARY = "hold an oracle against measured iteration times"
 
 ORACLES = ("grid", "roofline")
 
