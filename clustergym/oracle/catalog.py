@@ -97,13 +97,11 @@ class Catalog:
         return self._families[family]
 
 
-def load_catalog(folder: str | Path | None = None, extra: str | Path | None = None) -> Catalog:
-    """Return the catalogue of a folder of YAML files, `conf/model` by default.
+def load_catalog(extra: str | Path | None = None) -> Catalog:
+    """Return the catalogue of the YAML files in `conf/model`; a file's name is the family's.
 
     Parameters
     ----------
-    folder : str or Path, optional
-        The folder; a file's name is the family's.
     extra : str or Path, optional
         A folder of further models, or one file. It may not redefine a family.
 
@@ -112,7 +110,7 @@ def load_catalog(folder: str | Path | None = None, extra: str | Path | None = No
     InputError
         If a folder is missing or holds no models, or a family is given twice.
     """
-    files = _yaml_files(Path(folder) if folder is not None else conf_dir() / "model")
+    files = _yaml_files(conf_dir() / "model")
     for family, path in ({} if extra is None else _yaml_files(Path(extra))).items():
         if family in files:
             message = f"model family {family} is in the catalogue already"

@@ -99,15 +99,13 @@ ORACLES: dict[str, type[Choice]] = {
 """Keys by name."""
 
 
-def oracle_from_config(mapping: Mapping[str, Any], catalog: Catalog | None = None) -> Oracle:
+def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
     """Return the oracle of the `oracle` group of the configuration.
 
     Parameters
     ----------
     mapping : mapping
         `name`, and the keys of that oracle's choice.
-    catalog : Catalog, optional
-        By default `conf/model`, with the models of the key `models`.
 
     Raises
     ------
@@ -122,4 +120,4 @@ def oracle_from_config(mapping: Mapping[str, Any], catalog: Catalog | None = Non
         raise InputError(message, field="oracle.name", remedy=nearest(str(name or ""), ORACLES))
     given = {key: value for key, value in mapping.items() if value != "???"}
     choice: Choice = build(ORACLES[name], given, "oracle")
-    return choice.oracle(load_catalog(extra=choice.models) if catalog is None else catalog)
+    return choice.oracle(load_catalog(extra=choice.models))

@@ -86,11 +86,6 @@ class ModelSpec:
     exchange_bytes: float = 0.0
     dimensions: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def name(self) -> str:
-        """`family-size`, or the family alone where it has one size only."""
-        return f"{self.family}-{self.size}" if self.size else self.family
-
 
 Costs = dict[str, float]
 """Fields of a `ModelSpec` by name."""

@@ -18,7 +18,7 @@ from clustergym.oracle.models import (
     bottleneck_blocks,
 )
 
-CLUSTERS = {"transformer": 8, "moe": 8, "wide_resnet": 8, "dense": 8}
+CLUSTERS = 8
 """Operators that a graph is clustered into, at most."""
 
 BLOCK_COPIES, BLOCK_TRAFFIC = 6, 5
@@ -111,18 +111,18 @@ class OperatorGraph:
         return self.columns[name]
 
 
-def operator_graph(spec: ModelSpec, clusters: int | None = None) -> OperatorGraph:
+def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
     """Return the clustered operators of a model.
 
     Parameters
     ----------
     spec : ModelSpec
-    clusters : int, optional
-        Operators to cluster into; 8 groups of layers or bottleneck blocks by default. A model of
-        fewer layers has as many operators as layers.
+    clusters : int
+        Operators to cluster layers or bottleneck blocks into. A model of fewer layers has as many
+        operators as layers.
     """
     layers, names = LAYERS[spec.kind](spec)
-    count = min(clusters or CLUSTERS[spec.kind], len(layers))
+    count = min(clusters, len(layers))
     first = balanced_cuts([layer.total_flops for layer in layers], count)
     columns = {
         name: np.add.reduceat(np.array([getattr(layer, name) for layer in layers], dtype=np.float64), first)

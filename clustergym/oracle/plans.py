@@ -54,11 +54,6 @@ class Stage:
     inter_stage_s: float
     synchronise_s: float = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Time of one micro-batch."""
-        return self.compute_s + self.intra_stage_s + self.inter_stage_s
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -198,7 +198,7 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
 )
 def test_bad_configuration(mapping: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        oracle_from_config({"name": "grid", **mapping}, CATALOG)
+        oracle_from_config({"name": "grid", **mapping})
 
 
 def test_micro_batches_must_divide_the_batch() -> None:
@@ -217,9 +217,7 @@ def test_micro_batches_must_divide_the_batch() -> None:
 
 
 def test_configuration_by_name() -> None:
-    made = oracle_from_config(
-        {"name": "grid", "strategy": "assembly", "micro_batches": "four_stages"}, CATALOG
-    )
+    made = oracle_from_config({"name": "grid", "strategy": "assembly", "micro_batches": "four_stages"})
     assert isinstance(made, GridOracle)
     assert (made.strategy, made.micro_batches) == ("assembly", "four_stages")
 

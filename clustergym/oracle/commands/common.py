@@ -215,10 +215,10 @@ def check_target(path: Path | None, option: str) -> None:
         raise InputError(message, file=path, field=option, remedy="name another file")
 
 
-def write_json(figures: Mapping[str, Any], path: Path | None, option: str = "--json") -> None:
+def write_json(figures: Mapping[str, Any], path: Path | None) -> None:
     """Write figures as JSON, whole or not at all; infinite and undefined numbers become null."""
     if path is not None:
-        write_text(json.dumps(plain(figures), indent=2, allow_nan=False) + "\n", path, option)
+        write_text(json.dumps(plain(figures), indent=2, allow_nan=False) + "\n", path, "--json")
 
 
 def write_text(text: str, path: Path, option: str) -> None:
