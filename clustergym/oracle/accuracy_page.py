@@ -85,8 +85,7 @@ and is not modelled.
 SOURCES_NOTE = """\
 ## Sources
 
-Published data, not part of this project, and the start of its sha256 (of a folder: of the names and contents
-of its CSV files).
+Published data, not part of this project, and the start of its sha256.
 """
 
 

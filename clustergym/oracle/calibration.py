@@ -14,16 +14,16 @@ from clustergym.errors import InputError
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.search import Found, full_search
+from clustergym.oracle.search import BestPlans, full_search
 from clustergym.oracle.validation import Figures, Rows, figures, read_rows, summary
 
 Progress = Callable[[str], None]
 
 
-class Entry(NamedTuple):
+class ConstantPrior(NamedTuple):
     """A fitted constant.
 
     Attributes
@@ -59,9 +59,9 @@ _SINGLE = {
     "split_saturation": 0.3,
     "slow_machine": 0.15,
 }
-ENTRIES = tuple(
-    [Entry(name, gpu, spread) for name, types, spread in _BY_TYPE for gpu in types]
-    + [Entry(name, None, spread) for name, spread in _SINGLE.items()]
+PRIORS = tuple(
+    [ConstantPrior(name, gpu, spread) for name, types, spread in _BY_TYPE for gpu in types]
+    + [ConstantPrior(name, None, spread) for name, spread in _SINGLE.items()]
 )
 """The 24 fitted constants with their priors."""
 
@@ -103,10 +103,10 @@ class Fit:
 
 def vector(constants: Constants) -> Floats:
     """Return the fitted constants in the order of `ENTRIES`, shape (24,)."""
-    values = [getattr(constants, entry.name) for entry in ENTRIES]
+    values = [getattr(constants, entry.name) for entry in PRIORS]
     numbers = [
         value[entry.gpu_type] if entry.gpu_type else value
-        for value, entry in zip(values, ENTRIES, strict=True)
+        for value, entry in zip(values, PRIORS, strict=True)
     ]
     return np.array(numbers, dtype=np.float64)
 
@@ -114,7 +114,7 @@ def vector(constants: Constants) -> Floats:
 def with_vector(constants: Constants, values: Floats) -> Constants:
     """Return the constants with the fitted ones replaced."""
     changed: dict[str, Any] = {}
-    for entry, value in zip(ENTRIES, values.tolist(), strict=True):
+    for entry, value in zip(PRIORS, values.tolist(), strict=True):
         if entry.gpu_type:
             own = changed.setdefault(entry.name, dict(getattr(constants, entry.name)))
             own[entry.gpu_type] = value
@@ -134,7 +134,7 @@ class _Group:
         ports = [
             layout.per_node if gpu.nic_per_gpu else 1 for gpu, layout in zip(types, layouts, strict=True)
         ]
-        self.rows = Allocations.of(
+        self.rows = GraphAllocations.of(
             graphs,
             [rows.models[row].global_batch for row in chosen],
             types,
@@ -143,7 +143,7 @@ class _Group:
             [gpu.nic_gbps / 8 * count for gpu, count in zip(types, ports, strict=True)],
         )
         self.slow = rows.slow[self.index]
-        self.found: Found | None = None
+        self.found: BestPlans | None = None
         self.layouts: Layouts | None = None
 
     def plan(self, constants: Constants) -> None:
@@ -194,7 +194,7 @@ class Calibrator:
         from scipy.optimize import least_squares
 
         constants = centre = Constants()
-        prior, spread = np.log(vector(centre)), np.array([entry.spread for entry in ENTRIES])
+        prior, spread = np.log(vector(centre)), np.array([entry.spread for entry in PRIORS])
         usable = chosen & np.isfinite(self.rows.seconds)
 
         for step in range(rounds):
@@ -244,7 +244,7 @@ def fit(
     known = catalog or load_catalog()
     rows = _usable(path, known)
     calibrator = Calibrator(rows, known)
-    _tell(progress, f"fitting {len(ENTRIES)} constants to {len(rows.models)} rows")
+    _tell(progress, f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
     constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
     fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
     crossed = {scheme: _crossed(rows, known, scheme, progress) for scheme in schemes}
@@ -340,9 +340,9 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     rows = rows.take(np.isfinite(rows.seconds))
     planned = np.array([catalog.get(model).kind != "dense" for model in rows.models], dtype=bool)
     rows = rows.take(planned)
-    if len(rows.models) < len(ENTRIES):
-        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(ENTRIES)} constants"
-        raise InputError(message, file=path, remedy=f"give at least {len(ENTRIES)}")
+    if len(rows.models) < len(PRIORS):
+        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
+        raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
 
 
@@ -366,7 +366,7 @@ def as_yaml(found: Fit) -> str:
             "file": found.file,
             "sha256": found.sha256,
             "rows": found.rows,
-            "constants": len(ENTRIES),
+            "constants": len(PRIORS),
             "error": {"fitted": _digits(found.fitted)}
             | {scheme: _digits(errors) for scheme, errors in found.cross_validated.items()},
         },

@@ -27,7 +27,7 @@ WAVE_CHANNELS = 900.0
 
 
 @dataclass(frozen=True)
-class Allocations:
+class GraphAllocations:
     """R model classes on GPUs, all with graphs of K operators.
 
     Attributes
@@ -56,7 +56,7 @@ class Allocations:
         gpus: Sequence[int],
         nodes: Sequence[int],
         network_gbs: Sequence[float],
-    ) -> Allocations:
+    ) -> GraphAllocations:
         """Gather allocations; `network_gbs` is a node's line rate (not used on one node)."""
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
@@ -72,7 +72,7 @@ class Allocations:
             transfer_gbs=rate,
             possible=np.ones(len(count), dtype=bool),
         )
-        return Allocations(
+        return GraphAllocations(
             tuple(graphs), columns, np.array(batches, dtype=np.float64), tuple(gpu_types), layout
         )
 
@@ -84,9 +84,9 @@ class Allocations:
         """K."""
         return len(self.graphs[0])
 
-    def take(self, rows: Ints) -> Allocations:
+    def take(self, rows: Ints) -> GraphAllocations:
         """Return some of the rows."""
-        return Allocations(
+        return GraphAllocations(
             tuple(self.graphs[row] for row in rows),
             {name: column[rows] for name, column in self.columns.items()},
             self.batch[rows],
@@ -150,12 +150,12 @@ class Machine:
     overlaps: bool = False
 
     @staticmethod
-    def of(rows: Allocations, constants: Constants, schedule: str = "1f1b") -> Machine:
+    def of(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
         """Apply the constants to the rows.
 
         Parameters
         ----------
-        rows : Allocations
+        rows : GraphAllocations
         constants : Constants
         schedule : str
             Of pipelines: `1f1b` or `gpipe`.
@@ -263,7 +263,7 @@ class OperatorCosts(NamedTuple):
     head_bytes: Floats
 
 
-def operator_costs(rows: Allocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
+def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
     """Return what operators cost.
 
     Parameters

@@ -9,13 +9,13 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
 from clustergym.errors import InputError
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.pipelines import Layouts, Pipelines, Prices, price
-from clustergym.oracle.planner import Candidates, Planner, frontier, proxies
+from clustergym.oracle.planner import NormalisedPartitions, Planner, frontier, proxies
 from clustergym.oracle.plans import Explanation, Frontier, Grid, OutOfMemory, Plan, ProxyPlan, Stage
 from clustergym.oracle.profiler import Estimates, check_rule, estimate
 from clustergym.oracle.pruning import profiling_cost, pruned_search, search_cost
-from clustergym.oracle.search import Found, data_parallel_search, full_search, micro_batch_counts
+from clustergym.oracle.search import BestPlans, data_parallel_search, full_search, micro_batch_counts
 from clustergym.oracle.stages import stage_bytes, stage_table
 from clustergym.workload.trace import ModelClass
 
@@ -40,7 +40,7 @@ def explain(
     graph = graph_of(oracle.catalog.get(model))
     ports = -(-gpus // nodes) if gpu_type.nic_per_gpu else 1
     rate = gpu_type.nic_gbps / 8 * ports
-    rows = Allocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
+    rows = GraphAllocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
     one = _One(oracle, rows, oracle.machine(rows))
     return one.explanation(model, tier)
 
@@ -63,7 +63,7 @@ def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
 class _One:
     """One allocation with everything that is found out about it."""
 
-    def __init__(self, oracle: GridOracle, rows: Allocations, machine: Machine) -> None:
+    def __init__(self, oracle: GridOracle, rows: GraphAllocations, machine: Machine) -> None:
         self.oracle, self.rows, self.machine = oracle, rows, machine
         self.gpu_type, self.gpus = rows.gpu_types[0].name, int(rows.layout.gpus[0])
         self.planned = bool(machine.planned.any())
@@ -128,16 +128,16 @@ class _One:
     def grid(self, stages: int) -> Grid:
         return Grid(self.gpu_type, self.gpus, stages)
 
-    def point(self, candidates: Candidates, index: int, counts: np.ndarray) -> ProxyPlan:
+    def point(self, candidates: NormalisedPartitions, index: int, counts: np.ndarray) -> ProxyPlan:
         """Return a partition with its estimated times."""
         plans = candidates.pipelines(np.array([index]))
-        found = Found(plans, counts, np.zeros(1))
+        found = BestPlans(plans, counts, np.zeros(1))
         plan = self.plan(found, self.machine.as_profiled())
         if plan is None:
             raise AssertionError("a partition has at least one stage")
         return ProxyPlan(plan, float(candidates.bias[0, index]), float(candidates.communication_s[0, index]))
 
-    def plan(self, found: Found, machine: Machine) -> Plan | None:
+    def plan(self, found: BestPlans, machine: Machine) -> Plan | None:
         """Return a found plan with its times on a machine; None where there is none."""
         if not found.plans.count[0]:
             return None
@@ -164,7 +164,7 @@ class _One:
             bubble_s=max(total - sum(parts), 0.0),
         )
 
-    def stages(self, found: Found, prices: Prices) -> tuple[Stage, ...]:
+    def stages(self, found: BestPlans, prices: Prices) -> tuple[Stage, ...]:
         bounds = _bounds(found.plans)
         held = stage_bytes(self.rows, self.machine, found.micro_batches, bounds)
         return tuple(
@@ -183,7 +183,7 @@ class _One:
             for index, ((first, last, gpus, tensor, _), memory) in enumerate(zip(bounds, held, strict=True))
         )
 
-    def failure(self, candidates: Candidates) -> OutOfMemory:
+    def failure(self, candidates: NormalisedPartitions) -> OutOfMemory:
         """Return the worst stage of the partition that overflows least."""
         limit = float(self.machine.memory_bytes[0, 0, 0])
         worst = candidates.memory_bytes[0].max(axis=1)

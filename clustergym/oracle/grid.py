@@ -16,13 +16,13 @@ from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants, default_path, load_constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.models import ModelSpec
 from clustergym.oracle.operators import OperatorGraph, operator_graph
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.plans import Explanation
 from clustergym.oracle.profiler import STRATEGIES, check_rule, estimate
-from clustergym.oracle.search import CHUNK, Found, data_parallel_search, full_search
+from clustergym.oracle.search import CHUNK, BestPlans, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
 VERSION = 2
@@ -35,7 +35,7 @@ CHUNK_GPUS = 128
 SCHEDULES = ("1f1b", "gpipe")
 
 
-class Cell(NamedTuple):
+class SearchCell(NamedTuple):
     """A row of the search: a class on an allocation.
 
     Attributes
@@ -134,7 +134,7 @@ class GridOracle(Oracle):
                     values[:, cell.model, cell.gpu_type, count, tier] = column
         return OracleTables.of(classes, cluster, counts, values)  # type: ignore[arg-type]
 
-    def times(self, rows: Allocations) -> tuple[Floats, Floats, Floats]:
+    def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
         """Return seconds as executed, as estimated, and of data parallelism; all rows of one GPU count."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
@@ -146,7 +146,7 @@ class GridOracle(Oracle):
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
-    def machine(self, rows: Allocations) -> Machine:
+    def machine(self, rows: GraphAllocations) -> Machine:
         """Return what kernels and links reach on the rows."""
         return replace(Machine.of(rows, self.constants, self.schedule), overlaps=self.overlap)
 
@@ -198,7 +198,7 @@ class GridOracle(Oracle):
         return explain(self, model, gpu_type, gpus, per_node, locality)
 
 
-def _estimate_of(found: Found, rows: Allocations, machine: Machine) -> Floats:
+def _estimate_of(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
     """Return the profiler's estimate of plans that the search found."""
     layouts = Layouts(rows, found.plans)
     return price(rows, machine.as_profiled(), layouts, found.micro_batches).iteration_s
@@ -215,12 +215,14 @@ def spread(gpus: int, per_node: int, locality: Locality) -> int:
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
-def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cell, list[tuple[int, int]]]:
+def cells(
+    classes: int, cluster: ClusterSpec, counts: Sequence[int]
+) -> dict[SearchCell, list[tuple[int, int]]]:
     """Return what to search, with the (count, locality) positions that it stands for.
 
     Allocations that the plans cannot tell apart are searched once.
     """
-    found: dict[Cell, list[tuple[int, int]]] = {}
+    found: dict[SearchCell, list[tuple[int, int]]] = {}
     for gpu_type, group in enumerate(cluster.groups):
         for index, count in enumerate(counts):
             gpus = 1 << int(count).bit_length() - 1
@@ -231,16 +233,19 @@ def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cel
                 nodes = spread(gpus, group.gpus_per_node, tier)
                 rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier)
                 for model in range(classes):
-                    cell = Cell(model, gpu_type, gpus, nodes, rate)
+                    cell = SearchCell(model, gpu_type, gpus, nodes, rate)
                     found.setdefault(cell, []).append((index, int(tier)))
     return found
 
 
 def allocations(
-    some: Sequence[Cell], graphs: Sequence[OperatorGraph], classes: Sequence[ModelClass], cluster: ClusterSpec
-) -> Allocations:
+    some: Sequence[SearchCell],
+    graphs: Sequence[OperatorGraph],
+    classes: Sequence[ModelClass],
+    cluster: ClusterSpec,
+) -> GraphAllocations:
     """Return the allocations of cells."""
-    return Allocations.of(
+    return GraphAllocations.of(
         [graphs[cell.model] for cell in some],
         [classes[cell.model].global_batch for cell in some],
         [cluster.groups[cell.gpu_type].gpu_type for cell in some],
@@ -250,9 +255,9 @@ def allocations(
     )
 
 
-def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator[list[Cell]]:
+def _batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
     """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
-    groups: dict[tuple[int, int, bool], list[Cell]] = {}
+    groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
         graph = graphs[cell.model]
         groups.setdefault((cell.gpus, len(graph), graph.spec.kind == "dense"), []).append(cell)

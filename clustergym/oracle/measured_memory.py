@@ -8,7 +8,7 @@ import numpy as np
 
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.oracle.memory import MICRO_BATCHES, Plan, sample_bytes, state_bytes
+from clustergym.oracle.memory import MICRO_BATCHES, UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.validation import Figures, grouped, summary
 from clustergym.oracle.work import Work
 from clustergym.workload.fields import integers, numbers
@@ -51,7 +51,7 @@ def validate_memory(path: str | Path) -> Figures:
         catalog.get(model, file=table.path, line=line, field="model_family")
         for model, line in zip(classes, table.line, strict=True)
     ]
-    work, plan = Work.of(specs, batches.tolist()), Plan(1, 1, ranks)
+    work, plan = Work.of(specs, batches.tolist()), UniformPlan(1, 1, ranks)
     samples = np.ceil(np.ceil(work.global_batch / ranks) / MICRO_BATCHES)
     predicted_bytes = state_bytes(work, plan) + samples * sample_bytes(work, plan)
     errors = np.abs(predicted_bytes / measured_bytes - 1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.oracle.costs import Allocations
+from clustergym.oracle.costs import GraphAllocations
 from clustergym.oracle.pipelines import Pipelines
 from clustergym.oracle.stages import StageTable, run_index
 
@@ -16,7 +16,7 @@ LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
 
 
 def best_pipelines(
-    rows: Allocations, table: StageTable, transfer: Floats, micro_batches: Floats
+    rows: GraphAllocations, table: StageTable, transfer: Floats, micro_batches: Floats
 ) -> Pipelines:
     """Return the pipeline of least sum of stages + (micro-batches - 1) x slowest stage.
 
@@ -43,7 +43,7 @@ class _Steps:
     left before it.
     """
 
-    def __init__(self, rows: Allocations, table: StageTable, transfer: Floats) -> None:
+    def __init__(self, rows: GraphAllocations, table: StageTable, transfer: Floats) -> None:
         self.table, self.transfer = table, transfer
         self.operators, self.rows = rows.operators, len(rows)
         self.gpus = rows.layout.gpus.astype(np.int64)

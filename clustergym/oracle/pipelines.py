@@ -10,7 +10,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,
-    Allocations,
+    GraphAllocations,
     Machine,
     Split,
     operator_costs,
@@ -114,7 +114,7 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
 class Layouts:
     """The plans' splits by operator: all that pricing needs and that no constant changes."""
 
-    def __init__(self, rows: Allocations, plans: Pipelines) -> None:
+    def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]
         stages = np.arange(plans.first.shape[1])[None, :]
         self.exists = stages < plans.count[:, None]
@@ -139,7 +139,7 @@ class Layouts:
         self.after = np.where(self.exists, plans.last + 1, 0)
 
 
-def price(rows: Allocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
+def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
     """Return what the plans cost on the machine."""
     samples = np.ceil(rows.batch / micro_batches).reshape(-1, 1, 1)
     costs = operator_costs(rows, machine, samples, layouts.split)
@@ -166,7 +166,7 @@ def price(rows: Allocations, machine: Machine, layouts: Layouts, micro_batches: 
     )
 
 
-def transfer_s(rows: Allocations, machine: Machine, samples: Floats, most: int) -> Floats:
+def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
     """Return seconds to hand a micro-batch over before operator k, and its gradient back.
 
     Shape (R, K + 1, 2, M), 0 before the first and after the last operator: inside a node and

@@ -22,7 +22,7 @@ from itertools import combinations
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.pipelines import Pipelines, transfer_s
 from clustergym.oracle.stages import StageTable, run_index, stage_table
 
@@ -81,7 +81,7 @@ def stage_counts(operators: int, gpus: int) -> list[int]:
     return [1 << n for n in range(min(operators, gpus).bit_length())]
 
 
-def roofline_load(rows: Allocations, machine: Machine) -> Floats:
+def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
     """Return each operator's seconds on one GPU by the roofline, a sample, shape (R, K)."""
     columns = rows.columns
     flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
@@ -89,14 +89,14 @@ def roofline_load(rows: Allocations, machine: Machine) -> Floats:
     return np.asarray(np.maximum(flops / machine.peak_flops, moved / machine.memory_bytes_per_s)[:, 0])
 
 
-def fractional_gpus(rows: Allocations, machine: Machine) -> Floats:
+def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
     """Return the GPUs that each operator deserves by its load, shape (R, K)."""
     load = roofline_load(rows, machine)
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
 
 
 @dataclass(frozen=True)
-class Candidates:
+class NormalisedPartitions:
     """The normalised partitions of a grid; arrays of shape (R, P, S) or (R, P).
 
     Attributes
@@ -144,7 +144,7 @@ class Planner:
 
     Parameters
     ----------
-    rows : Allocations
+    rows : GraphAllocations
     machine : Machine
         As profiled.
     micro_batches : ndarray of float, shape (R,)
@@ -153,7 +153,7 @@ class Planner:
     """
 
     def __init__(
-        self, rows: Allocations, machine: Machine, micro_batches: Floats, literal: bool = False
+        self, rows: GraphAllocations, machine: Machine, micro_batches: Floats, literal: bool = False
     ) -> None:
         self.rows, self.machine, self.micro_batches = rows, machine, micro_batches
         self.literal = literal
@@ -164,7 +164,7 @@ class Planner:
         share = fractional_gpus(rows, machine)
         self.deserved = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(share, axis=1)], axis=1)
 
-    def candidates(self, stages: int) -> Candidates:
+    def candidates(self, stages: int) -> NormalisedPartitions:
         """Return the partitions into so many stages, each in its least biased normalisations."""
         first, last = partitions(self.rows.operators, stages)
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
@@ -180,7 +180,7 @@ class Planner:
         seconds = self.table.seconds[where]
         if not self.literal:
             seconds = seconds + self.transfers(starts, ends, gpus)
-        return Candidates(
+        return NormalisedPartitions(
             first=first,
             last=last,
             gpus=gpus,
@@ -226,7 +226,7 @@ def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
     return every[nearest], np.take_along_axis(distance, nearest, axis=2)
 
 
-def reduced_bias(candidates: Candidates, gpus: int) -> Floats:
+def reduced_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
     """Return the bias in steps above the least feasible one, shape (R, P)."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
@@ -236,7 +236,7 @@ def reduced_bias(candidates: Candidates, gpus: int) -> Floats:
     return np.where(fits, steps, np.inf)
 
 
-def frontiers(candidates: Candidates, gpus: int) -> Bools:
+def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
     """Return whether a partition is on its row's Pareto frontier, shape (R, P).
 
     Of partitions whose biases are equal, the one of least communication load stands for all; of those, none
@@ -252,13 +252,13 @@ def frontiers(candidates: Candidates, gpus: int) -> Bools:
     return found
 
 
-def frontier(candidates: Candidates, gpus: int, row: int) -> Ints:
+def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
     """Return the Pareto frontier of a row: partitions by ascending bias and descending load."""
     kept = np.flatnonzero(frontiers(candidates, gpus)[row])
     return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 
 
-def proxies(candidates: Candidates, gpus: int) -> tuple[Ints, Bools]:
+def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
     """Return the proxy plan of each row, least bias, then least communication, and whether there is one."""
     steps = reduced_bias(candidates, gpus)
     lowest = steps == steps.min(axis=1, keepdims=True)

@@ -12,14 +12,14 @@ import numpy.typing as npt
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog
-from clustergym.oracle.costs import Allocations, Machine
-from clustergym.oracle.grid import Cell, GridOracle, allocations, cells, graph_of
+from clustergym.oracle.costs import GraphAllocations, Machine
+from clustergym.oracle.grid import GridOracle, SearchCell, allocations, cells, graph_of
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.planner import Planner, frontiers
 from clustergym.oracle.plans import Cost
 from clustergym.oracle.profiler import Estimates, estimate
 from clustergym.oracle.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
-from clustergym.oracle.search import Found, data_parallel_search, full_search
+from clustergym.oracle.search import BestPlans, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
 Figures = dict[str, Any]
@@ -38,7 +38,7 @@ def arena_classes(catalog: Catalog) -> list[ModelClass]:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class PlanningOutcomes:
     """What was estimated, found and spent on allocations where a class fits; arrays of shape (R,).
 
     Attributes
@@ -80,14 +80,14 @@ class Outcomes:
     plan_measuring_gpu_s: Floats
     frontier_plans: Ints
 
-    def where(self, rows: Bools) -> Outcomes:
+    def where(self, rows: Bools) -> PlanningOutcomes:
         """Return some of the rows."""
-        return Outcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+        return PlanningOutcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
 
 def outcomes(
     oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
-) -> Outcomes:
+) -> PlanningOutcomes:
     """Plan, estimate and search every class on every type and count of a cluster, compactly placed."""
     places = [
         cell
@@ -103,19 +103,19 @@ def outcomes(
     return joined(parts)
 
 
-def joined(parts: Sequence[Outcomes]) -> Outcomes:
+def joined(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
     """Return the rows of all parts."""
-    columns = [entry.name for entry in fields(Outcomes)]
-    return Outcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+    columns = [entry.name for entry in fields(PlanningOutcomes)]
+    return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
 
-def _compact(cell: Cell, count: int, tier: int, cluster: ClusterSpec) -> bool:
+def _compact(cell: SearchCell, count: int, tier: int, cluster: ClusterSpec) -> bool:
     room = count <= int(cluster.capacity[cell.gpu_type])
     return room and tier == cluster.compact_locality(cell.gpu_type, count)
 
 
-def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[list[Cell]]:
-    groups: dict[object, list[Cell]] = {}
+def _batches(every: Iterable[SearchCell], key: Callable[[SearchCell], object]) -> Iterator[list[SearchCell]]:
+    groups: dict[object, list[SearchCell]] = {}
     for cell in every:
         groups.setdefault(key(cell), []).append(cell)
     for some in groups.values():
@@ -123,7 +123,7 @@ def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[l
             yield some[start : start + ROWS_AT_ONCE]
 
 
-def _outcomes(rows: Allocations, machine: Machine, oracle: GridOracle, job: Ints) -> Outcomes:
+def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job: Ints) -> PlanningOutcomes:
     found = full_search(rows, machine)
     parallel_s = data_parallel_search(rows, machine).iteration_s
     best_s = np.minimum(found.iteration_s, parallel_s)
@@ -134,7 +134,7 @@ def _outcomes(rows: Allocations, machine: Machine, oracle: GridOracle, job: Ints
         rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
         for rules, (_, kept) in pruned.items()
     }
-    return Outcomes(
+    return PlanningOutcomes(
         gpus=rows.layout.gpus.astype(np.int64),
         job=job,
         data_parallel_s=parallel_s,
@@ -155,13 +155,13 @@ def _outcomes(rows: Allocations, machine: Machine, oracle: GridOracle, job: Ints
     ).where(np.isfinite(best_s))
 
 
-def _frontier_plans(rows: Allocations, machine: Machine, estimates: Estimates) -> Ints:
+def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimates) -> Ints:
     planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
     sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
     return np.asarray(np.max(sizes, axis=0))
 
 
-def _executed_s(found: Found, rows: Allocations, machine: Machine) -> Floats:
+def _executed_s(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
     return price(rows, machine, Layouts(rows, found.plans), found.micro_batches).iteration_s
 
 
@@ -169,7 +169,7 @@ def _gpu_s(costs: Iterable[Cost]) -> Floats:
     return np.array([cost.gpu_seconds for cost in costs])
 
 
-def summary(rows: Outcomes) -> Figures:
+def summary(rows: PlanningOutcomes) -> Figures:
     """Return the figures that Arena and Crius report, as shares and factors.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
@@ -198,7 +198,7 @@ def summary(rows: Outcomes) -> Figures:
     }
 
 
-def _pruning(name: str, rows: Outcomes, seconds: Floats, gpu_s: Floats) -> Figures:
+def _pruning(name: str, rows: PlanningOutcomes, seconds: Floats, gpu_s: Floats) -> Figures:
     share, tried = rows.best_s / seconds, gpu_s > 0
     found = rows.search_gpu_s[tried] / gpu_s[tried]
     return {
@@ -217,6 +217,6 @@ def _least(values: Floats) -> float | None:
     return float(values.min()) if len(values) else None
 
 
-def by_gpus(rows: Outcomes) -> dict[str, Figures]:
+def by_gpus(rows: PlanningOutcomes) -> dict[str, Figures]:
     """Return the figures by GPU count, ascending."""
     return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

@@ -21,10 +21,10 @@ import numpy as np
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.errors import InputError
 from clustergym.oracle.base import check_choice
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.planner import Planner, proxies, stage_counts
-from clustergym.oracle.search import Found, divided, every_variant, improved, nothing
+from clustergym.oracle.search import BestPlans, divided, every_variant, improved, nothing
 from clustergym.oracle.stages import every_split, run_index, splits
 
 RULES = ("fixed", "stages", "four_stages")
@@ -67,30 +67,30 @@ class Estimates:
     ----------
     stages : tuple of int
         Of the grids.
-    grids : tuple of Found
+    grids : tuple of BestPlans
         One per number of stages: the proxy plans with their estimated times.
     literal : bool
         Whether they were planned to the letter of Arena's text.
     """
 
     stages: tuple[int, ...]
-    grids: tuple[Found, ...]
+    grids: tuple[BestPlans, ...]
     literal: bool = False
 
     @property
-    def best(self) -> Found:
+    def best(self) -> BestPlans:
         """The grid of the least estimated time, row by row."""
         best = self.grids[0]
         for other in self.grids[1:]:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
             counts, seconds = best.micro_batches.copy(), best.iteration_s.copy()
             counts[better], seconds[better] = other.micro_batches[better], other.iteration_s[better]
-            best = Found(best.plans.replaced(better, other.plans.take(better)), counts, seconds)
+            best = BestPlans(best.plans.replaced(better, other.plans.take(better)), counts, seconds)
         return best
 
 
 def estimate(
-    rows: Allocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
+    rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
     """Return the proxy plan and the estimated time of every grid; all rows have one number of GPUs."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
@@ -107,7 +107,7 @@ def estimate(
     return Estimates(stages, tuple(grids), literal)
 
 
-def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
+def _variants(rows: GraphAllocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
     """Return rows and the micro-batches to plan them for, shape (V,)."""
     if rule == "fixed":
         return every_variant(rows, machine)
@@ -116,7 +116,7 @@ def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int)
     return np.arange(len(rows)), divided(rows, float(stages if rule == "stages" else 4 * stages))
 
 
-def _improved(best: Found, planner: Planner, some: Ints, stages: int, strategy: str) -> Found:
+def _improved(best: BestPlans, planner: Planner, some: Ints, stages: int, strategy: str) -> BestPlans:
     candidates = planner.candidates(stages)
     choice, fits = proxies(candidates, planner.gpus)
     plans = candidates.pipelines(choice)

@@ -17,12 +17,12 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.base import check_choice
-from clustergym.oracle.costs import Allocations, Machine, operator_costs
+from clustergym.oracle.costs import GraphAllocations, Machine, operator_costs
 from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.planner import Candidates, Planner, frontiers, reduced_bias
+from clustergym.oracle.planner import NormalisedPartitions, Planner, frontiers, reduced_bias
 from clustergym.oracle.plans import Cost
 from clustergym.oracle.profiler import Estimates
-from clustergym.oracle.search import Found, full_search
+from clustergym.oracle.search import BestPlans, full_search
 from clustergym.oracle.stages import MOST_TENSOR, every_split, intervals, run_index, splits
 
 RULES = ("wide", "arena", "half_space")
@@ -39,8 +39,8 @@ eight operators near the 30 s that profiling one plan takes in Crius (section 8.
 
 
 def pruned_search(
-    rows: Allocations, machine: Machine, estimates: Estimates, rules: str = "wide"
-) -> tuple[Found, Bools]:
+    rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
+) -> tuple[BestPlans, Bools]:
     """Return the best plan among the stages that the rules keep, and the splits kept, shape (R, V, I).
 
     Parameters
@@ -56,7 +56,7 @@ def pruned_search(
     return full_search(rows, machine, allowed, best.micro_batches), allowed
 
 
-def kept_splits(rows: Allocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
+def kept_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
     """Return the splits (see `stages.splits`) of runs of operators that the rules keep, shape (R, V, I)."""
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
@@ -78,12 +78,12 @@ def kept_splits(rows: Allocations, machine: Machine, estimates: Estimates, rules
     return allowed
 
 
-def _near(planner: Planner, candidates: Candidates) -> Bools:
+def _near(planner: Planner, candidates: NormalisedPartitions) -> Bools:
     """Keep the stages of the partitions of little bias, with splits next to those of least communication."""
     return _stages(planner, candidates, reduced_bias(candidates, planner.gpus) <= NEAR_STEPS, 2)
 
 
-def _three_rules(planner: Planner, candidates: Candidates) -> Bools:
+def _three_rules(planner: Planner, candidates: NormalisedPartitions) -> Bools:
     """Keep stages of partitions no more biased than the frontier's; of the frontier's stages, its splits."""
     kept = frontiers(candidates, planner.gpus)
     fits = np.isfinite(candidates.communication_s)
@@ -93,7 +93,7 @@ def _three_rules(planner: Planner, candidates: Candidates) -> Bools:
     return np.where(fixed.any(axis=1, keepdims=True), fixed, free)
 
 
-def _stages(planner: Planner, candidates: Candidates, chosen: Bools, slack: int) -> Bools:
+def _stages(planner: Planner, candidates: NormalisedPartitions, chosen: Bools, slack: int) -> Bools:
     """Return the stages of chosen partitions, with splits of up to `slack` times more or fewer ranks."""
     gpus, tensor = splits(planner.gpus)
     operators = planner.rows.operators
@@ -110,7 +110,7 @@ def _stages(planner: Planner, candidates: Candidates, chosen: Bools, slack: int)
     return allowed
 
 
-def _half_space(rows: Allocations, best: Found, here: Ints, stages: int) -> Bools:
+def _half_space(rows: GraphAllocations, best: BestPlans, here: Ints, stages: int) -> Bools:
     gpus, tensor = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
     plans = best.plans.take(here)
@@ -125,7 +125,7 @@ def _half_space(rows: Allocations, best: Found, here: Ints, stages: int) -> Bool
 
 
 def search_cost(
-    rows: Allocations, machine: Machine, micro_batches: Floats, allowed: Bools | None = None
+    rows: GraphAllocations, machine: Machine, micro_batches: Floats, allowed: Bools | None = None
 ) -> list[Cost]:
     """Return what compiling and running every stage of a search costs, per row.
 
@@ -144,7 +144,7 @@ def search_cost(
     ]
 
 
-def profiling_cost(rows: Allocations, machine: Machine, grids: Sequence[Found]) -> list[Cost]:
+def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[BestPlans]) -> list[Cost]:
     """Return what profiling a plan of each grid costs, on one GPU at a time, per row.
 
     Every operator of every plan is compiled and run with its share of the GPU's work, once if several are
@@ -173,7 +173,7 @@ def profiling_cost(rows: Allocations, machine: Machine, grids: Sequence[Found]) 
     return [Cost(float(spent), float(spent), int(tries)) for spent, tries in zip(total, trials, strict=True)]
 
 
-def measuring_cost(rows: Allocations, machine: Machine, found: Found) -> list[Cost]:
+def measuring_cost(rows: GraphAllocations, machine: Machine, found: BestPlans) -> list[Cost]:
     """Return what compiling a plan and running its iterations costs on all of its GPUs, per row.
 
     Stages are compiled side by side, operator by operator.

@@ -12,7 +12,7 @@ from clustergym.errors import InputError
 from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.measured_memory import validate_memory
 from clustergym.oracle.planning_report import (
-    Outcomes,
+    PlanningOutcomes,
     arena_classes,
     by_gpus,
     joined,
@@ -71,7 +71,9 @@ def measured(data: Path, progress: Callable[[str], None] = lambda message: None)
         "accuracy": found,
         "planning": planning(oracle) | {"variants": variants()},
         "memory": validate_memory(paths["memory"]),
-        "sources": {SOURCES[name]: source_digest(path) for name, path in paths.items()},
+        "sources": {
+            SOURCES[name]: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in paths.items()
+        },
     }
 
 
@@ -100,13 +102,13 @@ def planning(oracle: GridOracle) -> Figures:
     }
 
 
-def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Outcomes]:
+def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
     """Return what comes out for the models of Arena's evaluation, by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
 
-def evaluated(**parameters: Any) -> Outcomes:
+def evaluated(**parameters: Any) -> PlanningOutcomes:
     """Return what comes out on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
     return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
 
@@ -119,13 +121,3 @@ def variants() -> Figures:
         name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))
         for name, oracle in oracles.items()
     }
-
-
-def source_digest(path: Path) -> str:
-    """Return the start of a file's sha256, or of that of the names and contents of a folder's CSV files."""
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    digest = hashlib.sha256()
-    for file in sorted(path.rglob("*.csv")):
-        digest.update(file.relative_to(path.parent).as_posix().encode() + file.read_bytes())
-    return digest.hexdigest()[:16]

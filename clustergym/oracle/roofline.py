@@ -12,7 +12,7 @@ from clustergym.oracle.base import Oracle, OracleTables, check_counts
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.devices import Devices, Layout
 from clustergym.oracle.latency import iteration_times
-from clustergym.oracle.memory import Plan
+from clustergym.oracle.memory import UniformPlan
 from clustergym.oracle.work import Work
 from clustergym.workload.trace import ModelClass
 
@@ -85,12 +85,12 @@ def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Fl
     return execution, profiled, data_parallel
 
 
-def plans(gpus: Floats) -> Iterator[Plan]:
+def plans(gpus: Floats) -> Iterator[UniformPlan]:
     """Yield every plan of the largest count, pure data parallelism first."""
     most, tensor = (int(gpus.max()) if gpus.size else 1), 1
     while tensor <= min(MOST_TENSOR, most):
         stages = 1
         while stages <= min(MOST_STAGES, most // tensor):
-            yield Plan(tensor, stages, gpus // (tensor * stages))
+            yield UniformPlan(tensor, stages, gpus // (tensor * stages))
             stages *= 2
         tensor *= 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.memory import MICRO_BATCHES, MOST_MICRO_BATCHES
 from clustergym.oracle.partition import best_pipelines
 from clustergym.oracle.pipelines import Layouts, Pipelines, price, transfer_s
@@ -19,7 +19,7 @@ CHUNK = 48
 
 
 @dataclass(frozen=True)
-class Found:
+class BestPlans:
     """The best plan of every row.
 
     Attributes
@@ -35,13 +35,13 @@ class Found:
     iteration_s: Floats
 
 
-def divided(rows: Allocations, micro_batches: Floats | float) -> Floats:
+def divided(rows: GraphAllocations, micro_batches: Floats | float) -> Floats:
     """Return the micro-batches that a batch really makes, at most as many as asked for, shape (R,)."""
     samples = np.ceil(rows.batch / micro_batches)
     return np.asarray(np.ceil(rows.batch / samples))
 
 
-def micro_batch_counts(rows: Allocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
+def micro_batch_counts(rows: GraphAllocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
     """Yield rows and the micro-batches to try for them.
 
     16, or 32 (less memory), as Arena's evaluation ran; where the GPUs outnumber the samples of a
@@ -62,11 +62,11 @@ def micro_batch_counts(rows: Allocations, machine: Machine) -> Iterator[tuple[In
 
 
 def full_search(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     allowed: Bools | None = None,
     micro_batches: Floats | None = None,
-) -> Found:
+) -> BestPlans:
     """Return the fastest plan of every row, of all stages, sizes and splits.
 
     Parameters
@@ -87,7 +87,7 @@ def full_search(
     return best
 
 
-def every_variant(rows: Allocations, machine: Machine) -> tuple[Ints, Floats]:
+def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Floats]:
     """Return rows, each as often as there are micro-batches to try, and those; shape (V,)."""
     found = [(some, counts[some]) for some, counts in micro_batch_counts(rows, machine)]
     some, counts = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -102,14 +102,14 @@ def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
     return np.asarray(first[np.isfinite(seconds[first])])
 
 
-def nothing(rows: Allocations) -> Found:
+def nothing(rows: GraphAllocations) -> BestPlans:
     """Return that no plan fits any row."""
     none = np.zeros((len(rows), rows.operators), dtype=np.int64)
     plans = Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
-    return Found(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
+    return BestPlans(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
 
 
-def improved(best: Found, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats) -> Found:
+def improved(best: BestPlans, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats) -> BestPlans:
     """Return the better of what is known and further plans of some of the rows, row by row.
 
     Parameters
@@ -124,12 +124,17 @@ def improved(best: Found, some: Ints, plans: Pipelines, counts: Floats, seconds:
     pick = pick[seconds[pick] < best.iteration_s[some[pick]]]
     micro_batches, iteration_s = best.micro_batches.copy(), best.iteration_s.copy()
     micro_batches[some[pick]], iteration_s[some[pick]] = counts[pick], seconds[pick]
-    return Found(best.plans.replaced(some[pick], plans.take(pick)), micro_batches, iteration_s)
+    return BestPlans(best.plans.replaced(some[pick], plans.take(pick)), micro_batches, iteration_s)
 
 
 def _improved(
-    best: Found, rows: Allocations, machine: Machine, some: Ints, counts: Floats, allowed: Bools | None
-) -> Found:
+    best: BestPlans,
+    rows: GraphAllocations,
+    machine: Machine,
+    some: Ints,
+    counts: Floats,
+    allowed: Bools | None,
+) -> BestPlans:
     """Return the better of what is known and a search with given micro-batches on some of the rows."""
     part, on = rows.take(some), machine.take(some)
     most = 1 << int(part.layout.gpus.max()).bit_length() - 1
@@ -140,7 +145,7 @@ def _improved(
     return improved(best, some, plans, counts, seconds)
 
 
-def data_parallel_search(rows: Allocations, machine: Machine) -> Found:
+def data_parallel_search(rows: GraphAllocations, machine: Machine) -> BestPlans:
     """Return pure data parallelism on all GPUs, with the best number of micro-batches that fits."""
     best = nothing(rows)
     some, counts = every_variant(rows, machine)

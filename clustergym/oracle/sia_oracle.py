@@ -55,7 +55,7 @@ Curve = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Profile:
+class SiaProfile:
     """The profile of one model on one GPU type.
 
     Attributes
@@ -86,7 +86,7 @@ class Profile:
         return self.scalability[min(alike, key=lambda pair: (abs(pair[0] - nodes), pair[0]))]
 
 
-def read_profile(folder: Path, suffix: str) -> Profile:
+def read_profile(folder: Path, suffix: str) -> SiaProfile:
     """Read `placements-SUFFIX.csv` and `scalability-SUFFIX.csv` of one model's folder.
 
     Raises
@@ -112,7 +112,7 @@ def read_profile(folder: Path, suffix: str) -> Profile:
             remedy="give at least one GPU a node",
         )
     pairs = list(zip(nodes.tolist(), gpus.tolist(), strict=True))
-    return Profile(
+    return SiaProfile(
         _curves(placed, _placements(placed)), _curves(scaled, pairs), (placed.sha256, scaled.sha256)
     )
 
@@ -231,7 +231,7 @@ class SiaProfileOracle(Oracle):
         if not any((self.folder / name).is_dir() for name in FOLDERS.values()):
             remedy = f"give a folder with at least one of {', '.join(sorted(FOLDERS.values()))}"
             raise InputError("holds no profiles of Sia", file=self.folder, remedy=remedy)
-        self._profiles: dict[tuple[str, str], Profile] = {}
+        self._profiles: dict[tuple[str, str], SiaProfile] = {}
         self._training: dict[str, Training] = {}
 
     def tables(
@@ -335,7 +335,7 @@ class SiaProfileOracle(Oracle):
         check_folder(folder)
         return folder
 
-    def _profile(self, model: ModelClass, gpu: str) -> Profile:
+    def _profile(self, model: ModelClass, gpu: str) -> SiaProfile:
         if gpu not in SUFFIXES:
             message = f"Sia's profiles have no GPU type {gpu}"
             raise InputError(message, field="gpu_type", remedy=nearest(gpu, SUFFIXES))
@@ -344,7 +344,7 @@ class SiaProfileOracle(Oracle):
             self._profiles[key] = read_profile(self._folder_of(model), SUFFIXES[gpu])
         return self._profiles[key]
 
-    def _by_locality(self, model: ModelClass, profile: Profile, count: int, room: int) -> list[float]:
+    def _by_locality(self, model: ModelClass, profile: SiaProfile, count: int, room: int) -> list[float]:
         inside = self._time_s(model, profile, (count,)) if count <= room else np.inf
         if count > room:
             whole, rest = divmod(count, room)
@@ -354,7 +354,7 @@ class SiaProfileOracle(Oracle):
         across = self._time_s(model, profile, spread) if count > 1 else np.inf
         return [inside, across, across, across]
 
-    def _time_s(self, model: ModelClass, profile: Profile, placement: tuple[int, ...]) -> float:
+    def _time_s(self, model: ModelClass, profile: SiaProfile, placement: tuple[int, ...]) -> float:
         curve = profile.curve(placement)
         if curve is None:
             return np.inf

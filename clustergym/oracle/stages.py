@@ -12,7 +12,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,
-    Allocations,
+    GraphAllocations,
     Machine,
     OperatorCosts,
     Split,
@@ -70,7 +70,7 @@ class StageTable:
 
 
 def stage_table(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     micro_batches: Floats,
     most: int,
@@ -109,7 +109,7 @@ def stage_table(
 
 
 def every_split(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     micro_batches: Floats,
     objective: str,
@@ -161,7 +161,7 @@ class _Sums:
 
     def __init__(
         self,
-        rows: Allocations,
+        rows: GraphAllocations,
         machine: Machine,
         micro_batches: Floats,
         objective: str,
@@ -239,7 +239,9 @@ def _prefix(values: Floats) -> Floats:
     return np.concatenate([zero, np.cumsum(values, axis=2)], axis=2)
 
 
-def pure_data_parallel(rows: Allocations, machine: Machine, micro_batches: Floats) -> tuple[Floats, Floats]:
+def pure_data_parallel(
+    rows: GraphAllocations, machine: Machine, micro_batches: Floats
+) -> tuple[Floats, Floats]:
     """Return seconds (inf where it does not fit) and bytes of one data-parallel stage, shape (R,)."""
     whole = np.array([rows.operators - 1])
     seconds, memory = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
@@ -253,7 +255,7 @@ def pure_data_parallel(rows: Allocations, machine: Machine, micro_batches: Float
 
 
 def stage_bytes(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],

@@ -21,7 +21,7 @@ from clustergym.workload.trace import ModelClass
 Figures = dict[str, Any]
 
 
-class Layout(NamedTuple):
+class MeasuredLayout(NamedTuple):
     """GPU type and nodes of a measured row."""
 
     gpu_type: str
@@ -29,22 +29,22 @@ class Layout(NamedTuple):
     per_node: int
 
 
-ANOMALIES: frozenset[tuple[str, str, int | None, Layout]] = frozenset(
+ANOMALIES: frozenset[tuple[str, str, int | None, MeasuredLayout]] = frozenset(
     {
-        ("wide_resnet", "6.8B", None, Layout("A40", 4, 2)),
-        ("wide_resnet", "500M", 1024, Layout("A10", 8, 2)),
-        ("wide_resnet", "2B", 512, Layout("A40", 4, 2)),
-        ("wide_resnet", "2B", None, Layout("V100", 1, 16)),
-        ("gpt3", "1.3B", None, Layout("A40", 4, 2)),
-        ("gshard_moe", "2.4B", 256, Layout("A100", 2, 2)),
-        ("gshard_moe", "2.4B", 1024, Layout("A40", 2, 1)),
+        ("wide_resnet", "6.8B", None, MeasuredLayout("A40", 4, 2)),
+        ("wide_resnet", "500M", 1024, MeasuredLayout("A10", 8, 2)),
+        ("wide_resnet", "2B", 512, MeasuredLayout("A40", 4, 2)),
+        ("wide_resnet", "2B", None, MeasuredLayout("V100", 1, 16)),
+        ("gpt3", "1.3B", None, MeasuredLayout("A40", 4, 2)),
+        ("gshard_moe", "2.4B", 256, MeasuredLayout("A100", 2, 2)),
+        ("gshard_moe", "2.4B", 1024, MeasuredLayout("A40", 2, 1)),
     }
 )
 """Rows of Arena's artifact that no simple physics explains, declared before fitting: family, size, batch
 (None: every batch), layout. 8 GPUs as slow as 4, or several times as slow as 16 are in proportion; figures
 are given with and without them."""
 
-SLOW_MACHINES = frozenset({Layout("V100", 1, 4), Layout("V100", 1, 8)})
+SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 1, 8)})
 """Layouts whose rows come from another, slower machine, most likely; see `Constants.slow_machine`."""
 
 
@@ -55,7 +55,7 @@ class Rows:
     Attributes
     ----------
     models : tuple of ModelClass
-    layouts : tuple of Layout
+    layouts : tuple of MeasuredLayout
     gpu_types : tuple of GpuType
     seconds : ndarray of float, shape (n,)
         inf where the row says that the model does not fit.
@@ -64,7 +64,7 @@ class Rows:
     """
 
     models: tuple[ModelClass, ...]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[MeasuredLayout, ...]
     gpu_types: tuple[GpuType, ...]
     seconds: Floats
     sha256: str
@@ -107,7 +107,9 @@ def read_rows(path: str | Path, catalog: Catalog) -> Rows:
     types = [_gpu_type(key, measured) for key in keys]
     for key in keys:
         catalog.get(key.model, file=path, line=measured.line[key], field="model_family")
-    layouts = [Layout(gpu.name, key.nodes, key.per_node) for key, gpu in zip(keys, types, strict=True)]
+    layouts = [
+        MeasuredLayout(gpu.name, key.nodes, key.per_node) for key, gpu in zip(keys, types, strict=True)
+    ]
     seconds = np.array([measured.seconds[key] for key in keys])
     return Rows(tuple(key.model for key in keys), tuple(layouts), tuple(types), seconds, measured.sha256)
 

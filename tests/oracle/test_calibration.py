@@ -12,7 +12,7 @@ import yaml
 
 from clustergym.errors import InputError
 from clustergym.oracle import calibration
-from clustergym.oracle.calibration import ENTRIES, Calibrator, Fit, as_yaml, robust, vector, with_vector
+from clustergym.oracle.calibration import PRIORS, Calibrator, Fit, as_yaml, robust, vector, with_vector
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants, default_path, load_constants
 from clustergym.oracle.grid import GridOracle
@@ -53,8 +53,8 @@ def generated(folder: Path, constants: Constants) -> Path:
 
 
 def test_there_are_at_most_24_constants() -> None:
-    assert len(ENTRIES) <= 24
-    assert len(set(ENTRIES)) == len(ENTRIES)
+    assert len(PRIORS) <= 24
+    assert len(set(PRIORS)) == len(PRIORS)
     values = vector(Constants())
     assert (values > 0).all()
     np.testing.assert_array_equal(vector(with_vector(Constants(), 2 * values)), 2 * values)
@@ -81,7 +81,7 @@ def test_the_committed_file_is_what_the_oracle_uses() -> None:
     constants = load_constants()
     assert constants == constants.rounded()
     content = yaml.safe_load(default_path().read_text(encoding="utf-8"))
-    assert content["provenance"]["constants"] == len(ENTRIES)
+    assert content["provenance"]["constants"] == len(PRIORS)
     assert set(content["provenance"]["error"]) == {"fitted", "leave_one_model_out", "half"}
     assert GridOracle(CATALOG).constants == constants
 

@@ -12,11 +12,11 @@ import pytest
 from clustergym.cluster.config import load_gpu_types
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.planner import (
     EXACT,
-    Candidates,
+    NormalisedPartitions,
     Planner,
     compositions,
     fractional_gpus,
@@ -31,9 +31,13 @@ from clustergym.workload.trace import ModelClass
 CATALOG = load_catalog()
 
 
-def allocation(model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40") -> tuple[Allocations, Machine]:
+def allocation(
+    model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40"
+) -> tuple[GraphAllocations, Machine]:
     graph = graph_of(CATALOG.get(model))
-    rows = Allocations.of([graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5])
+    rows = GraphAllocations.of(
+        [graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5]
+    )
     return rows, Machine.of(rows, Constants())
 
 
@@ -71,11 +75,11 @@ def test_fractional_gpus_follow_the_load() -> None:
     assert share[6] > share[0]  # four layers
 
 
-def candidates(bias: list[float], load: list[float]) -> Candidates:
+def candidates(bias: list[float], load: list[float]) -> NormalisedPartitions:
     count = len(bias)
     ones = np.ones((1, count, 1), dtype=np.int64)
     zero = np.zeros((count, 1), dtype=np.int64)
-    return Candidates(
+    return NormalisedPartitions(
         zero, zero, ones, ones, zero[None], np.array([bias]), np.array([load]), np.ones((1, count, 1))
     )
 

@@ -12,7 +12,7 @@ from clustergym.cluster.config import load_gpu_types
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine, Split, operator_costs
+from clustergym.oracle.costs import GraphAllocations, Machine, Split, operator_costs
 from clustergym.oracle.grid import GridOracle, graph_of
 from clustergym.oracle.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.profiler import estimate
@@ -23,9 +23,13 @@ from clustergym.workload.trace import ModelClass
 CATALOG = load_catalog()
 
 
-def allocation(model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40") -> tuple[Allocations, Machine]:
+def allocation(
+    model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40"
+) -> tuple[GraphAllocations, Machine]:
     graph = graph_of(CATALOG.get(model))
-    rows = Allocations.of([graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5])
+    rows = GraphAllocations.of(
+        [graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5]
+    )
     return rows, Machine.of(rows, Constants())
 
 

@@ -15,12 +15,19 @@ from clustergym.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.commands.common import percent
 from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.planning_report import Outcomes, arena_classes, by_gpus, joined, outcomes, summary
-from clustergym.oracle.report import measured, source_digest
+from clustergym.oracle.planning_report import (
+    PlanningOutcomes,
+    arena_classes,
+    by_gpus,
+    joined,
+    outcomes,
+    summary,
+)
+from clustergym.oracle.report import measured
 from clustergym.workload.trace import ModelClass
 
 
-def rows(**changed: list[float]) -> Outcomes:
+def rows(**changed: list[float]) -> PlanningOutcomes:
     columns: dict[str, Any] = {
         "gpus": [2, 4],
         "job": [0, 0],
@@ -40,7 +47,7 @@ def rows(**changed: list[float]) -> Outcomes:
         "plan_measuring_gpu_s": [10.0, 80.0],
         "frontier_plans": [2, 7],
     }
-    return Outcomes(*(np.array(value) for value in (columns | changed).values()))
+    return PlanningOutcomes(*(np.array(value) for value in (columns | changed).values()))
 
 
 def test_figures_of_two_allocations() -> None:
@@ -168,15 +175,6 @@ def test_the_page_is_markdown_with_every_section() -> None:
     for line in text.splitlines():
         assert line.count("|") == 0 or line.startswith("| ")
     assert "| moe | 3 | 5.2 % | 10.4 % |" in text
-
-
-def test_a_source_is_named_by_the_start_of_its_sha256(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"abc")
-    # FIPS 180-4's example: sha256("abc") = ba7816bf 8f01cfea 414140de ...
-    assert source_digest(tmp_path / "a.csv") == "ba7816bf8f01cfea"
-    folder = source_digest(tmp_path)
-    (tmp_path / "b.csv").write_bytes(b"")
-    assert source_digest(tmp_path) != folder != source_digest(tmp_path / "a.csv")
 
 
 def test_what_is_missing_is_a_dash() -> None:

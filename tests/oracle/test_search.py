@@ -13,7 +13,7 @@ from clustergym.cluster.config import load_gpu_types
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.partition import best_pipelines
 from clustergym.oracle.pipelines import Layouts, price
@@ -29,10 +29,10 @@ CATALOG = load_catalog()
 
 def allocations(
     *models: ModelClass, gpus: int = 8, nodes: int = 1, gpu: str = "A100"
-) -> tuple[Allocations, Machine]:
+) -> tuple[GraphAllocations, Machine]:
     graphs = [graph_of(CATALOG.get(model)) for model in models]
     count = len(models)
-    rows = Allocations.of(
+    rows = GraphAllocations.of(
         graphs,
         [model.global_batch for model in models],
         [load_gpu_types()[gpu]] * count,
@@ -69,7 +69,7 @@ def test_partitioning_finds_the_best_of_all_pipelines(seed: int, count: float, n
     from clustergym.oracle.operators import operator_graph
 
     graph = operator_graph(graph.spec, clusters=4)
-    rows = Allocations.of([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])
+    rows = GraphAllocations.of([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])
     first, _ = intervals(4)
     seconds = draw.uniform(1, 10, (1, len(first), 3)) / np.array([1, 2, 4])
     ones = np.ones(seconds.shape, dtype=np.int64)

@@ -31,7 +31,7 @@ MOST_SAMPLES = 10**9
 _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
 
 
-class Parser(arguments.Parser):
+class StrictParser(arguments.Parser):
     """A parser whose complaints are `InputError`s, and that takes no abbreviations."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
