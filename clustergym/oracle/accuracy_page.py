@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clustergym.oracle.commands.common import percent
+from clustergym.oracle.report import PAPER_ERRORS
 
 Figures = Mapping[str, Any]
-
-PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
-"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
 
 HEAD = """\
 # How accurate the performance oracle is

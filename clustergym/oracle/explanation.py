@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.costs import GraphAllocations, Machine
+from clustergym.oracle.grid import GridOracle, graph_of, spread
 from clustergym.oracle.pipelines import Layouts, Pipelines, Prices, price
 from clustergym.oracle.planner import NormalisedPartitions, Planner, frontier, proxies
 from clustergym.oracle.plans import Explanation, Frontier, Grid, OutOfMemory, Plan, ProxyPlan, Stage
@@ -19,21 +18,35 @@ from clustergym.oracle.search import BestPlans, data_parallel_search, full_searc
 from clustergym.oracle.stages import stage_bytes, stage_table
 from clustergym.workload.trace import ModelClass
 
-if TYPE_CHECKING:
-    from clustergym.oracle.grid import GridOracle
-
 
 def explain(
     oracle: GridOracle,
     model: ModelClass,
     gpu_type: GpuType,
     gpus: int,
+    *,
     per_node: int,
-    locality: Locality | None,
+    locality: Locality | None = None,
 ) -> Explanation:
-    """Plan, estimate and search one allocation; see `GridOracle.explain`."""
-    from clustergym.oracle.grid import graph_of, spread
+    """Return grids, frontiers, plans and costs of a model on an allocation.
 
+    Parameters
+    ----------
+    oracle : GridOracle
+    model : ModelClass
+    gpu_type : GpuType
+    gpus : int
+        A power of two.
+    per_node : int
+        GPUs of a node of the cluster.
+    locality : Locality, optional
+        By default the best that `gpus` can have on such nodes: NODE, else LEAF.
+
+    Raises
+    ------
+    InputError
+        If the class is unknown, `gpus` no power of two, or the locality impossible.
+    """
     tier = _checked(gpus, per_node, locality)
     check_rule(oracle.micro_batches, [model.global_batch])
     nodes = spread(gpus, per_node, tier)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
+from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants, default_path, load_constants
@@ -20,7 +20,6 @@ from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.models import ModelSpec
 from clustergym.oracle.operators import OperatorGraph, operator_graph
 from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.plans import Explanation
 from clustergym.oracle.profiler import STRATEGIES, check_rule, estimate
 from clustergym.oracle.search import CHUNK, BestPlans, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
@@ -165,37 +164,6 @@ class GridOracle(Oracle):
             "constants": hashlib.sha256(repr(self.constants).encode()).hexdigest(),
             "catalog": self.catalog.fingerprint(),
         }
-
-    def explain(
-        self,
-        model: ModelClass,
-        gpu_type: GpuType,
-        gpus: int,
-        *,
-        per_node: int,
-        locality: Locality | None = None,
-    ) -> Explanation:
-        """Return grids, frontiers, plans and costs of a model on an allocation.
-
-        Parameters
-        ----------
-        model : ModelClass
-        gpu_type : GpuType
-        gpus : int
-            A power of two.
-        per_node : int
-            GPUs of a node of the cluster.
-        locality : Locality, optional
-            The best that `gpus` can have on such nodes (NODE, else LEAF) by default.
-
-        Raises
-        ------
-        InputError
-            If the class is unknown, `gpus` no power of two, or the locality impossible.
-        """
-        from clustergym.oracle.explanation import explain
-
-        return explain(self, model, gpu_type, gpus, per_node, locality)
 
 
 def _estimate_of(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:

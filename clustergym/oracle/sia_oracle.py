@@ -16,7 +16,6 @@ from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError, nearest
 from clustergym.oracle.base import BatchTables, Oracle, OracleTables, check_choice, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
-from clustergym.oracle.roofline import VERSION
 from clustergym.oracle.sia_training import Training, check_folder, read_training
 from clustergym.workload.fields import integers, numbers, shown
 from clustergym.workload.files import Table, read_csv
@@ -41,6 +40,9 @@ CALIBRATION = {"resnet18": 1.8}
 These are the ratios, the same for all counts and GPU types, of the applications' isolated run times
 (`workload.readers.sia.ISOLATED_S`) to those that the profiles' steps add up to."""
 USUAL_CALIBRATION = 1.2
+
+VERSION = 1
+"""Raised whenever the tables of equal input change."""
 
 SEGMENTS = 10
 """Parts of a training in each of which the efficiency of a batch is constant."""

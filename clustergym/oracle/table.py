@@ -14,8 +14,11 @@ from clustergym.errors import InputError, nearest
 from clustergym.oracle.base import Oracle, OracleTables, check_choice
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.measured import Key, read_measurements
-from clustergym.oracle.roofline import VERSION, RooflineOracle
+from clustergym.oracle.roofline import RooflineOracle
 from clustergym.workload.trace import ModelClass
+
+VERSION = 1
+"""Raised whenever the tables of equal input change."""
 
 MISSING = ("infeasible", "estimate")
 """What a cell without a measured row counts as."""

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Explain; return the exit status."""
     from clustergym.cluster.config import load_cluster
-    from clustergym.oracle import explain
+    from clustergym.oracle import explain, explanation
     from clustergym.oracle.catalog import load_catalog
     from clustergym.oracle.grid import GridOracle
     from clustergym.tables import print_table
@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     cluster = load_cluster(options.cluster)
     where = common.allocation_of(options.gpus, options.locality, cluster)
     oracle = GridOracle(catalog, options.calibration)
-    found = oracle.explain(
-        model, where.gpu_type, where.gpus, per_node=where.per_node, locality=where.locality
+    found = explanation.explain(
+        oracle, model, where.gpu_type, where.gpus, per_node=where.per_node, locality=where.locality
     )
     if options.plot is not None:
         explain.write_plot(found, options.plot)
