@@ -1,4 +1,4 @@
-"""The page of docs that shows measured figures beside the papers' and beside what they are held to."""
+"""Writes the accuracy page of the docs: measured figures beside the papers' and beside their targets."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ Published data, not part of this project, and the start of its sha256.
 
 
 def factor(value: float | None) -> str:
-    """Return a factor; a dash where there is none."""
+    """Return a factor as text; a dash for None."""
     return "-" if value is None else f"{value:.1f}x"
 
 
@@ -131,7 +131,7 @@ COLUMNS = ("leave_one_model_out", "half", "fitted", "roofline")
 
 
 def at(figures: Figures, path: Path) -> Any:
-    """Return what stands at a path of keys; None where there is nothing."""
+    """Return the value at a path of keys in nested mappings; None if a key is missing."""
     found: Any = figures
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:
-    """Return the progress of a sample at a global batch over that at the base batch.
+    """Return how much progress a sample makes at a global batch, relative to the base batch.
 
     (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
     SOSP '23, section 3.3).
@@ -38,7 +38,7 @@ def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, nois
 
 @dataclass(frozen=True)
 class BatchTables:
-    """Global batches that classes may train at, and what an iteration there takes and is worth.
+    """Global batches that classes may train at, with iteration time and statistical efficiency of each.
 
     The requested batch is one of each class's; a class without a choice has no other. As a job
     progresses its efficiency changes from one of S segments of its training to the next.
@@ -111,7 +111,7 @@ class OracleTables:
 
     @property
     def sha256(self) -> str:
-        """Digest of axes and values."""
+        """SHA-256 of axes and values."""
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
             digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
@@ -123,7 +123,7 @@ class OracleTables:
 
 
 class Oracle(ABC):
-    """Knows how fast a model class trains on an allocation of one cluster.
+    """Predicts how fast a model class trains on an allocation of a cluster.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Oracle(ABC):
 
     @abstractmethod
     def fingerprint(self) -> dict[str, object]:
-        """Return what the tables depend on besides the arguments, as plain JSON values."""
+        """Return everything but the arguments that the tables depend on, as plain JSON values."""
 
 
 def check_counts(counts: Sequence[int]) -> None:
@@ -165,7 +165,7 @@ def check_counts(counts: Sequence[int]) -> None:
 
 
 def check_choice(value: str, valid: Collection[str], field: str) -> None:
-    """Raise an `InputError` with the nearest valid names unless a name is valid."""
+    """Raise an `InputError` if a name is not valid, with the nearest valid ones."""
     if value not in valid:
         raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
 

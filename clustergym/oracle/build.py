@@ -1,4 +1,4 @@
-"""Builds the tables of many model classes, a few at a time, in as many processes as pay."""
+"""Builds the tables of many model classes, a few at a time, in several processes where that is faster."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _in_processes(
 
 @contextlib.contextmanager
 def _main_left_out() -> Iterator[None]:
-    """Keep spawned processes from running the user's main script once more; they need nothing of it."""
+    """Keep spawned processes from running the user's main script again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

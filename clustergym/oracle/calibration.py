@@ -1,4 +1,4 @@
-"""Fitting the grid oracle's constants to measured iteration times, and cross-validation by model."""
+"""Fits the grid oracle's constants to measured iteration times, and cross-validates them by model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 
 
 class ConstantPrior(NamedTuple):
-    """A fitted constant.
+    """A fitted constant and the spread of its prior.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Fit:
 
 
 def vector(constants: Constants) -> Floats:
-    """Return the fitted constants in the order of `ENTRIES`, shape (24,)."""
+    """Return the fitted constants in the order of `PRIORS`, shape (24,)."""
     values = [getattr(constants, entry.name) for entry in PRIORS]
     numbers = [
         value[entry.gpu_type] if entry.gpu_type else value
@@ -124,7 +124,7 @@ def with_vector(constants: Constants, values: Floats) -> Constants:
 
 
 class _Group:
-    """Measured rows whose graphs are equally long, and the plans that the search has for them."""
+    """Measured rows whose graphs have equally many operators, and the plans found for them."""
 
     def __init__(self, rows: Rows, chosen: Sequence[int], catalog: Catalog) -> None:
         self.index = np.array(chosen)
@@ -147,7 +147,7 @@ class _Group:
         self.layouts: Layouts | None = None
 
     def plan(self, constants: Constants) -> None:
-        """Search anew, and keep the plans."""
+        """Search for the best plans with these constants, and keep them."""
         self.found = full_search(self.rows, Machine.of(self.rows, constants))
         self.layouts = Layouts(self.rows, self.found.plans)
 
@@ -190,7 +190,7 @@ class Calibrator:
         return seconds
 
     def fit(self, chosen: Bools, rounds: int = ROUNDS) -> Constants:
-        """Return the constants fitted to the feasible rows among the chosen, with four digits."""
+        """Return the constants fitted to the feasible ones of the chosen rows, with four digits."""
         from scipy.optimize import least_squares
 
         constants = centre = Constants()
@@ -213,7 +213,7 @@ class Calibrator:
 
 
 def robust(errors: Floats) -> Floats:
-    """Return residuals whose halved squares are pseudo-Huber losses of the errors."""
+    """Return residuals: half their squares are the pseudo-Huber losses of the errors."""
     losses = np.sqrt(1 + (errors / ROBUST) ** 2) - 1
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
 

@@ -1,4 +1,4 @@
-"""The catalogue of models: one YAML file per family, read when a family is first asked for."""
+"""The catalogue of models: one YAML file per family, read at the family's first use."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
 
 @lru_cache(maxsize=64)
 def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> dict[str, ModelSpec]:
-    """Read a family; a process that builds many catalogues reads a file once while it stays the same."""
+    """Read a family's file; the result is kept until the file changes."""
     from clustergym.cluster.yaml_file import read_mapping
     from clustergym.oracle.schema import parse_family
 

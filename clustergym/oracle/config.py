@@ -1,4 +1,4 @@
-"""Oracles by name, from a plain mapping of the configuration."""
+"""Builds the oracle that a configuration names."""
 
 from __future__ import annotations
 

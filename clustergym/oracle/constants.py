@@ -1,4 +1,4 @@
-"""The fitted constants of the grid oracle, and the YAML file they live in."""
+"""The fitted constants of the grid oracle, and the YAML file that holds them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Constants:
-    """What kernels and networks reach of the data sheet; defaults are the centres of the priors.
+    """Shares of data-sheet rates that kernels and networks reach; defaults are the centres of the priors.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Constants:
     slow_machine: float = 1.3
 
     def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
-        """Return one of the shares for each GPU type, shape (n,); a fixed one where it was not fitted."""
+        """Return a share for each GPU type, shape (n,); a fixed value for types it was not fitted to."""
         known: Mapping[str, float] = getattr(self, name)
         return np.array([known.get(gpu, _unfitted(name, gpu)) for gpu in gpu_types], dtype=np.float64)
 
@@ -96,7 +96,7 @@ def _unfitted(name: str, gpu_type: str) -> float:
 
 
 def default_path() -> Path:
-    """Return the committed constants' file."""
+    """Return the path of the committed constants."""
     return conf_dir() / "calibration" / "grid.yaml"
 
 

@@ -1,4 +1,4 @@
-"""Seconds and bytes that operators cost on their GPUs, as arrays over allocations, splits and operators."""
+"""Time and memory of operators, as arrays over allocations, splits and operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAVE_CHANNELS = 900.0
 
 @dataclass(frozen=True)
 class GraphAllocations:
-    """R model classes on GPUs, all with graphs of K operators.
+    """Allocations of R model classes whose graphs all have K operators.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class GraphAllocations:
 
     @property
     def operators(self) -> int:
-        """K."""
+        """Number of operators of a graph, K."""
         return len(self.graphs[0])
 
     def take(self, rows: Ints) -> GraphAllocations:
@@ -103,7 +103,7 @@ def rows_of(layout: Layout, rows: Ints | None = None) -> Layout:
 
 @dataclass(frozen=True)
 class Machine:
-    """What kernels and links reach, arrays of shape (R, 1, 1) but for the layout.
+    """Rates that kernels and links reach, as arrays of shape (R, 1, 1); the layout has shape (R,).
 
     Attributes
     ----------
@@ -197,7 +197,7 @@ class Machine:
         return Machine(**(kept | {"layout": rows_of(self.layout, rows)}))
 
     def as_profiled(self) -> Machine:
-        """Return the same machine as a disaggregating profiler sees it.
+        """Return the machine as a profiler measures it, one operator at a time.
 
         A GPU's share of every operator runs alone, so that gradient accumulation and the optimizer
         step are not seen, and collectives run with no others beside them on the network.
@@ -214,7 +214,7 @@ def _flags(values: Iterable[bool]) -> Bools:
 
 
 def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layout:
-    """Return the layout with the rates reached; a node never sends more than its GPUs' links carry."""
+    """Return the layout with the rates reached, at most the sum of a node's GPU links."""
     most = layout.per_node * layout.link_gbs
     network = layout.network_gbs * constants.shares("network", names)
     transfer = layout.network_gbs * constants.shares("transfer", names)
@@ -222,7 +222,7 @@ def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layo
 
 
 class Split(NamedTuple):
-    """How operators are spread over their stages' GPUs; arrays that broadcast to (R, V, K).
+    """How operators are split over their stage's GPUs; arrays that broadcast to (R, V, K).
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class Split(NamedTuple):
 
 
 class OperatorCosts(NamedTuple):
-    """Costs of operators for one micro-batch, shape (R, V, K); bytes are of a GPU.
+    """Costs of operators for one micro-batch, shape (R, V, K); bytes are per GPU.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ class OperatorCosts(NamedTuple):
 
 
 def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
-    """Return what operators cost.
+    """Return the costs of operators.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, sp
 
 
 def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, split: Split) -> Floats:
-    """Return a forward pass: kernels with weights, einsums, elementwise traffic."""
+    """Return the time of a forward pass: kernels with weights, einsums and elementwise traffic."""
     constants = machine.constants
     einsums = columns["attention_flops"] / constants.attention + columns["gate_flops"] / constants.gate
     moved = (
@@ -310,7 +310,7 @@ def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, spli
 
 
 def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
-    """Return what unsaturated kernels lose: FLOPs they could have done on a fixed amount of work.
+    """Return the FLOPs that unsaturated kernels lose.
 
     A matrix product loses in proportion to its weights. A convolution loses half so and half in
     proportion to its reduction alone (a wave of output tiles, however many channels it has); of a block
@@ -324,7 +324,7 @@ def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -
 
 
 def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple[Floats, Floats, Layout]:
-    """Return members on a node, nodes, and the layout of a stage's groups."""
+    """Return ranks per node, nodes, and the layout of a stage's groups."""
     wide = rows_of(machine.layout)
     per_node = np.minimum(wide.per_node, gpus)
     inside, across = groups(size, stride, per_node)
@@ -332,7 +332,7 @@ def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple
 
 
 def _exchange_s(columns: Mapping[str, Floats], machine: Machine, local: Floats, split: Split) -> Floats:
-    """Return collectives of split operators: experts switch tokens, other operators reduce activations."""
+    """Return the time of split operators' collectives: all-to-all for experts, else all-reduce."""
     ring = _ring(machine, split.tensor, np.ones(1), split.gpus)
     count = columns["exchange_count"]
     volume = local * columns["exchange_bytes"] / np.maximum(count, 1.0)

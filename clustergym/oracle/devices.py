@@ -1,4 +1,4 @@
-"""GPU types and their links as arrays: what computation and collectives reach of the data sheet."""
+"""GPU types and their links as arrays, with the rates that computation and collectives reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Shares of the data sheet that a GPU type and its network reach; the default is any other type's.
+    """Shares of data-sheet rates that a GPU type and its network reach; defaults are for unlisted types.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ PCIe 4, 120 of 150 on NVLink 2, 180 to 210 of 300 on NVLink 3 with four GPUs).""
 
 
 class Devices(NamedTuple):
-    """Per GPU: FLOP/s (the `uniform` ones without regard to the device's kernels), bytes, bytes/s."""
+    """FLOP/s, bytes and bytes/s per GPU; `uniform` rates ignore how well the type's kernels do."""
 
     peak_flops: Floats
     matmul_flops: Floats
@@ -96,7 +96,7 @@ def link_gbs(gpu: GpuType) -> float:
 
 
 class Layout(NamedTuple):
-    """Where the GPUs of a job are. A GPU's share of the network never exceeds its own link.
+    """Nodes and bandwidths of a job's GPUs. A GPU's share of the network never exceeds its own link.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
-        """Return layouts on full, not oversubscribed nodes of the given types, shape (n,)."""
+        """Return layouts on full nodes without oversubscription, shape (n,)."""
         known = [EFFICIENCY.get(gpu.name, UNIFORM) for gpu in types]
         ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
         network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])

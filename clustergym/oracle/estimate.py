@@ -1,4 +1,4 @@
-"""Estimates of iteration times that nobody measured, from those that somebody did.
+"""Estimates missing iteration times from measured ones.
 
 The roofline oracle's time is corrected by the geometric mean of measured over roofline times, each
 measured row weighted by its nearness, exp(-distance), the distance being a sum over what differs. So a
@@ -26,7 +26,7 @@ from clustergym.workload.trace import ModelClass
 
 
 class Distances(NamedTuple):
-    """Distances of a measured row from the cell to estimate; weights are exp(-sum of them).
+    """Distances between a measured row and the cell to estimate; its weight is exp(-their sum).
 
     Chosen to estimate the measured rows of Arena's artifact well without those of the same
     model; half or twice any one of them, the mean error changes by at most a fortieth of itself.
@@ -55,7 +55,7 @@ DISTANCES = Distances()
 
 @dataclass(frozen=True)
 class Corrections:
-    """Measured over roofline times of n rows.
+    """Ratios of measured to roofline times, of n rows.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Corrections:
         gpu_types: Sequence[str],
         counts: Sequence[int],
     ) -> Floats:
-        """Return what to multiply roofline times by, shape (C, T, K, 4)."""
+        """Return factors that correct roofline times, shape (C, T, K, 4)."""
         pairs = self._class_weights(classes, specs)[:, None, :] * self._type_weights(gpu_types)
         near = self._layout_weights(counts)
         sums = np.einsum("ctn,kln->ctkl", pairs * self.log_ratio, near)

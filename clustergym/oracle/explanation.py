@@ -1,4 +1,4 @@
-"""Everything the grid oracle knows about one model on one allocation."""
+"""Explains how the grid oracle plans one model on one allocation."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
 
 
 class _One:
-    """One allocation with everything that is found out about it."""
+    """One allocation, and methods that plan, estimate and search it."""
 
     def __init__(self, oracle: GridOracle, rows: GraphAllocations, machine: Machine) -> None:
         self.oracle, self.rows, self.machine = oracle, rows, machine
@@ -197,7 +197,7 @@ class _One:
         )
 
     def failure(self, candidates: NormalisedPartitions) -> OutOfMemory:
-        """Return the worst stage of the partition that overflows least."""
+        """Return the largest stage of the partition that exceeds memory least."""
         limit = float(self.machine.memory_bytes[0, 0, 0])
         worst = candidates.memory_bytes[0].max(axis=1)
         best = int(np.argmin(worst))
@@ -211,24 +211,17 @@ class _One:
         )
 
     def leanest_counts(self) -> Floats:
-        """Return the most micro-batches tried for the allocation: those that need least memory."""
+        """Return the largest number of micro-batches tried, which needs least memory."""
         tried = [counts for rows, counts in micro_batch_counts(self.rows, self.machine) if len(rows)]
         return tried[-1]
 
     def shortage(self) -> OutOfMemory:
-        """Return the operators that fit least on any stage, with the most GPUs that they can be given."""
-        counts = self.leanest_counts()
-        table = stage_table(self.rows, self.machine, counts, self.gpus)
-        stages = range(self.rows.operators) if self.planned else range(0)
-        runs = [(0, self.rows.operators - 1), *((operator, operator) for operator in stages)]
-        limit = float(self.machine.memory_bytes[0, 0, 0])
-        options = []
-        for first, last in runs[: 1 if self.gpus == 1 or not self.planned else None]:
-            run = first * self.rows.operators - first * (first - 1) // 2 + last - first
-            size = int(np.argmin(table.memory_bytes[0, run]))
-            options.append((float(table.memory_bytes[0, run, size]), first, last, int(table.sizes[size])))
-        memory, first, last, gpus = options[0]
-        return OutOfMemory(first, last, gpus, memory - limit)
+        """Return the whole model as one stage, on the number of GPUs where it exceeds memory least."""
+        table = stage_table(self.rows, self.machine, self.leanest_counts(), self.gpus)
+        needed = table.memory_bytes[0, self.rows.operators - 1]
+        size = int(np.argmin(needed))
+        excess = float(needed[size]) - float(self.machine.memory_bytes[0, 0, 0])
+        return OutOfMemory(0, self.rows.operators - 1, int(table.sizes[size]), excess)
 
 
 def _bounds(plans: Pipelines) -> list[tuple[int, int, int, int, int]]:

@@ -35,7 +35,7 @@ SCHEDULES = ("1f1b", "gpipe")
 
 
 class SearchCell(NamedTuple):
-    """A row of the search: a class on an allocation.
+    """A model class on an allocation, to be searched.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class GridOracle(Oracle):
         return OracleTables.of(classes, cluster, counts, values)  # type: ignore[arg-type]
 
     def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
-        """Return seconds as executed, as estimated, and of data parallelism; all rows of one GPU count."""
+        """Return executed, estimated and data-parallel iteration times of rows with one GPU count."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
@@ -146,7 +146,7 @@ class GridOracle(Oracle):
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
     def machine(self, rows: GraphAllocations) -> Machine:
-        """Return what kernels and links reach on the rows."""
+        """Return the rates that kernels and links reach on the rows."""
         return replace(Machine.of(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
@@ -174,19 +174,19 @@ def _estimate_of(found: BestPlans, rows: GraphAllocations, machine: Machine) -> 
 
 @lru_cache(maxsize=256)
 def graph_of(spec: ModelSpec) -> OperatorGraph:
-    """Return the operators of a model; kept, since every batch size has the same."""
+    """Return the operators of a model; cached, since all batch sizes share them."""
     return operator_graph(spec)
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return the nodes that GPUs are on: one, or as few as they fill, but at least two."""
+    """Return how many nodes GPUs are on: one, or else the fewest they fill, at least two."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
 def cells(
     classes: int, cluster: ClusterSpec, counts: Sequence[int]
 ) -> dict[SearchCell, list[tuple[int, int]]]:
-    """Return what to search, with the (count, locality) positions that it stands for.
+    """Return the distinct allocations to search, each with the (count, locality) cells it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """

@@ -1,4 +1,4 @@
-"""Seconds an iteration takes under one parallel plan, by the roofline.
+"""Iteration time of one parallel plan by the roofline model.
 
 Compute, memory traffic and communication are added up: kernels of a training step run one after another.
 """
@@ -28,7 +28,7 @@ WEIGHT_PASSES = 6.0
 
 
 def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformPlan) -> tuple[Floats, Floats]:
-    """Return seconds per iteration as executed, and as estimated; inf where the plan does not fit.
+    """Return executed and estimated seconds per iteration; inf where the plan does not fit.
 
     The estimate knows the plan, its memory traffic and its communication, but takes kernels at
     one uniform efficiency, whatever their device and their shape.

@@ -1,4 +1,4 @@
-"""Whether a parallel plan fits in the memory of a GPU, and with what micro-batch."""
+"""Decides whether a parallel plan fits in GPU memory, and with which micro-batch."""
 
 from __future__ import annotations
 

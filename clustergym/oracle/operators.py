@@ -1,4 +1,4 @@
-"""Operator graphs: what each operator of a model costs, and their clustering into pipeline units."""
+"""Operator graphs: layers of a model clustered into operators, with their costs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
 
 
 def balanced_cuts(weights: Sequence[float], parts: int) -> list[int]:
-    """Return where `parts` runs of consecutive items begin, the heaviest run as light as can be.
+    """Return the starts of `parts` runs of consecutive items that minimise the heaviest run.
 
     Of equally light ones, the sum of squares decides, so that the others are even too.
 

@@ -37,7 +37,7 @@ def best_pipelines(
 
 
 class _Steps:
-    """Values by (first operator, GPUs left), filled from the last operator to the first.
+    """The dynamic programme: values by (first operator, GPUs left), from the last operator back.
 
     Arrays have the shape (R, limits, J, M, D + 1): the stage's last operator, its size, and GPUs
     left before it.
@@ -79,7 +79,7 @@ class _Steps:
         return np.asarray(value[np.arange(self.rows), 0, self.gpus])
 
     def least_sum(self, limits: Floats) -> tuple[Bools, list[Ints]]:
-        """Return where a pipeline keeps within the limits, and the first stage's choice by operator."""
+        """Return whether a pipeline keeps within the limits, and the best stage from each operator on."""
         shifted, choices = self._shifted(limits.shape[1]), []
         value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):
@@ -153,7 +153,7 @@ class _Steps:
 
 
 class _Link(NamedTuple):
-    """A stage of every plan, shape (R x limits,); no GPUs where there is none."""
+    """One stage of every plan, shape (R x limits,); 0 GPUs if a plan has no such stage."""
 
     first: Ints
     last: Ints

@@ -1,4 +1,4 @@
-"""Pipelines as arrays, and what given ones cost, stage by stage."""
+"""Pipelines as arrays, and their costs stage by stage."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ class Prices:
 
     @property
     def stage_s(self) -> Floats:
-        """A micro-batch with its share of what comes once an iteration, shape (R, S)."""
+        """Time of a micro-batch with its share of once-an-iteration costs, shape (R, S)."""
         once = self.synchronise_s / self.micro_batches[:, None]
         return self.compute_s + self.intra_stage_s + self.inter_stage_s + once
 
     @property
     def iteration_s(self) -> Floats:
-        """As `pipeline_s`, shape (R,); inf without stages."""
+        """Iteration time by `pipeline_s`, shape (R,); inf without stages."""
         total = pipeline_s(self.stage_s, self.micro_batches, self.inter_stage_s if self.overlaps else 0.0)
         return np.where(self.exists.any(axis=1), total, np.inf)
 
@@ -112,7 +112,7 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
 
 
 class Layouts:
-    """The plans' splits by operator: all that pricing needs and that no constant changes."""
+    """The plans' splits by operator: the part of pricing that does not depend on constants."""
 
     def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]
@@ -140,7 +140,7 @@ class Layouts:
 
 
 def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
-    """Return what the plans cost on the machine."""
+    """Return the costs of the plans on the machine."""
     samples = np.ceil(rows.batch / micro_batches).reshape(-1, 1, 1)
     costs = operator_costs(rows, machine, samples, layouts.split)
     passes = layouts.passes[:, None]

@@ -1,4 +1,4 @@
-"""The planner: partitions of a grid, judged by computation bias and communication load, and its proxy plan.
+"""The planner: chooses a grid's proxy plan by computation bias and communication load.
 
 Follows Arena (EuroSys '26, section 3.3): operators are loaded by the roofline (Eq. 2), each deserves GPUs in
 proportion, a run of operators deserves the sum, a partition is biased by how far powers of two are from that
@@ -77,12 +77,12 @@ def partitions(operators: int, stages: int) -> tuple[Ints, Ints]:
 
 
 def stage_counts(operators: int, gpus: int) -> list[int]:
-    """Return the pipeline stages of the grids of a GPU count: powers of two."""
+    """Return the numbers of pipeline stages to plan for a GPU count: powers of two."""
     return [1 << n for n in range(min(operators, gpus).bit_length())]
 
 
 def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return each operator's seconds on one GPU by the roofline, a sample, shape (R, K)."""
+    """Return each operator's seconds per sample on one GPU by the roofline, shape (R, K)."""
     columns = rows.columns
     flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
     moved = columns["traffic_bytes"] + columns["gate_traffic_bytes"]
@@ -90,7 +90,7 @@ def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
 
 
 def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
-    """Return the GPUs that each operator deserves by its load, shape (R, K)."""
+    """Return each operator's share of the GPUs in proportion to its load, shape (R, K)."""
     load = roofline_load(rows, machine)
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
 
@@ -140,7 +140,7 @@ class NormalisedPartitions:
 
 
 class Planner:
-    """Plans the grids of allocations that all have one number of GPUs.
+    """Plans the grids of allocations that have equally many GPUs.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Planner:
         self.deserved = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(share, axis=1)], axis=1)
 
     def candidates(self, stages: int) -> NormalisedPartitions:
-        """Return the partitions into so many stages, each in its least biased normalisations."""
+        """Return the partitions into `stages` stages, each in its least biased normalisations."""
         first, last = partitions(self.rows.operators, stages)
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
         sizes, bias = _normalised(ideal, compositions(self.gpus, stages))

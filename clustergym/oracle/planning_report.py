@@ -1,4 +1,4 @@
-"""How good estimates, proxy plans and the pruned search are, against what the full search executes."""
+"""Compares estimates, proxy plans and pruned searches with the plans of the full search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arena_classes(catalog: Catalog) -> list[ModelClass]:
 
 @dataclass(frozen=True)
 class PlanningOutcomes:
-    """What was estimated, found and spent on allocations where a class fits; arrays of shape (R,).
+    """Times and costs of estimates and searches on R allocations; arrays of shape (R,).
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class PlanningOutcomes:
 def outcomes(
     oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
 ) -> PlanningOutcomes:
-    """Plan, estimate and search every class on every type and count of a cluster, compactly placed."""
+    """Plan, estimate and search every class on compact allocations of every GPU type and count."""
     places = [
         cell
         for cell, stands_for in cells(len(classes), cluster, counts).items()

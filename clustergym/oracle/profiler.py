@@ -1,6 +1,6 @@
-"""The profiler: iteration times of grids, estimated from operators and collectives taken one by one.
+"""The profiler: estimates iteration times of grids from single operators and collectives.
 
-A proxy plan's operators are run alone on one GPU and its collectives looked up; the pipeline's latency is
+A proxy plan's operators run alone on one GPU, its collectives with no others; the pipeline's latency is
 the sum of the stages' + (micro-batches - 1) x the slowest stage's, for GPipe and for 1F1B alike: the two
 differ in memory, not in the length of the schedule (Arena section 3.4; Crius section 5.1; Narayanan et al.,
 SC '21). Both papers take the transfers between stages out of the second term, as overlapped with computation;
@@ -40,7 +40,7 @@ transformer; the partition is `frontier`'s here.
 
 
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise unless a rule of micro-batches is valid, and divides the batches if it is a number.
+    """Raise an `InputError` if a rule of micro-batches is invalid, or a number that does not divide a batch.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What the profiler says of the grids of allocations.
+    """The profiler's estimates of the grids of allocations.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Estimates:
 
     @property
     def best(self) -> BestPlans:
-        """The grid of the least estimated time, row by row."""
+        """The grid of least estimated time, for each row."""
         best = self.grids[0]
         for other in self.grids[1:]:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
@@ -92,7 +92,7 @@ class Estimates:
 def estimate(
     rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Return the proxy plan and the estimated time of every grid; all rows have one number of GPUs."""
+    """Return the proxy plan and estimated time of every grid; all rows have equally many GPUs."""
     check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))

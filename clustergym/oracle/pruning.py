@@ -1,4 +1,4 @@
-"""Pruned search: the stages that are worth compiling by what the profiler says; and what searching costs.
+"""Pruned search: compiles only stages that the profiler favours; and the cost of searches.
 
 `arena` are the three rules of Arena (EuroSys '26, section 3.6): the stages of the best grid alone; no
 partition of more bias than the most biased one on the Pareto frontier; and a stage of the same operators as
@@ -127,7 +127,7 @@ def _half_space(rows: GraphAllocations, best: BestPlans, here: Ints, stages: int
 def search_cost(
     rows: GraphAllocations, machine: Machine, micro_batches: Floats, allowed: Bools | None = None
 ) -> list[Cost]:
-    """Return what compiling and running every stage of a search costs, per row.
+    """Return the cost of compiling and running every stage of a search, per row.
 
     Stages are tried side by side on the allocation's GPUs, so the wall-clock time is the GPU
     time over the GPUs. A stage that does not fit in memory costs its compilation.
@@ -145,7 +145,7 @@ def search_cost(
 
 
 def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[BestPlans]) -> list[Cost]:
-    """Return what profiling a plan of each grid costs, on one GPU at a time, per row.
+    """Return the cost of profiling a plan of each grid on one GPU at a time, per row.
 
     Every operator of every plan is compiled and run with its share of the GPU's work, once if several are
     alike (Arena, sections 3.4 and 5.8); the collectives come from tables that are measured once per cluster.
@@ -174,7 +174,7 @@ def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[Bes
 
 
 def measuring_cost(rows: GraphAllocations, machine: Machine, found: BestPlans) -> list[Cost]:
-    """Return what compiling a plan and running its iterations costs on all of its GPUs, per row.
+    """Return the cost of compiling a plan and running it on all its GPUs, per row.
 
     Stages are compiled side by side, operator by operator.
     """

@@ -1,4 +1,4 @@
-"""Measures all that the oracle is held to, and writes our figures beside the papers' as a page of docs."""
+"""Measures the figures of the accuracy page."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def measured(data: Path, progress: Callable[[str], None] = lambda message: None)
 
 
 def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors against measured iteration times: of models not fitted, as fitted, and the baseline's."""
+    """Return errors against measured iteration times: cross-validated, fitted, and the roofline's."""
     from clustergym.oracle.calibration import SCHEMES, cross_validate
     from clustergym.oracle.validation import validate
 
@@ -106,13 +106,13 @@ def planning(oracle: GridOracle) -> Figures:
 
 
 def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
-    """Return what comes out for the models of Arena's evaluation, by cluster."""
+    """Return the outcomes for the models of Arena's evaluation, by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
 
 def evaluated(**parameters: Any) -> PlanningOutcomes:
-    """Return what comes out on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
+    """Return the outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
     return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
 
 

@@ -36,7 +36,7 @@ class BestPlans:
 
 
 def divided(rows: GraphAllocations, micro_batches: Floats | float) -> Floats:
-    """Return the micro-batches that a batch really makes, at most as many as asked for, shape (R,)."""
+    """Return how many micro-batches a batch divides into, at most as many as given, shape (R,)."""
     samples = np.ceil(rows.batch / micro_batches)
     return np.asarray(np.ceil(rows.batch / samples))
 
@@ -88,7 +88,7 @@ def full_search(
 
 
 def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Floats]:
-    """Return rows, each as often as there are micro-batches to try, and those; shape (V,)."""
+    """Return pairs of a row and a number of micro-batches to try, as two arrays of shape (V,)."""
     found = [(some, counts[some]) for some, counts in micro_batch_counts(rows, machine)]
     some, counts = (np.concatenate(part) for part in zip(*found, strict=True))
     pairs = np.unique(np.stack([some, counts]), axis=1)
@@ -103,14 +103,14 @@ def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
 
 
 def nothing(rows: GraphAllocations) -> BestPlans:
-    """Return that no plan fits any row."""
+    """Return a result in which no row has a plan."""
     none = np.zeros((len(rows), rows.operators), dtype=np.int64)
     plans = Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
     return BestPlans(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
 
 
 def improved(best: BestPlans, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats) -> BestPlans:
-    """Return the better of what is known and further plans of some of the rows, row by row.
+    """Return the better of the known plan and further plans, for each row.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def _improved(
     counts: Floats,
     allowed: Bools | None,
 ) -> BestPlans:
-    """Return the better of what is known and a search with given micro-batches on some of the rows."""
+    """Return the better of the known plan and a search with these micro-batches, for each row."""
     part, on = rows.take(some), machine.take(some)
     most = 1 << int(part.layout.gpus.max()).bit_length() - 1
     table = stage_table(part, on, counts, most, allowed=None if allowed is None else allowed[some])

@@ -1,4 +1,4 @@
-"""Sia's published profiles (SOSP '23) as an oracle: measured step times of its applications and NeuMF."""
+"""The oracle of Sia's published profiles (SOSP '23): measured step times of its applications and NeuMF."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class SiaProfile:
     sha256: tuple[str, ...]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
-        """Return the curve of a placement, None where nobody measured one like it.
+        """Return the curve of a placement or of a similar one; None if none was measured.
 
         The placement itself; else the same count on as many nodes; else that count on the nearest
         number of nodes.

@@ -1,4 +1,4 @@
-"""How a model of Sia's profiles trains at each global batch: iterations, progress and gradient statistics."""
+"""Iterations, progress and gradient statistics of Sia's models at each global batch."""
 
 from __future__ import annotations
 

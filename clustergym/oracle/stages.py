@@ -1,4 +1,4 @@
-"""Tables of every pipeline stage: its best split that fits in memory, for every run of operators and size."""
+"""Tables of pipeline stages: the best split that fits, for every run of operators and number of GPUs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def splits(most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The best stage of every run of operators on every size; arrays of shape (R, I, M).
+    """The best split of every run of operators on every number of GPUs; arrays of shape (R, I, M).
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ def _mixes(operators: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 class _Sums:
-    """Prefix sums over operators of what every split costs; a stage is a difference of two."""
+    """Prefix sums over operators of every split's costs; a stage's cost is a difference of two."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The table oracle: measured iteration times, and estimates where nobody measured."""
+"""The table oracle: measured iteration times, and estimates where there is no measurement."""
 
 from __future__ import annotations
 

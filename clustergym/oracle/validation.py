@@ -1,4 +1,4 @@
-"""The oracle's errors against measured iteration times."""
+"""Errors of an oracle against measured iteration times."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
 
 
 def _parts(rows: Rows) -> dict[str, Bools]:
-    """Return sets of rows whose errors tell where those of all come from."""
+    """Return subsets of the rows that show where errors come from."""
     a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
     least: dict[tuple[ModelClass, str, int], int] = {}
     for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):

@@ -1,4 +1,4 @@
-"""Iteration times that a policy extrapolates from a job's measured times on few GPUs."""
+"""Extrapolates iteration times from a job's times on few GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clustergym.oracle.base import six_digits
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Return the least counts as they are, the others scaled linearly from the last of those.
+    """Return the smallest counts' times unchanged, and larger counts scaled linearly from the last of them.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
 
 
 def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) -> Floats:
-    """Return times at several global batches, bootstrapped from the least feasible count of each type.
+    """Return times at several global batches, extrapolated from each type's smallest feasible count.
 
     An iteration of batch M on N GPUs takes as long as one of M x least / N on the least count, where each
     GPU has as many samples, and no longer synchronises (Sia, SOSP '23, section 3.2): interpolated

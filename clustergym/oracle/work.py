@@ -1,4 +1,4 @@
-"""Model classes as arrays: the quantities of `ModelSpec` along one axis."""
+"""Model classes as arrays: the fields of `ModelSpec` along one axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ rank, and divided among the ranks. From Arena's measured data-parallel memory (a
 
 @dataclass(frozen=True)
 class Work:
-    """Quantities of `ModelSpec` as arrays of one shape, and what follows from the kind of model.
+    """Fields of `ModelSpec` as arrays of one shape, and properties of the kind of model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""`cache`: where the dense tables lie on disk, and clearing them."""
+"""`cache`: shows where the dense tables lie on disk, or deletes them."""
 
 from __future__ import annotations
 

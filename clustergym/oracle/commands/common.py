@@ -1,4 +1,4 @@
-"""What the sub-commands share: arguments, output files and tables."""
+"""Arguments, output files and tables of the sub-commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
 
 
 class StrictParser(arguments.Parser):
-    """A parser whose complaints are `InputError`s, and that takes no abbreviations."""
+    """A parser that raises `InputError` and accepts no abbreviated options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
@@ -76,7 +76,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
-    """Return the model class of a name such as gpt3-2.6B; without a batch, with the least listed one.
+    """Return the model class of a name such as gpt3-2.6B; the default batch is the smallest listed one.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
 
 
 def check_divisible(model: ModelClass, catalog: Catalog) -> None:
-    """Check that a batch makes equal micro-batches; data-parallel models can do without any.
+    """Check that a batch divides into equal micro-batches; data-parallel models need none.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _locality(name: str, best: Locality, gpus: int) -> Locality:
 
 
 def check_target(path: Path | None, option: str) -> None:
-    """Check, before any work, that an output file can be one.
+    """Check that an output file can be written, before any work is done.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def print_written(*paths: Path | None) -> None:
 
 @contextlib.contextmanager
 def writes(path: Path, option: str) -> Iterator[None]:
-    """Turn what keeps a file from being written into an `InputError`."""
+    """Raise an `InputError` if the file cannot be written."""
     try:
         yield
     except OSError as error:
@@ -283,7 +283,7 @@ def writes(path: Path, option: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Yield what shows on stderr what is being done: a status on a terminal, else a line each time."""
+    """Yield a function that shows a message on stderr: as a status on a terminal, else as a line."""
     if not sys.stderr.isatty():
         yield lambda message: print(message, file=sys.stderr)
         return

@@ -1,4 +1,4 @@
-"""`explain`: grids, frontier, proxy plan, where the time goes, memory and the chosen plan."""
+"""`explain`: shows a model's grids, Pareto frontier, plans, times and memory on an allocation."""
 
 from __future__ import annotations
 

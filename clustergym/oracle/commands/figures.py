@@ -1,4 +1,4 @@
-"""Any validation's figures as tables: single figures first, then a table per grouping."""
+"""Prints the figures of a validation as tables: single figures first, then one table per grouping."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARES = ("mape", "ape", "error", "p90", "regret", "agreement", "recall", "preci
 
 
 def human(name: str, value: Any) -> str:
-    """Return a figure for people: shares in percent, times in seconds, others with four digits."""
+    """Return a figure as text: shares in percent, times in seconds, others with four digits."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -31,7 +31,7 @@ def human(name: str, value: Any) -> str:
 
 
 def print_figures(title: str, figures: Figures) -> None:
-    """Print single figures as one table and every mapping of mappings as another.
+    """Print single figures as one table, and each group of figures as another.
 
     A mapping of plain figures (as of a group of its own) is a table of one row.
     """

@@ -1,4 +1,4 @@
-"""`memory`: predicted against recorded memory of pure data parallelism."""
+"""`memory`: compares predicted with recorded memory of pure data parallelism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`report`: our figures beside those the papers report, as a page of docs."""
+"""`report`: measures the figures of the accuracy page and writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`validate`: estimates against measured iteration times."""
+"""`validate`: compares an oracle's iteration times with measured ones."""
 
 from __future__ import annotations
 
