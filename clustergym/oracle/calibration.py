@@ -73,6 +73,12 @@ ROUNDS, DAMPED_AFTER, EVALUATIONS = 8, 3, 6
 and constants cannot chase each other; evaluations of the Jacobian in a round."""
 
 SCHEMES = ("leave_one_model_out", "half")
+OF_WHOLE_CLASSES = (
+    *("spearman", "regret", "regret_within_type"),
+    *("feasibility_agreement", "failures", "failure_recall", "of_rows"),
+)
+"""Figures that a row counted several times would distort."""
+
 HALVINGS = 4
 """Ways to halve the models; of each, either half is trained on in turn."""
 
@@ -218,11 +224,15 @@ def robust(errors: Floats) -> Floats:
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
 
 
+def _silent(message: str) -> None:
+    """Show no progress."""
+
+
 def fit(
     path: str | Path,
     catalog: Catalog | None = None,
     schemes: Sequence[str] = SCHEMES,
-    progress: Progress | None = None,
+    progress: Progress = _silent,
 ) -> Fit:
     """Fit the constants to a CSV of measured iteration times.
 
@@ -233,8 +243,8 @@ def fit(
     catalog : Catalog, optional
     schemes : sequence of str
         Cross-validations to make, see `cross_validate`.
-    progress : callable, optional
-        Told, in words, what is being done.
+    progress : callable
+        Receives a message at each step.
 
     Raises
     ------
@@ -244,7 +254,7 @@ def fit(
     known = catalog or load_catalog()
     rows = _usable(path, known)
     calibrator = Calibrator(rows, known)
-    _tell(progress, f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
+    progress(f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
     constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
     fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
     crossed = {scheme: _crossed(rows, known, scheme, progress) for scheme in schemes}
@@ -255,7 +265,7 @@ def cross_validate(
     path: str | Path,
     scheme: str = "leave_one_model_out",
     catalog: Catalog | None = None,
-    progress: Progress | None = None,
+    progress: Progress = _silent,
 ) -> Figures:
     """Return the errors on models that the constants were not fitted to.
 
@@ -276,41 +286,26 @@ def cross_validate(
     return _crossed(_usable(path, known), known, scheme, progress)
 
 
-def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress | None) -> Figures:
+def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress) -> Figures:
     check_choice(scheme, SCHEMES, "scheme")
     calibrator = Calibrator(rows, catalog)
     if scheme == "leave_one_model_out":
         seconds = np.full(len(rows.models), np.inf)
         for model, held in _left_out(rows):
-            _tell(progress, f"{scheme}: without {model}")
+            progress(f"{scheme}: without {model}")
             seconds[held] = calibrator.predict(calibrator.fit(~held))[held]
         return figures(rows, seconds)
     parts, times = [], []
     for number, held in enumerate(_halves(rows), start=1):
-        _tell(progress, f"{scheme}: {number} of {2 * HALVINGS}")
+        progress(f"{scheme}: {number} of {2 * HALVINGS}")
         parts.append(held)
         times.append(calibrator.predict(calibrator.fit(~held))[held])
     every = np.concatenate([np.flatnonzero(held) for held in parts])
-    repeated = Rows(
-        tuple(rows.models[row] for row in every),
-        tuple(rows.layouts[row] for row in every),
-        tuple(rows.gpu_types[row] for row in every),
-        rows.seconds[every],
-        rows.sha256,
-    )
-    found = figures(repeated, np.concatenate(times))
-    ranks = (
-        "spearman",
-        "regret",
-        "regret_within_type",
-        "feasibility_agreement",
-        "failures",
-        "failure_recall",
-        "of_rows",
-    )
-    rest = {name: value for name, value in found.items() if name not in ranks}
-    plain = {name: value for name, value in found["without_anomalies"].items() if name not in ranks}
-    return rest | {"without_anomalies": plain}
+    found = figures(rows.take(every), np.concatenate(times))
+    for name in OF_WHOLE_CLASSES:
+        found.pop(name)
+        found["without_anomalies"].pop(name, None)
+    return found
 
 
 def _left_out(rows: Rows) -> Iterator[tuple[str, Bools]]:
@@ -344,11 +339,6 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
         message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
         raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
-
-
-def _tell(progress: Progress | None, message: str) -> None:
-    if progress is not None:
-        progress(message)
 
 
 HEADER = """\

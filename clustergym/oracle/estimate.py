@@ -115,7 +115,9 @@ class Corrections:
         counts: Sequence[int],
     ) -> Floats:
         """Return factors that correct roofline times, shape (C, T, K, 4)."""
-        pairs = self._class_weights(classes, specs)[:, None, :] * self._type_weights(gpu_types)
+        other_type = _differs(gpu_types, [key.gpu_type for key in self.keys])
+        type_weights = np.exp(-self.distances.gpu_type * other_type)
+        pairs = self._class_weights(classes, specs)[:, None, :] * type_weights
         near = self._layout_weights(counts)
         sums = np.einsum("ctn,kln->ctkl", pairs * self.log_ratio, near)
         weight = np.einsum("ctn,kln->ctkl", pairs, near)
@@ -128,10 +130,6 @@ class Corrections:
         family = _differs([c.family for c in classes], [key.model.family for key in self.keys])
         d = self.distances
         return np.asarray(np.exp(-(d.parameters * size + d.batch * batch + d.family * family)))
-
-    def _type_weights(self, gpu_types: Sequence[str]) -> Floats:
-        differs = _differs(gpu_types, [key.gpu_type for key in self.keys])
-        return np.asarray(np.exp(-self.distances.gpu_type * differs))
 
     def _layout_weights(self, counts: Sequence[int]) -> Floats:
         """Return weights of counts on one node and on several, shape (K, 2, n)."""

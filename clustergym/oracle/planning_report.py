@@ -19,7 +19,7 @@ from clustergym.oracle.planner import Planner, frontiers
 from clustergym.oracle.plans import Cost
 from clustergym.oracle.profiler import Estimates, estimate
 from clustergym.oracle.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
-from clustergym.oracle.search import BestPlans, data_parallel_search, full_search
+from clustergym.oracle.search import data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
 Figures = dict[str, Any]
@@ -140,7 +140,7 @@ def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job:
         data_parallel_s=parallel_s,
         best_s=best_s,
         estimated_s=proxy.iteration_s,
-        proxy_s=_executed_s(proxy, rows, machine),
+        proxy_s=price(rows, machine, Layouts(rows, proxy.plans), proxy.micro_batches).iteration_s,
         pruned_s=pruned["wide"][0].iteration_s,
         three_rules_s=pruned["arena"][0].iteration_s,
         half_space_s=pruned["half_space"][0].iteration_s,
@@ -159,10 +159,6 @@ def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimat
     planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
     sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
     return np.asarray(np.max(sizes, axis=0))
-
-
-def _executed_s(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
-    return price(rows, machine, Layouts(rows, found.plans), found.micro_batches).iteration_s
 
 
 def _gpu_s(costs: Iterable[Cost]) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
 from clustergym.errors import InputError
@@ -83,12 +83,12 @@ class Rows:
         """Whether a row is of one of `SLOW_MACHINES`."""
         return np.array([layout in SLOW_MACHINES for layout in self.layouts], dtype=bool)
 
-    def take(self, chosen: Bools) -> Rows:
-        """Return some of the rows."""
-        kept = np.flatnonzero(chosen).tolist()
+    def take(self, chosen: Bools | Ints) -> Rows:
+        """Return some of the rows, by a mask or by their positions."""
+        kept = np.arange(len(self.models))[chosen].tolist()
         parts = (tuple(part[row] for row in kept) for part in (self.models, self.layouts, self.gpu_types))
         models, layouts, types = parts
-        return Rows(models, layouts, types, self.seconds[kept], self.sha256)  # type: ignore[arg-type]
+        return Rows(models, layouts, types, self.seconds[kept], self.sha256)
 
 
 def read_rows(path: str | Path, catalog: Catalog) -> Rows:
