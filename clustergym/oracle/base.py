@@ -161,7 +161,7 @@ class Oracle(ABC):
 def check_counts(counts: Sequence[int]) -> None:
     """Raise an `InputError` for a count below 1."""
     if any(count < 1 for count in counts):
-        raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+        raise InputError(f"{min(counts)} GPUs are not an allocation", remedy="give counts of at least 1")
 
 
 def check_choice(value: str, valid: Collection[str], field: str) -> None:

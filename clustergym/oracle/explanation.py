@@ -54,8 +54,7 @@ def explain(
     ports = -(-gpus // nodes) if gpu_type.nic_per_gpu else 1
     rate = gpu_type.nic_gbps / 8 * ports
     rows = GraphAllocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
-    one = _One(oracle, rows, oracle.machine(rows))
-    return one.explanation(model, tier)
+    return _Explainer(oracle, rows, oracle.machine(rows)).explanation(model, tier)
 
 
 def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
@@ -73,7 +72,7 @@ def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
     return tier
 
 
-class _One:
+class _Explainer:
     """One allocation, and methods that plan, estimate and search it."""
 
     def __init__(self, oracle: GridOracle, rows: GraphAllocations, machine: Machine) -> None:

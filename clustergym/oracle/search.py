@@ -153,6 +153,6 @@ def data_parallel_search(rows: GraphAllocations, machine: Machine) -> BestPlans:
     none = best.plans.take(some)
     gpus, last = none.gpus.copy(), none.last.copy()
     gpus[:, 0], last[:, 0] = rows.layout.gpus[some], rows.operators - 1
-    one = np.ones(len(some), dtype=np.int64)
-    whole = Pipelines(one, none.first, last, gpus, none.tensor, none.cut)
+    single = np.ones(len(some), dtype=np.int64)
+    whole = Pipelines(single, none.first, last, gpus, none.tensor, none.cut)
     return improved(best, some, whole, counts, stage_s * counts)

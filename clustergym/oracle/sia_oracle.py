@@ -123,7 +123,7 @@ def _placements(table: Table) -> list[tuple[int, ...]]:
     found = []
     for cell, line in zip(table.columns["placement"], table.line, strict=True):
         if not (cell.isascii() and cell.isdigit() and "0" not in cell):
-            message = f"{shown(cell)} is no placement" if cell else "is empty"
+            message = f"{shown(cell)} is not a placement" if cell else "is empty"
             remedy = "give a digit from 1 for each node, its GPUs"
             raise InputError(message, file=table.path, line=line, field="placement", remedy=remedy)
         found.append(tuple(sorted(int(digit) for digit in cell)))
@@ -197,7 +197,7 @@ class SiaProfileOracle(Oracle):
     Differences from Sia's simulator: placements that nobody measured take the nearest measured one of
     the same count (see `Profile.curve`), infeasible where there is none, instead of an interpolation
     over counts; the local batch is the best at the global batch; global batches between the validated
-    ones are no choice.
+    ones cannot be chosen.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class SiaProfileOracle(Oracle):
     Raises
     ------
     InputError
-        If the path is no folder, or for an unknown value of `batch`.
+        If the path is not a folder, or for an unknown value of `batch`.
     """
 
     name = "sia"

@@ -190,17 +190,17 @@ class _Sums:
         bounds = (first, last, cut, variants)
         # A stage of m of K operators stands in a pipeline of about K/m; the first has them all in flight.
         flight = np.ceil((self.rows.operators - first) / (last + 1 - first))
-        # GPipe has all micro-batches in flight in every stage, unless there is but one.
+        # GPipe has all micro-batches in flight in every stage of several.
         flight = np.where(self.machine.holds_all & (flight > 1), self.micro_batches, flight)
         flight = np.minimum(flight, self.micro_batches)
         seconds = self._run(self.recomputing, *bounds)
         held = flight * self._run(self.kept, *bounds) + self.workspace[:, variants][:, :, chosen]
         whole = last - first + 1 == self.rows.operators
         if whole.any() and not self.machine.recomputes.all():
-            one = (first[whole], last[whole], None if cut is None else cut[whole], variants)
+            entire = (first[whole], last[whole], None if cut is None else cut[whole], variants)
             again = self.machine.recomputes
-            seconds[:, :, whole] = np.where(again, seconds[:, :, whole], self._run(self.keeping, *one))
-            held[:, :, whole] = np.where(again, held[:, :, whole], self._run(self.activation, *one))
+            seconds[:, :, whole] = np.where(again, seconds[:, :, whole], self._run(self.keeping, *entire))
+            held[:, :, whole] = np.where(again, held[:, :, whole], self._run(self.activation, *entire))
         memory = self._run(self.state, *bounds) + held
         possible = self.possible[:, variants]
         if not self.machine.planned.all():

@@ -183,7 +183,7 @@ def test_bad_classes_and_counts(oracle: GridOracle) -> None:
         oracle.tables([ModelClass("gpt3", "1.4B", 128)], cluster(), [1])
     with pytest.raises(InputError, match="not positive"):
         oracle.tables([ModelClass("gpt3", "1.3B", 0)], cluster(), [1])
-    with pytest.raises(InputError, match="0 GPUs are no allocation"):
+    with pytest.raises(InputError, match="0 GPUs are not an allocation"):
         oracle.tables(MODELS, cluster(), [0, 1])
 
 

@@ -74,8 +74,8 @@ def _print(shown: Mapping[str, Any], path: Path) -> None:
 
     rows = []
     for name, value in shown["constants"].items():
-        one = value if isinstance(value, Mapping) else {"": value}
-        rows.append((name, "  ".join(f"{gpu} {number:g}".strip() for gpu, number in one.items())))
+        by_type = value if isinstance(value, Mapping) else {"": value}
+        rows.append((name, "  ".join(f"{gpu} {number:g}".strip() for gpu, number in by_type.items())))
     print(f"constants fitted to {shown['rows']} rows of {path}")
     print_table(common.text_table("", ("constant", "value"), rows))
     print_figures("\nerror on the rows they were fitted to", shown["fitted"])

@@ -95,7 +95,7 @@ def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
     if batch is None:
         batch = min(catalog.get(ModelClass(*known[name], 1)).batches)
     if not 1 <= batch <= MOST_SAMPLES:
-        message = f"{batch} samples are no global batch"
+        message = f"{batch} samples are not a global batch"
         raise InputError(message, field="--batch", remedy=f"give at least 1 and at most {MOST_SAMPLES:,}")
     return ModelClass(*known[name], batch)
 
@@ -130,7 +130,7 @@ def allocation_of(text: str, locality: str | None, cluster: ClusterSpec) -> Allo
     Raises
     ------
     InputError
-        For a text that is no such thing, a count that is no power of two or more than the cluster has,
+        For a malformed text, a count that is not a power of two or exceeds the cluster,
         a type it does not have, and a locality the count cannot have.
     """
     match = _GPUS.fullmatch(text.strip())
@@ -170,7 +170,7 @@ def _row(name: str, cluster: ClusterSpec) -> int:
 def _check_count(gpus: int, cluster: ClusterSpec, row: int) -> None:
     name, most = cluster.gpu_types[row], int(cluster.capacity[row])
     if gpus < 1:
-        raise InputError(f"{gpus} GPUs are no allocation", field="--gpus", remedy="give at least 1")
+        raise InputError(f"{gpus} GPUs are not an allocation", field="--gpus", remedy="give at least 1")
     if gpus > most:
         message = f"cluster {cluster.name} has {most} {name}, not {gpus}"
         raise InputError(message, field="--gpus", remedy="give fewer or name another cluster with --cluster")
@@ -201,7 +201,7 @@ def check_target(path: Path | None, option: str) -> None:
     Raises
     ------
     InputError
-        If it is a folder, or lies in what is no folder.
+        If it is a folder, or its parent is a file.
     """
     if path is None:
         return
