@@ -216,7 +216,7 @@ def remove_empty(folder: Path) -> None:
 FILES = (
     ("trace", "path"),
     ("cluster", "path"),
-    *(("oracle", key) for key in ("path", "models", "calibration", "collectives")),
+    *(("oracle", key) for key in ("path", "models", "calibration")),
 )
 """Keys of files."""
 

@@ -242,5 +242,5 @@ def check_commands(pages):
         page = pages[f"commands/{name}"]
         assert any(words in page for words in ("usage: ", "Any key can be given", "Powered by Hydra")), name
         assert f'href="{name}/"' in pages["commands"], name
-    for subcommand in ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache"):
+    for subcommand in ("explain", "calibrate", "validate", "memory", "report", "cache"):
         assert f"usage: python -m clustergym.oracle {subcommand} " in pages["commands/oracle"], subcommand
