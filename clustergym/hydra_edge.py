@@ -203,7 +203,7 @@ def remove_empty(folder: Path) -> None:
 FILES = (
     ("trace", "path"),
     ("cluster", "path"),
-    *(("oracle", key) for key in ("path", "models", "calibration", "collectives")),
+    *(("oracle", key) for key in ("path", "models", "calibration")),
 )
 """Keys of files."""
 
@@ -212,7 +212,7 @@ def _absolute(plain: Any) -> dict[str, Any]:
     """Make the files that a configuration names absolute, so that it can be replayed from any folder."""
     config: dict[str, Any] = dict(plain)
     for group, key in FILES:
-        if config[group].get(key) not in (None, "calibrated"):
+        if config[group].get(key) is not None:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
     for name in ("failures", "reservations"):

@@ -167,7 +167,7 @@ def test_model(name):
 
 def test_hardware_and_generators_are_read():
     assert names("hardware") == ["gpus"]
-    assert names("calibration") == ["collectives", "grid"]
+    assert names("calibration") == ["grid"]
     assert names("generator") == ["helios", "newtrace", "pai", "philly"]
     assert Path(conf_dir() / "config.yaml").is_file()
 

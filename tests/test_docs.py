@@ -337,5 +337,5 @@ def check_commands(pages):
         page = pages[f"commands/{name}"]
         assert f"usage: clustergym {name} " in page, name
         assert f'href="{name}/"' in pages["commands"], name
-    for subcommand in ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache"):
+    for subcommand in ("explain", "calibrate", "validate", "memory", "report", "cache"):
         assert f"usage: clustergym oracle {subcommand} " in pages["commands/oracle"], subcommand
