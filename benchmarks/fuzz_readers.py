@@ -12,13 +12,14 @@ its own; the exit status is 1 if there was a finding.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import random
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -211,8 +212,6 @@ def fuzz(name: str, seconds: int, findings: Path) -> None:
     """Fuzz one reader in this process; does not return."""
     import atheris
 
-    with atheris.instrument_imports(include=["clustergym"], exclude=["clustergym.learn"]):
-        import readers  # noqa: F401
     target, corpus = Target(name, findings), Path(tempfile.mkdtemp(prefix="corpus-"))
     seeds = seeds_of(name)
     for at, seed in enumerate(seeds):
@@ -247,24 +246,20 @@ def escaped() -> list[str]:
 def run(name: str, seconds: int, findings: Path) -> int:
     """Fuzz one reader in a process of its own; return how many findings there were."""
     before = {path.name for path in findings.iterdir()}
-    command = [
-        sys.executable,
-        __file__,
-        name,
-        "--seconds",
-        str(seconds),
-        "--findings",
-        str(findings),
-        "--here",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    found = [line for line in done.stdout.splitlines() if line.startswith("finding: ")]
-    executed = re.search(r"number_of_executed_units: (\d+)", done.stderr)
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), sys.stdout.fileno())
+            os.dup2(output.fileno(), sys.stderr.fileno())
+            fuzz(name, seconds, findings)
+        os.waitpid(child, 0)
+        output.seek(0)
+        lines = output.read().splitlines()
+    found = [line for line in lines if line.startswith("finding: ")]
+    executed = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), None)
     new = {path.name for path in findings.iterdir()} - before
-    ended = "" if executed else f"; ended early: {done.stderr.strip().splitlines()[-1:]}"
-    print(
-        f"{name}: {executed[1] if executed else 'unknown'} inputs, {len(found)} findings{ended}", flush=True
-    )
+    ended = "" if executed else f"; ended early: {lines[-1:]}"
+    print(f"{name}: {executed or 'unknown'} inputs, {len(found)} findings{ended}", flush=True)
     for line in found:
         print(f"  {line}", flush=True)
     return max(len(found), len(new), 0 if executed else 1)
@@ -276,18 +271,16 @@ def main() -> int:
     parser.add_argument("reader", nargs="*", help="all, if none is named")
     parser.add_argument("--seconds", type=int, default=60, help="for each reader")
     parser.add_argument("--findings", type=Path, default=Path("outputs/fuzz"))
-    parser.add_argument("--here", action="store_true", help="fuzz one reader in this process")
     given = parser.parse_args()
-    given.findings.mkdir(parents=True, exist_ok=True)
-    if given.here:
-        fuzz(given.reader[0], given.seconds, given.findings.resolve())
-    # Not before: what is imported already is not instrumented any more.
-    from readers import READERS
+    import atheris
 
+    # What was imported before is not instrumented any more.
+    with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["clustergym"]):
+        from readers import READERS
     unknown = sorted(set(given.reader) - READERS.keys())
     if unknown:
         parser.error(f"unknown reader {unknown[0]!r}: name some of {', '.join(READERS)}")
-    os.environ.setdefault("PYTHONHASHSEED", "0")
+    given.findings.mkdir(parents=True, exist_ok=True)
     total = [run(name, given.seconds, given.findings.resolve()) for name in given.reader or READERS]
     return 1 if any(total) else 0
 

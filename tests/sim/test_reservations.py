@@ -127,6 +127,22 @@ def test_a_placer_that_spreads_jobs_gets_whole_nodes_for_planned_ones():
     assert events_of(run, EventKind.COMPLETE) == [(40.0, "p"), (50.0, "a")]
 
 
+def test_a_planned_start_at_a_round_does_not_make_two_rounds_of_it():
+    # p starts at 60, as the round comes; a and b each ask for one node of two, so b waits until p ends at 90.
+    views = []
+
+    class Watching(InOrder):
+        def schedule(self, view):
+            views.append((view.now_s, view.available.tolist()))
+            return super().schedule(view)
+
+    jobs = [Job("a", 0.0, 130, 4), Job("b", 30.0, 20, 4), Job("p", 0.0, 30, 4)]
+    scenario = scenario_of(jobs, {"p": 60.0}, nodes=2, lead_s=60.0, rounds=60.0)
+    run = simulate(scenario, Watching(), Buddy())
+    assert views == [(0.0, [8]), (60.0, [4]), (120.0, [8])]
+    assert events_of(run, EventKind.COMPLETE) == [(90.0, "p"), (130.0, "a"), (140.0, "b")]
+
+
 def test_policies_neither_see_planned_jobs_nor_count_on_their_gpus():
     views = []
 
