@@ -1,4 +1,4 @@
-"""`python -m clustergym.evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
+"""`clustergym evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from clustergym.errors import InputError, exits_on_bad_input, nearest, require
 from clustergym.paths import atomic_path
+
+SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
@@ -232,10 +234,11 @@ def _quoted(word: str) -> str:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.hydra_edge import composed, helped
+    from clustergym.command_help import helped
+    from clustergym.hydra_edge import composed
 
     overrides = list(sys.argv[1:] if argv is None else argv)
-    if helped("evaluate", __doc__, overrides):
+    if helped("evaluate", SUMMARY, overrides):
         return 0
     config = composed("evaluate", overrides)
     outcome = evaluate(config, progress=True)

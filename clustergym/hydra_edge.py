@@ -94,15 +94,6 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     return _report(SweepCallback.failures)
 
 
-def helped(name: str, summary: str | None, argv: list[str]) -> bool:
-    """Print what a command does and every key it takes, if asked to; return whether it was."""
-    if not {"-h", "--help"} & set(argv):
-        return False
-    print(f"{(summary or '').strip()}\n\nAny key can be given as key=value:\n")
-    print((conf_dir() / f"{name}.yaml").read_text(encoding="utf-8").strip())
-    return True
-
-
 def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return `conf/NAME.yaml` composed with overrides, as plain values; nothing is written or run.
 

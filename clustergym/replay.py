@@ -1,4 +1,4 @@
-"""`python -m clustergym.replay DIR`: rebuild a result from its decision log and compare digests."""
+"""`clustergym replay DIR`: rebuild a result from its decision log and compare digests."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def _read_result(path: Path) -> dict[str, Any]:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Replay each folder; 0: all equal, 1: one differs, 2: bad input."""
-    parser = Parser(prog="clustergym.replay", description=__doc__)
+    summary = "Rebuild results from their decision logs and compare digests."
+    parser = Parser(prog="clustergym replay", description=summary)
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`python -m clustergym.run policy=… scenario=…`: one policy on one scenario, and what it wrote."""
+"""`clustergym run policy=… scenario=…`: one policy on one scenario, and what it wrote."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
         folders.append(target)
         fresh |= ran
     if config.get("report", True) and (fresh or not (folder / "report.html").is_file()):
-        from clustergym.report.write import write_report
+        from clustergym.report.write import write_run_report
 
-        write_report([target / "result.json" for target in folders], folder / "report.html")
+        write_run_report(folders)
     if logger.name == "wandb" and fresh:
         page = folder / "report.html"
         log_result(logger, config, results[0], folder, page if page.is_file() else None)
@@ -130,7 +130,12 @@ def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path, i
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    return run_hydra(run_job, sys.argv[1:] if argv is None else argv, "clustergym.run")
+    from clustergym.command_help import RUN_MORE, RUN_SUMMARY, helped
+
+    given = sys.argv[1:] if argv is None else argv
+    if helped("run", RUN_SUMMARY, given, "config", RUN_MORE):
+        return 0
+    return run_hydra(run_job, given, "clustergym.run")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`python -m clustergym.train agent=auction_es`: train an agent and write its checkpoint."""
+"""`clustergym train agent=auction_es`: train an agent and write its checkpoint."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clustergym.wandb_logger import LoggerChoice
 
 SUFFIX = ".safetensors"
+SUMMARY = "Train an agent and write its checkpoint."
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
@@ -161,10 +162,11 @@ def _git_revision() -> str | None:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.hydra_edge import composed, helped
+    from clustergym.command_help import helped
+    from clustergym.hydra_edge import composed
 
     overrides = list(sys.argv[1:] if argv is None else argv)
-    if helped("train", __doc__, overrides):
+    if helped("train", SUMMARY, overrides):
         return 0
     # A file of conf/env need not name every parameter of its environment.
     words = [f"++{word}" if word.startswith("env.") else word for word in overrides]

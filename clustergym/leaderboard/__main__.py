@@ -1,4 +1,4 @@
-"""`python -m clustergym.leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
+"""`clustergym leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from clustergym.errors import InputError, exits_on_bad_input
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="clustergym.leaderboard", description=__doc__, allow_abbrev=False)
+    summary = "Check, score and add entries of boards, and write the boards' pages."
+    parser = Parser(prog="clustergym leaderboard", description=summary, allow_abbrev=False)
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="run a policy or placer in every cell and write it as an entry")

@@ -1,4 +1,4 @@
-"""`python -m clustergym.oracle COMMAND …`: explain, calibrate and validate the oracle."""
+"""`clustergym oracle COMMAND …`: explain, calibrate and validate the oracle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMANDS = ("explain", "calibrate", "validate", "collectives", "memory", "sia", 
 
 
 def _parser(modules: dict[str, ModuleType]) -> Parser:
-    parser = Parser(prog="python -m clustergym.oracle", description="Ask the performance oracle.")
+    parser = Parser(prog="clustergym oracle", description="Ask the performance oracle.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in modules.items():
         text = module.SUMMARY

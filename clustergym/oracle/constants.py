@@ -121,7 +121,7 @@ def load_constants(path: str | Path | None = None) -> Constants:
     source = read_mapping(Path(path) if path is not None else default_path())
     given = source.content.get("constants")
     if not isinstance(given, dict):
-        remedy = "write it with `python -m clustergym.oracle calibrate`"
+        remedy = "write it with `clustergym oracle calibrate`"
         raise InputError("is missing", file=source.path, field="constants", remedy=remedy)
     names = [entry.name for entry in fields(Constants)]
     for name in given:
@@ -143,5 +143,5 @@ def _check(value: Any, by_type: bool, source: Any, name: str) -> None:
         valid = isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < 1e9
         if not valid:
             message = f"{number!r} is not a number above 0"
-            remedy = "write the file with `python -m clustergym.oracle calibrate`"
+            remedy = "write the file with `clustergym oracle calibrate`"
             raise InputError(message, file=source.path, line=line, field=f"constants.{name}", remedy=remedy)

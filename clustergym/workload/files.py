@@ -82,15 +82,18 @@ def read_bytes(path: Path) -> bytes:
     Raises
     ------
     InputError
-        As `check_path`, and if it is a folder or cannot be read.
+        As `check_path`, and if it is a folder, cannot be read, or is empty.
     """
     check_path(path)
     if path.is_dir():
         raise InputError("is a folder, not a file", file=path, remedy="name a file in it")
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
+    if not content.strip():
+        raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
+    return content
 
 
 def decode(content: bytes, path: Path) -> str:
@@ -99,7 +102,7 @@ def decode(content: bytes, path: Path) -> str:
     Raises
     ------
     InputError
-        Where it is not UTF-8 or holds a NUL byte, names the line; and if there is nothing in it.
+        Where it is not UTF-8 or holds a NUL byte, names the line; where it holds white space alone.
     """
     nul = content.find(b"\0")
     encoded = "save it as UTF-8 text"
