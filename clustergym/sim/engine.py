@@ -119,7 +119,10 @@ class Simulation(World):
                 self._start_profiling()
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
-                if self._in_view:
+                if self._decided_at == self._now:
+                    # A log of decisions tells them apart by their times: an instant has one.
+                    self._after(1, self._round_due)
+                elif self._in_view:
                     return self._decision_point()
             self._share_links()
         self._finish(self._now)
@@ -215,7 +218,8 @@ class Simulation(World):
         """See to it that a round comes while jobs are in the system."""
         if self._round is None or self._round_pending or not self._in_view:
             return
-        earliest = self._decided_at + 1 if self._decided_at >= self._now else self._now
+        comes_now = self._decision_due or self._decided_at >= self._now
+        earliest = self._now + 1 if comes_now else self._now
         due = -(-earliest // self._round) * self._round
         self._round_pending = True
         self._after(due - self._now, self._round_due)

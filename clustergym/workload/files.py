@@ -102,18 +102,21 @@ def decode(content: bytes, path: Path) -> str:
     Raises
     ------
     InputError
-        Where it is not UTF-8 or holds a NUL byte; names the line.
+        Where it is not UTF-8 or holds a NUL byte, names the line; where it holds white space alone.
     """
     nul = content.find(b"\0")
     encoded = "save it as UTF-8 text"
     if nul >= 0 and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError("NUL byte: not a text file", file=path, line=_line_at(content, nul), remedy=encoded)
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         where = _line_at(content, error.start)
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
         raise InputError(message, file=path, line=where, remedy=encoded) from error
+    if not text.strip():
+        raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
+    return text
 
 
 def _line_at(content: bytes, position: int) -> int:
