@@ -46,9 +46,10 @@ def _calls(path: Path) -> Iterator[ast.Call]:
 
 
 def test_nothing_reads_a_pickle_or_runs_a_text() -> None:
-    found = [(path, ast.unparse(one.func)) for path in SOURCES for one in _calls(path)]
+    found = [(path.name, ast.unparse(one.func)) for path in SOURCES for one in _calls(path)]
     assert len(found) > 10_000
-    assert [one for one in found if one[1] in RUNS] == []
+    # child.py reads what a copy of its own process sends it through a pipe: no file.
+    assert {one for one in found if one[1] in RUNS} == {("child.py", "pickle.loads")}
 
 
 def test_numpy_never_reads_a_pickle() -> None:

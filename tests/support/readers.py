@@ -24,11 +24,8 @@ from clustergym.learn import checkpoints, network_checkpoints, plot
 from clustergym.learn.training_state import read_state
 from clustergym.oracle import constants
 from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.communication.constants import _load as read_network
-from clustergym.oracle.communication.measured import read_collectives
 from clustergym.oracle.measured import read_measurements
 from clustergym.oracle.sia_oracle import read_profile
-from clustergym.oracle.sia_profiles import read_sia_profiles
 from clustergym.oracle.sia_training import read_training
 from clustergym.report.logs import read_log
 from clustergym.report.payload import _timeline
@@ -170,11 +167,8 @@ READERS: Mapping[str, Reader] = {
     "config": _written("config.yaml", _config),
     "models": _written("mine.yaml", _catalog),
     "oracle-table": _written("table.csv", lambda path: read_measurements(path, load_catalog())),
-    "oracle-collectives": _written("collectives.csv", read_collectives),
-    "oracle-network": _written("network.yaml", read_network.__wrapped__),
     "oracle-constants": _written("grid.yaml", constants.load_constants),
     "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
-    "sia-profiles": _two(("m/placements-x.csv", "m/scalability-x.csv"), read_sia_profiles),
     "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
     "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
     "placements": _packed("placements.jsonl.gz", lambda path: read_placements(path, scenario())),
@@ -204,7 +198,6 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "generator": (ROOT / "conf/generator/philly.yaml", ROOT / "conf/generator/pai.yaml"),
     "cluster": (ROOT / "conf/cluster/arena-sim.yaml", ROOT / "conf/cluster/gavel-48.yaml"),
     "models": (ROOT / "conf/model/gpt3.yaml", ROOT / "conf/model/wide_resnet.yaml"),
-    "oracle-network": (ROOT / "conf/calibration/collectives.yaml",),
     "oracle-constants": (ROOT / "conf/calibration/grid.yaml",),
     "board": (ROOT / "leaderboards/fair/board.yaml", ROOT / "leaderboards/placement/board.yaml"),
     "entry": (ROOT / "leaderboards/fair/fcfs/entry.yaml",),
