@@ -197,8 +197,9 @@ class Trial:
         if not imported:
             found = set(lines[max(before, key=int)]) if before else set()
         chosen, left_s = [], self.given.test_s
-        for test in sorted(found & set(self.items), key=lambda test: (self.reached["seconds"][test], test)):
-            left_s -= self.reached["seconds"][test]
+        seconds = self.reached["seconds"]
+        for test in sorted(found & seconds.keys(), key=lambda test: (seconds[test], test)):
+            left_s -= seconds[test]
             if left_s < 0:
                 break
             chosen.append(test)
