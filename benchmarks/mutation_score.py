@@ -39,7 +39,13 @@ SOURCES = (
     "policies/shared/*.py",
     "clustergym/leaderboard/check.py",
 )
-TESTS = ("tests/sim", "tests/metrics", "tests/policies", "tests/leaderboard")
+OWN_TESTS = {
+    "clustergym/sim": "tests/sim",
+    "clustergym/metrics": "tests/metrics",
+    "policies/shared": "tests/policies",
+    "clustergym/leaderboard": "tests/leaderboard",
+}
+TESTS = tuple(OWN_TESTS.values())
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 KEY = ("file", "text", "before", "after")
 """What names a mutant; lines move."""
@@ -190,15 +196,17 @@ class Trial:
         return True
 
     def tests(self, mutant: dict[str, Any], imported: bool) -> list[str]:
-        """Return tests that reach the line, or the last one before it, cheapest first, up to the limit."""
+        """Return tests that reach the line, or the last one before it: own ones, then cheapest, first."""
         lines = self.reached["lines"].get(mutant["file"], {})
         before = [line for line in lines if lines[line] and int(line) <= mutant["line"]]
         found = set(test for tests in lines.values() for test in tests) or set(self.items)
         if not imported:
             found = set(lines[max(before, key=int)]) if before else set()
         chosen, left_s = [], self.given.test_s
-        seconds = self.reached["seconds"]
-        for test in sorted(found & seconds.keys(), key=lambda test: (seconds[test], test)):
+        seconds, own = self.reached["seconds"], OWN_TESTS[str(Path(mutant["file"]).parent)]
+        for test in sorted(
+            found & seconds.keys(), key=lambda one: (not one.startswith(own), seconds[one], one)
+        ):
             left_s -= seconds[test]
             if left_s < 0:
                 break
@@ -278,9 +286,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--all", action="store_true", help="every mutant, in place of a sample")
-    parser.add_argument(
-        "--test-s", type=float, default=10.0, help="most seconds of tests per mutant, cheapest first"
-    )
+    parser.add_argument("--test-s", type=float, default=10.0, help="most seconds of tests per mutant")
     given = parser.parse_args()
     work, copy = given.work.resolve(), given.work.resolve() / "checkout"
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout

@@ -283,6 +283,55 @@ def test_only_published_policies_are_run_again(root):
     assert flagged(root, strict=1) == {Kind.RERUN}
 
 
+def rerun_messages(root: Path, entry: str = "first", strict: int = 2) -> list[tuple[str, str]]:
+    flags = check(load_board("small", root), entry, strict)
+    assert {flag.kind for flag in flags} <= {Kind.RERUN}
+    return [(flag.where, flag.message) for flag in flags]
+
+
+def test_a_file_that_a_parameter_names_is_not_opened(root):
+    path = "/tmp/" + "long" * 20
+    claims(root / "small" / "first", policy={"name": "fcfs", "parameters": {"round_s": None, "file": path}})
+    message = f"{path[:60] + '…'!r} names a file, which is not opened"
+    assert rerun_messages(root) == [("entry.yaml", message)]
+    # One without a folder may be the name of anything: the policy is made, and does not know the key.
+    claims(root / "small" / "first", policy={"name": "fcfs", "parameters": {"file": "plain"}})
+    assert [where for where, _ in rerun_messages(root)] == ["philly-5", "philly-6"]
+    assert all("InputError: " in message for _, message in rerun_messages(root))
+
+
+def test_what_is_not_deterministic_is_not_run_again(root):
+    folder = root / "small" / "short"
+    claims(folder, policy={"name": "sjf", "parameters": {}}, deterministic=False)
+    change_headers(folder, policy="sjf")
+    assert rerun_messages(root, "short") == []
+
+
+def test_a_class_that_is_not_the_policys_is_found_by_running_it_again(root):
+    folder = root / "small" / "first"
+    claims(folder, information_class="clairvoyant")
+    change_headers(folder, information_class="clairvoyant")
+    message = "the policy is of class none, entered as clairvoyant"
+    assert rerun_messages(root) == [("philly-5", message), ("philly-6", message)]
+
+
+def test_as_many_cells_are_run_again_as_are_asked_for(root):
+    folder = root / "small" / "first"
+    claims(folder, policy={"name": "las", "parameters": {}})
+    change_headers(folder, policy="las")
+    one, both, more = (rerun_messages(root, "first", strict) for strict in (1, 2, 3))
+    assert [where for where, _ in both] == ["philly-5", "philly-6"]
+    assert more == both
+    assert len(one) == 1
+    assert one[0] in both
+    entered = [row.split(",")[2][:16] for row in (folder / "results.csv").read_text().splitlines()[1:]]
+    assert [message.partition("entered ")[2] for _, message in both] == [f"{start}…" for start in entered]
+    # Which, the seed says.
+    board = load_board("small", root)
+    drawn = {check(board, "first", 1, seed)[0].where for seed in range(8)}
+    assert drawn == {"philly-5", "philly-6"}
+
+
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
 def test_a_name_is_no_path(name, root):
     assert flagged(root, name) == {Kind.SCHEMA}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from batches import batch_scenario, with_batches
 from clustergym.policies.placement.buddy import Buddy
 from clustergym.policies.pollux import Pollux
-from clustergym.policies.shared.batches import goodput_at_best_batch
+from clustergym.policies.shared.batches import goodput_at_best_batch, jobs_with_a_choice
 from clustergym.policies.shared.goodput import ObservedSpeeds
 from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
@@ -67,6 +69,18 @@ def test_no_noise_scale_is_one_line_where_every_batch_is_to_be_chosen(policy):
     assert jct_s(batch_scenario([Job("a", 0, 100)], SECONDS, NOISE), policy(batch="chosen")) > 0
     with pytest.raises(InputError, match=r"policy\.batch: unknown value 'chose' \(did you mean chosen"):
         policy(batch="chose")
+
+
+def test_the_job_without_a_choice_is_named_with_its_line():
+    scenario = small_scenario([Job("a", 0, 10), Job("b", 0, 10)], {"X": (1, 2)}, {"m": {"X": {1: 2.0}}})
+    setting = Simulation(scenario, Buddy(), InformationClass.NONE).setting
+    trace = replace(scenario.trace, path="jobs.csv", line=np.array([7, 8]))
+    with pytest.raises(InputError, match=r"^jobs\.csv:7: policy\.batch: job a: .*known or requested"):
+        jobs_with_a_choice("chosen", trace, setting)
+    # A trace that was not read from a file has no line.
+    with pytest.raises(InputError, match=r"^policy\.batch: job a: .*oracle=sia"):
+        jobs_with_a_choice("chosen", scenario.trace, setting)
+    assert jobs_with_a_choice("known", trace, setting) == jobs_with_a_choice("requested", trace, setting) == 0
 
 
 def test_goodput_at_the_best_batch_by_hand():

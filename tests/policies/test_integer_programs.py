@@ -93,13 +93,25 @@ def test_when_the_lp_fails_the_start_stays_and_is_filled_up(monkeypatch):
     assert solution.bound >= solution.value
 
 
-def test_a_solution_that_breaks_a_constraint_is_refused(monkeypatch):
+@pytest.mark.parametrize("amounts", [[1, 1], [-1, 1], [3, 0], [-1, 2], [0, 2]])
+def test_a_solution_that_breaks_a_constraint_is_refused(monkeypatch, amounts):
+    # Two equal jobs with 2 or 3 of 4 GPUs: 5 are too many, as are 6; less than none is none; three jobs are
+    # not there.
     problem = Choices(np.array([[1.5, 3.0]] * 2), np.array([0, 0]), np.array([2, 3]), np.array([4]))
-    wrong = lambda *given: (np.ones(len(given[2])), 9.0, OPTIMAL)  # noqa: E731
+    wrong = lambda *given: (np.array(amounts, dtype=float), 9.0, OPTIMAL)  # noqa: E731
     monkeypatch.setattr(integer_programs, "_scip", wrong)
     solution = solve(problem, NONE[:2])
     assert solution.status == FAILED
     assert (problem.used(solution.choice) <= 4).all()
+
+
+def test_what_costs_no_less_and_brings_no_more_is_left_out():
+    # Of type 0, on 1, 2 and 4 GPUs: 2 bring as much as 1. Of type 1 there are 4 and 2 GPUs, in this order.
+    kind, gpus = np.array([0, 0, 0, 1, 1]), np.array([1, 2, 4, 4, 2])
+    value = np.array([[1.0, 1.0, 2.0, 3.0, 3.0], [1.0, 2.0, 2.0, 3.0, 2.0]])
+    kept = integer_programs._undominated(Choices(value, kind, gpus, np.array([4, 4])))
+    none = -np.inf
+    assert kept.tolist() == [[1.0, none, 2.0, none, 3.0], [1.0, 2.0, none, 3.0, 2.0]]
 
 
 def test_a_start_that_no_longer_fits_is_cut_from_the_last_job_on():
