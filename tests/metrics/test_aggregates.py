@@ -41,6 +41,13 @@ def test_probability_of_improvement_by_hand():
     assert probability_of_improvement(mine, mine) == (0.5, 0.5, 0.5)
 
 
+def test_the_same_draw_unless_another_is_asked_for():
+    mine, other = [np.random.default_rng(1).normal(size=30)], [np.random.default_rng(2).normal(size=30)]
+    assert stratified(mine) == stratified(mine, 0) != stratified(mine, 1)
+    for compare in (paired_difference, probability_of_improvement):
+        assert compare(mine, other) == compare(mine, other, 0) != compare(mine, other, 1)
+
+
 def test_interquartile_means_of_rows():
     rows = np.array([[0.0, 1.0, 3.0, 100.0], [4.0, 3.0, 2.0, 1.0]])
     assert interquartile_mean(rows).tolist() == [2.0, 2.5]

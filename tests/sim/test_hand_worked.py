@@ -106,6 +106,8 @@ def test_a_view_shows_progress_at_its_own_speed():
     at = {view.now_s: view for view in script.views}
     assert at[50.0].remaining_iterations[0] == pytest.approx(95.0)
     assert at[100.0].remaining_iterations.tolist() == pytest.approx([95.0, 54.0, 10.0, 30.0])
+    # Nobody stands still: A works again from 100 on, B since 70, and C and D wait.
+    assert at[100.0].standstill_s.tolist() == [0.0] * 4
     # Held so far at 100: A 4 GPUs for 50 s, then 2 for 50 s; B 2 GPUs for 50 s.
     assert at[100.0].attained_gpu_s.tolist() == pytest.approx([300.0, 100.0, 0.0, 0.0])
     assert at[240.0].remaining_iterations.tolist() == pytest.approx([60.0, 54.0 - 20.0 / 6.0])
