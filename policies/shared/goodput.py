@@ -223,7 +223,7 @@ def _interpolated(values: Floats, known: Bools) -> Floats:
     left = np.maximum.accumulate(np.where(known, levels, -1), axis=-1)
     right = np.minimum.accumulate(np.where(known, levels, last + 1)[..., ::-1], axis=-1)[..., ::-1]
     left, right = np.where(left < 0, right, left), np.where(right > last, left, right)
-    none = (left > last) | (right < 0)
+    none = left > last
     left, right = np.clip(left, 0, last), np.clip(right, 0, last)
     low, high = np.take_along_axis(values, left, -1), np.take_along_axis(values, right, -1)
     share = np.where(right > left, (levels - left) / np.maximum(right - left, 1), 0.0)

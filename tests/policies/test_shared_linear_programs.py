@@ -157,6 +157,15 @@ def test_total_throughput_of_two_jobs_on_two_types():
     assert share.ravel().tolist() == pytest.approx([1, 0, 0, 1], abs=1e-9)
 
 
+def test_a_job_that_runs_nowhere_has_no_share_and_holds_nobody_back():
+    p = problem([[2, 0], [0, 0], [1, 0]])
+    share, level = max_min_shares(p, np.array([1.0, 0.0, 1.0]))
+    # 2 x = 1 - x: x = 1/3, both at 2/3.
+    assert level == pytest.approx(2 / 3)
+    assert share.ravel().tolist() == pytest.approx([1 / 3, 0, 0, 0, 2 / 3, 0], abs=1e-5)
+    assert max_total_shares(p, np.ones(3)).ravel().tolist() == pytest.approx([1, 0, 0, 0, 0, 0], abs=1e-9)
+
+
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_max_min_is_the_literal_programs_and_gives_all_their_isolated_share(drawn):
