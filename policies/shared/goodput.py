@@ -93,12 +93,11 @@ class ObservedSpeeds:
     def observe(self, view: View, options: BatchOptions | None = None) -> Ints:
         """Take in a View; return the positions of jobs whose known times changed."""
         self._make_room(view)
-        held = view.gpus > 0
         self._most_gpus[view.job] = np.maximum(self._most_gpus[view.job], view.gpus)
         if not len(self._job):
             return np.empty(0, dtype=np.int64)
         at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
-        same = held & (self._job[at] == view.job)
+        same = self._job[at] == view.job
         same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
         worked_s = view.now_s - self._ready_s[at]
         done = self._remaining[at] - view.remaining_iterations

@@ -59,6 +59,21 @@ def test_observation_corrects_the_linear_guess():
     assert len(speeds.observe(simulation.advance())) == 0
 
 
+def test_each_job_is_corrected_by_what_was_seen_of_it():
+    # b alone runs, on 4 X: its guess of 2 s becomes 4 s. a, before it, keeps its own.
+    simulation = simulation_of([Job("a", 0, 1000), Job("b", 0, 1000)])
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    speeds.observe(view)
+    decision = Decision.of([(1, 0, 4)])
+    speeds.decided(view, decision)
+    simulation.apply(decision)
+    view = simulation.advance()
+    assert speeds.observe(view).tolist() == [1]
+    estimates = speeds.estimates(view, view.iteration_time_s())
+    assert estimates[:, 0, 2].tolist() == pytest.approx([2.0, 4.0])
+    assert speeds.most_gpus(view).tolist() == [0, 4]
+
+
 def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
     # From 60 s on 1 X after a first minute on 8; the restart takes 30 s: 30 s of work are seen.
     simulation = simulation_of([Job("a", 0, 1000)], checkpoint_s=30.0)

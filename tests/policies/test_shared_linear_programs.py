@@ -166,6 +166,23 @@ def test_a_job_that_runs_nowhere_has_no_share_and_holds_nobody_back():
     assert max_total_shares(p, np.ones(3)).ravel().tolist() == pytest.approx([1, 0, 0, 0, 0, 0], abs=1e-9)
 
 
+@pytest.mark.parametrize(("factor", "refused"), [(1 + 1e-8, False), (1.001, True)])
+def test_a_solution_over_the_limits_is_refused(monkeypatch, factor, refused):
+    # Two jobs on one GPU have 1/2 each; a solver that gave each 0.5005 would hand out 1.001 GPUs.
+    def inexact(*given, **options):
+        solved = linprog(*given, **options)
+        solved.x = solved.x * factor
+        return solved
+
+    monkeypatch.setattr("scipy.optimize.linprog", inexact)
+    p = problem([[1.0], [1.0]])
+    if refused:
+        with pytest.raises(linear_programs.SolverError, match=r"a limit is exceeded by 0\.00(1|0999)"):
+            max_min_shares(p, np.ones(2))
+    else:
+        assert max_min_shares(p, np.ones(2))[1] == pytest.approx(0.5)
+
+
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_max_min_is_the_literal_programs_and_gives_all_their_isolated_share(drawn):

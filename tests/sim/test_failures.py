@@ -116,6 +116,10 @@ def test_drawn_failures_have_their_means_and_are_the_same_again():
     # 4,000 failures of 20 nodes, 1,050 s apart each: 210,000 s; a mean of n draws is off by 1/sqrt(n), 1.6 %.
     assert drawn[-1].time_s == pytest.approx(210_000, rel=0.06)
     assert sum(failure.repair_s for failure in drawn) / 4000 == pytest.approx(50.0, rel=0.06)
+    unseeded, seeded = (
+        Failures(mtbf_s=1000.0, mttr_s=50.0, **seed).upcoming(3) for seed in ({}, {"seed": 0})
+    )
+    assert list(itertools.islice(unseeded, 9)) == list(itertools.islice(seeded, 9)) != drawn[:9]
     # A node's failures do not depend on how many nodes there are.
     assert next(f for f in failures.upcoming(1)) == next(f for f in drawn if f.node == 0)
 
