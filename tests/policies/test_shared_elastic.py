@@ -83,6 +83,21 @@ def test_the_least_loss_frees_gpus_and_nobody_goes_below_half_his_request():
     )
 
 
+def test_a_launch_is_at_half_to_twice_the_request_of_equal_gains_on_the_fewest():
+    times = {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}
+    view = view_of([Job("a", 0, 900, gpus=2)], {}, times)
+    for worth, level in (
+        ([1.0, 1.0, 1.0, 9.0], 0),
+        ([1.0, 2.0, 2.0, 9.0], 1),
+        ([1.0, 2.0, 3.0, 9.0], 2),
+        ([0.0, 0.0, 3.0, 9.0], 2),
+    ):
+        cluster = VirtualCluster(view, np.array([[worth]]), view.iteration_time_s(), 2)
+        assert cluster.first_launch(np.array([0])) == (0, [Scaling(0, 0, level)])
+    nothing = VirtualCluster(view, np.array([[[0.0, 0.0, 0.0, 9.0]]]), view.iteration_time_s(), 2)
+    assert nothing.first_launch(np.array([0])) is None
+
+
 def test_who_ends_sooner_than_a_restart_takes_is_left_alone():
     # 100 iterations are left, 4 s each on 2 GPUs: 400 s against a restart.
     for checkpoint_s, disturbed in ((399.0, True), (400.0, False)):
