@@ -332,6 +332,17 @@ def test_as_many_cells_are_run_again_as_are_asked_for(root):
     assert drawn == {"philly-5", "philly-6"}
 
 
+def test_a_row_twice_is_flagged_and_rows_of_other_cells(root):
+    def change(lines):
+        return [*lines, lines[1], lines[2].replace(",6,", ",9,"), lines[2].replace(",6,", ",9,")]
+
+    results(root / "small" / "first", change)
+    found = {str(flag) for flag in check(load_board("small", root), "first")}
+    assert "duplicate cell: philly-5: has 2 rows in results.csv" in found
+    assert "foreign cell: philly-9: is no cell of the board, and has a row in results.csv" in found
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
 def test_a_name_is_no_path(name, root):
     assert flagged(root, name) == {Kind.SCHEMA}

@@ -101,6 +101,8 @@ def test_goodput_at_the_best_batch_by_hand():
     # Half as long at 32 is half as long at 128.
     good, batch = goodput_at_best_batch(view, options, known / 2)
     assert good[0, 0] == pytest.approx([32, 38.4, 51.2], rel=1e-5)
+    good, batch = goodput_at_best_batch(view, options, known / 8)
+    assert good[0, 0] == pytest.approx([128, 153.6, 204.8], rel=1e-5)
     good, batch = goodput_at_best_batch(view, None, known)
     assert good[0, 0].tolist() == [16, 16, 16]
     assert (batch == 32).all()

@@ -93,6 +93,23 @@ def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
     assert estimate == pytest.approx([8.0, 4 * 3 ** (1 / 3), 2 * 3 ** (2 / 3), 3.0])
 
 
+def test_what_is_left_of_a_standstill_is_no_work_either():
+    # The launch takes 90 s: at 60 s, where a keeps what it has, 30 s are left; from 90 to 120 it works.
+    costs = Costs(search="proxy", profile={}, first_launch=True)
+    jobs, groups = [Job("a", 0, 1000)], {"X": (1, 8)}
+    scenario = small_scenario(jobs, groups, TIMES, checkpoint_s={"m": 90.0}, costs=costs, rounds=60.0)
+    simulation = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP)
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    for _ in range(2):
+        speeds.observe(view)
+        decision = Decision.of([(0, 0, 2)])
+        speeds.decided(view, decision)
+        simulation.apply(decision)
+        view = simulation.advance()
+    assert speeds.observe(view).tolist() == [0]
+    assert speeds.observed(view)[0, 0, 1] == pytest.approx(5.0)
+
+
 def test_restart_factor_by_hand():
     # Started at 0 on 2 X, at 60 moved to 4 X (30 s). At 120: age 120, one restart of 30 s behind it:
     # (120 - 30) / (120 + 30) = 0.6 on all but what it holds. b waits: 1 everywhere.

@@ -136,6 +136,14 @@ def test_improvement_is_by_gain_per_added_gpu():
     assert solve(problem, NONE[:2]).choice.tolist() == [-1, 1]
 
 
+@pytest.mark.parametrize(("none", "chosen"), [(0.0, [1, -1]), (-5.0, [0, 0])])
+def test_improvement_counts_what_jobs_have_and_lack(none, chosen):
+    # One of 2 GPUs is free. Job 0 has the other, worth 1, and gains 1 by a second; so does job 1, which has
+    # none, by its first: of equal ones job 0. Where to have none is worth -5, job 1 gains 6.
+    problem = Choices(np.array([[1.0, 2.0], [1.0, 1.0]]), np.array([0, 0]), np.array([1, 2]), np.array([2]))
+    assert improved(problem, np.array([0, -1]), none).tolist() == chosen
+
+
 @pytest.mark.parametrize("solver", HIGHS_AND_SCIP)
 def test_five_hundred_jobs_on_four_types(solver):
     rng = np.random.default_rng(4)

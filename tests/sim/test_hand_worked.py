@@ -64,6 +64,10 @@ def test_every_job_ends_when_worked_out(run):
     assert ends == {0: 390.0, 1: 544.0, 2: 180.0, 3: 240.0}
 
 
+def test_nobody_trains_at_another_batch(run):
+    assert {event.batch for event in run.simulation.log.events} == {0}
+
+
 def test_every_launch_costs_what_was_worked_out(run):
     launches = [
         (e.time_s, e.kind.value, "ABCD"[e.job], e.gpu_type, e.gpus, e.overhead_s, e.iteration_time_s)

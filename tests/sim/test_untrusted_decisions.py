@@ -113,6 +113,9 @@ def test_what_is_no_decision_is_one_clear_error_and_changes_nothing(name):
         simulation.apply(decision)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+    if "column " in message:
+        assert str(error.value).endswith("(give a one-dimensional array of whole numbers)")
+    assert error.value.remedy
     assert simulation.log.digest == before
     simulation.apply(Decision.of([(0, 0, 1)]))
 
