@@ -18,7 +18,7 @@ from entry_logs import change_headers, change_log, packed_logs, read_log, replac
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
-from clustergym.leaderboard.check import Kind, check
+from clustergym.leaderboard.check import Kind, check, check_entries
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
@@ -341,6 +341,20 @@ def test_a_row_twice_is_flagged_and_rows_of_other_cells(root):
     assert "duplicate cell: philly-5: has 2 rows in results.csv" in found
     assert "foreign cell: philly-9: is no cell of the board, and has a row in results.csv" in found
     assert len(found) == 2
+
+
+def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
+    monkeypatch.setattr("clustergym.progress.EVERY_LINE_S", 0.0)
+    board = load_board("small", root)
+    sound = {"first": [], "short": []}
+    assert check_entries(board, ["first", "short"], strict=1) == sound
+    assert capsys.readouterr().err == ""
+    assert check_entries(board, ["first", "short"], strict=1, progress=True) == sound
+    shown = capsys.readouterr().err
+    assert "check small: 2 of 2" in shown
+    assert "run small again: 2 of 2" in shown
+    check_entries(board, ["first"], progress=True)
+    assert "again" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])

@@ -48,6 +48,8 @@ def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
     run = simulate(scenario, script, Buddy())
     failed = next(e for e in run.simulation.log.events if e.kind == EventKind.FAIL)
     assert (failed.time_s, failed.gpus, failed.lost_s, failed.lost_iterations) == (70.0, 4, 10.0, 10.0)
+    assert (failed.gpu_type, failed.nodes, failed.locality, failed.overhead_s) == (0, (), -1, 0.0)
+    assert (failed.iteration_time_s, failed.reason, failed.batch) == (0.0, "node 0 failed", 0)
     assert events_of(run, EventKind.COMPLETE) == [(115.0, 0)]
     resumed = next(e for e in run.simulation.log.events if e.kind == EventKind.RESUME)
     assert resumed.nodes == ((1, 4),)

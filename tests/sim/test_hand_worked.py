@@ -64,6 +64,15 @@ def test_every_job_ends_when_worked_out(run):
     assert ends == {0: 390.0, 1: 544.0, 2: 180.0, 3: 240.0}
 
 
+def test_an_event_has_what_is_said_of_its_kind_and_no_more(run):
+    waiting = [e for e in run.simulation.log.events if not e.iteration_time_s]
+    assert {e.kind for e in waiting} == {EventKind.SUBMIT, EventKind.PREEMPT, EventKind.COMPLETE}
+    nothing = (-1, 0, (), -1, 0.0, 0.0, "", 0.0, 0.0, 0)
+    assert {e[3:] for e in waiting} == {nothing}
+    first = next(e for e in run.simulation.log.events if e.kind == EventKind.START)
+    assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0)
+
+
 def test_nobody_trains_at_another_batch(run):
     assert {event.batch for event in run.simulation.log.events} == {0}
 
