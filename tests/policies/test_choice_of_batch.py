@@ -103,6 +103,10 @@ def test_goodput_at_the_best_batch_by_hand():
     assert good[0, 0] == pytest.approx([32, 38.4, 51.2], rel=1e-5)
     good, batch = goodput_at_best_batch(view, options, known / 8)
     assert good[0, 0] == pytest.approx([128, 153.6, 204.8], rel=1e-5)
+    # Where a job does not fit, it has none, whatever was estimated; nor where no estimate is finite.
+    nowhere = replace(options, iteration_time_s=np.full_like(options.iteration_time_s, np.inf))
+    assert not goodput_at_best_batch(view, nowhere, known)[0].any()
+    assert not goodput_at_best_batch(view, options, np.full_like(known, np.inf))[0].any()
     good, batch = goodput_at_best_batch(view, None, known)
     assert good[0, 0].tolist() == [16, 16, 16]
     assert (batch == 32).all()

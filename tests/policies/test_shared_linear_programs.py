@@ -144,6 +144,30 @@ def test_finish_ratios_of_two_jobs_that_came_at_different_times():
     assert ratio == pytest.approx(0.5 / (1 - x), rel=1e-5)
 
 
+def test_finish_ratios_are_of_those_that_can_finish():
+    # As before, with a job that runs nowhere and has waited for long: it counts for nothing.
+    p = problem([[1.0], [1.0], [0.0]])
+    share, ratio = least_finish_ratio_shares(
+        p, np.array([100.0, 0.0, 1e6]), np.array([100.0, 300.0, 5.0]), np.array([200.0, 600.0, np.inf])
+    )
+    x = (5**0.5 - 1) / 2
+    assert share.ravel().tolist() == pytest.approx([x, 1 - x, 0], abs=1e-4)
+    assert ratio == pytest.approx(0.5 / (1 - x), rel=1e-5)
+    # If none can, none is late, and shares are equal.
+    nobody = least_finish_ratio_shares(problem([[0.0], [0.0]]), np.ones(2), np.ones(2), np.full(2, np.inf))
+    assert (nobody[0].tolist(), nobody[1]) == ([[0.0], [0.0]], 0.0)
+
+
+def test_water_filling_leaves_out_who_needs_nothing(monkeypatch):
+    p = problem([[2.0], [1.0], [1.0]])
+    share = water_filling_shares(p, np.array([1.0, 0.0, 1.0]))
+    # 2 x = 1 - x.
+    assert share[[0, 2], 0].tolist() == pytest.approx([1 / 3, 2 / 3], abs=1e-5)
+    monkeypatch.setattr(linear_programs, "SHADOW_PRICE", 2.0)
+    with pytest.raises(linear_programs.SolverError, match="no job is a bottleneck"):
+        water_filling_shares(p, np.array([1.0, 0.0, 1.0]))
+
+
 def test_makespan_of_two_jobs():
     # 100 s and 300 s of one GPU: both end at 400 s with shares of 1/4 and 3/4.
     share, level = max_min_shares(problem([[1.0], [1.0]]), np.array([100.0, 300.0]))

@@ -119,6 +119,9 @@ def test_a_view_shows_progress_at_its_own_speed():
     at = {view.now_s: view for view in script.views}
     assert at[50.0].remaining_iterations[0] == pytest.approx(95.0)
     assert at[100.0].remaining_iterations.tolist() == pytest.approx([95.0, 54.0, 10.0, 30.0])
+    # A was rescaled at 50, B resumes at 180; D starts for the first time at 100.
+    assert (at[180.0].job.tolist(), at[180.0].restarts.tolist()) == ([0, 1, 3], [1, 0, 0])
+    assert (at[240.0].job.tolist(), at[240.0].restarts.tolist()) == ([0, 1], [1, 1])
     # Nobody stands still: A works again from 100 on, B since 70, and C and D wait.
     assert at[100.0].standstill_s.tolist() == [0.0] * 4
     # Held so far at 100: A 4 GPUs for 50 s, then 2 for 50 s; B 2 GPUs for 50 s.

@@ -14,6 +14,7 @@ from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventKind
 from clustergym.sim.run import simulate
+from clustergym.sim.state import Phase
 from clustergym.sim.validate import DecisionError
 
 X = {"X": (1, 4)}
@@ -109,6 +110,7 @@ def test_a_job_that_fits_nowhere_is_dropped_by_name_and_blocks_no_one():
     drops = [(e.job, e.reason) for e in run.simulation.log.events if e.kind == EventKind.DROP]
     assert drops == [(0, "fits nowhere")]
     assert times_of(run, EventKind.START) == {"next": 1.0}
+    assert [Phase(phase).name for phase in run.simulation.jobs.phase] == ["DROPPED", "COMPLETED"]
     metrics = measurement_of(run.simulation).metrics
     assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
 
