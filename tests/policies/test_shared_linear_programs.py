@@ -158,6 +158,19 @@ def test_finish_ratios_are_of_those_that_can_finish():
     assert (nobody[0].tolist(), nobody[1]) == ([[0.0], [0.0]], 0.0)
 
 
+def test_what_the_least_finish_ratio_leaves_idle_goes_where_it_is_worth_most():
+    # a needs all of S for a ratio of 1. c and d then need 0.1 and 0.2 of F, and what is left of it is worth
+    # twice as much, of what it needs, to c.
+    p = problem([[0, 1], [1, 0], [1, 0]])
+    given = (p, np.zeros(3), np.array([100.0, 10.0, 20.0]), np.full(3, 100.0))
+    share, ratio = least_finish_ratio_shares(*given)
+    assert ratio == pytest.approx(1.0, rel=1e-5)
+    assert p.progress(share).tolist() == pytest.approx([1.0, 0.8, 0.2], abs=1e-4)
+    share, ratio = least_finish_ratio_shares(*given, second_stage=False)
+    assert ratio == pytest.approx(1.0, rel=1e-5)
+    assert (p.progress(share) >= np.array([1.0, 0.1, 0.2]) * (1 - 1e-5)).all()
+
+
 def test_water_filling_leaves_out_who_needs_nothing(monkeypatch):
     p = problem([[2.0], [1.0], [1.0]])
     share = water_filling_shares(p, np.array([1.0, 0.0, 1.0]))

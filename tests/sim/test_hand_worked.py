@@ -8,7 +8,7 @@ from scenarios import Job, Script, small_scenario
 
 from clustergym.output import measurement_of
 from clustergym.sim.costs import Costs
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import Event, EventKind
 from clustergym.sim.run import simulate
 
 # Cluster: X, one node of 4 GPUs; Y, one node of 2. Decision points at events.
@@ -69,6 +69,7 @@ def test_an_event_has_what_is_said_of_its_kind_and_no_more(run):
     assert {e.kind for e in waiting} == {EventKind.SUBMIT, EventKind.PREEMPT, EventKind.COMPLETE}
     nothing = (-1, 0, (), -1, 0.0, 0.0, "", 0.0, 0.0, 0)
     assert {e[3:] for e in waiting} == {nothing}
+    assert Event(0.0, EventKind.SUBMIT, 0)[3:] == nothing
     first = next(e for e in run.simulation.log.events if e.kind == EventKind.START)
     assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0)
 
