@@ -144,6 +144,18 @@ def test_improvement_counts_what_jobs_have_and_lack(none, chosen):
     assert improved(problem, np.array([0, -1]), none).tolist() == chosen
 
 
+def test_where_the_lp_is_integral_there_is_nothing_to_search(monkeypatch):
+    # One GPU of either type. Greedily job 0 takes X, for 5, and leaves job 1 nothing; the LP has 4 + 5.
+    monkeypatch.setattr(integer_programs, "_integral", None)
+    problem = Choices(
+        np.array([[5.0, 4.0], [5.0, 0.0]]), np.array([0, 1]), np.array([1, 1]), np.array([1, 1])
+    )
+    assert improved(problem, NONE[:2]).tolist() == [0, -1]
+    solution = solve(problem, NONE[:2])
+    assert (solution.choice.tolist(), solution.status) == ([1, 0], OPTIMAL)
+    assert (solution.value, solution.bound) == (9.0, pytest.approx(9.0))
+
+
 @pytest.mark.parametrize("solver", HIGHS_AND_SCIP)
 def test_five_hundred_jobs_on_four_types(solver):
     rng = np.random.default_rng(4)
