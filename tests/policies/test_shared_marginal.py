@@ -77,6 +77,17 @@ def test_jobs_are_placed_in_order_on_the_fastest_with_room():
     assert allotments(two) == {0: (0, 2), 1: (0, 2), 2: (0, 2)}
 
 
+def test_who_has_an_allotment_is_not_placed_again():
+    jobs = [Job("fast", 0, 100, family="fast"), Job("slow", 0, 100, family="slow")]
+    view = view_of(jobs, {"X": (1, 4)})
+    target = Target(view, view.iteration_time_s())
+    target.give(0, 0, 0)
+    target.place(np.array([0, 1]), every(view))
+    assert allotments(target) == {0: (0, 1), 1: (0, 2)}
+    target.give(0, -1, -1)
+    assert (allotments(target), target.free.tolist()) == ({1: (0, 2)}, [2])
+
+
 @pytest.mark.parametrize(
     ("checkpoint_s", "hysteresis", "moves"),
     [(169.0, 1.0, True), (170.0, 1.0, False), (85.0, 2.0, False), (84.0, 2.0, True)],

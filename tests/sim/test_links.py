@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, Script, small_scenario
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
 from clustergym.output import measurement_of
 from clustergym.policy import InformationClass
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
@@ -167,6 +167,9 @@ def test_two_jobs_on_one_uplink_hand_solved():
     events = run.simulation.log.events
     rates = [(e.time_s, e.job, e.iteration_time_s) for e in events if e.kind == EventKind.RATE]
     assert rates == [(10.0, 0, 1.5), (10.0, 1, 1.5), (40.0, 0, 1.0)]
+    # Nobody moves: a node in each of two leaves of a minipod, the type and the GPUs of the launch.
+    held = {(e.gpu_type, e.gpus, e.nodes, e.locality) for e in events if e.kind == EventKind.RATE}
+    assert held == {(0, 4, (), int(Locality.MINIPOD))}
     assert [(e.job, e.time_s) for e in events if e.kind == EventKind.COMPLETE] == [(1, 40.0), (0, 50.0)]
     measured = measurement_of(run.simulation)
     assert measured.records.iterations_done.tolist() == pytest.approx([40, 20])

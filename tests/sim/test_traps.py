@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.random_legal import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
 from clustergym.output import measurement_of
@@ -13,7 +14,7 @@ from clustergym.policy import Decision, InformationClass, InformationError, Poli
 from clustergym.sim.costs import Costs
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
+from clustergym.sim.run import drive, simulate
 from clustergym.sim.state import Phase
 from clustergym.sim.validate import DecisionError
 
@@ -147,6 +148,22 @@ def test_events_at_one_instant_are_one_decision_point():
         seen.append((view.now_s, view.job.tolist()))
         simulation.apply(fcfs.schedule(view))
     assert seen == [(0.0, [0]), (20.0, [1, 2])]
+
+
+def test_the_seed_is_nought_unless_another_is_given():
+    jobs = [Job(f"j{row}", 10.0 * row, 50, gpus=2) for row in range(12)]
+    scenario = small_scenario(jobs, X, LINEAR)
+
+    def digest(*seed):
+        return simulate(scenario, RandomLegal(), Buddy(), *seed).simulation.log.digest
+
+    def driven(*seed):
+        policy = RandomLegal()
+        simulation = Simulation(scenario, Buddy(), policy.information_class, policy.round_s, *seed)
+        return drive(simulation, policy, *seed).simulation.log.digest
+
+    assert digest() == digest(0) == driven() == driven(0)
+    assert digest(1) == driven(1) != digest(0)
 
 
 def test_rounds_come_only_while_jobs_are_in_the_system():
