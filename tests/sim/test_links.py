@@ -92,6 +92,20 @@ def test_gpus_with_a_port_each_have_a_flow_each():
     assert links.flows(((0, 1), (4, 2))) == {0: 1, 1: 1}
 
 
+def test_types_have_the_rates_of_their_own_ports():
+    # 8 nodes of X with one port of 100 Gbit/s each; 8 of Y, whose 8 GPUs have one of 40 each. A leaf of
+    # 4 nodes: 4 x 12.5 = 50 GB/s, or 4 x 8 x 5 = 160 GB/s; a minipod of 2 leaves: twice that.
+    slow = GpuType("X", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0, False)
+    fast = GpuType("Y", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 40.0, True)
+    groups = (NodeGroup(slow, 8, 2), NodeGroup(fast, 8, 8))
+    links = Uplinks(ClusterSpec("c", groups, Fabric(4, 2, core_oversubscription=1.0)))
+    assert links.capacity == [50.0, 50.0, 160.0, 160.0, 100.0, 320.0]
+    assert links.demand_gbs(((7, 2), (6, 2))) == 12.5
+    assert links.demand_gbs(((8, 2), (9, 8))) == 5.0
+    assert links.flows(((0, 2), (4, 2))) == {0: 1, 1: 1}
+    assert links.flows(((8, 2), (12, 8))) == {2: 2, 3: 2}
+
+
 def test_links_tell_only_those_whom_a_change_concerns():
     # Leaf uplinks carry 4 x 12.5 / 4 = 12.5: one flow.
     shared = SharedLinks(cluster(spine_oversubscription=4.0, core_oversubscription=1.0))
