@@ -33,19 +33,13 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation.mutators import mutation_operators, operator_string
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = (
-    "clustergym/sim/*.py",
-    "clustergym/metrics/*.py",
-    "policies/shared/*.py",
-    "clustergym/leaderboard/check.py",
-)
-OWN_TESTS = {
-    "clustergym/sim": "tests/sim",
-    "clustergym/metrics": "tests/metrics",
-    "policies/shared": "tests/policies",
-    "clustergym/leaderboard": "tests/leaderboard",
+TESTS = {
+    "clustergym/sim/*.py": "tests/sim",
+    "clustergym/metrics/*.py": "tests/metrics",
+    "policies/shared/*.py": "tests/policies",
+    "clustergym/leaderboard/check.py": "tests/leaderboard",
 }
-TESTS = tuple(OWN_TESTS.values())
+"""Whose mutants are tried, and their own tests."""
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 KEY = ("file", "text", "before", "after")
 """What names a mutant; lines move."""
@@ -115,7 +109,7 @@ class Reached:
     def __init__(self) -> None:
         from coverage import Coverage
 
-        self.coverage = Coverage(data_file=None, include=[str(Path.cwd() / name) for name in SOURCES])
+        self.coverage = Coverage(data_file=None, include=[str(Path.cwd() / name) for name in TESTS])
         self.coverage.start()
         self.seconds = dict[str, float]()
 
@@ -203,11 +197,11 @@ class Trial:
         if not imported:
             found = set(lines[max(before, key=int)]) if before else set()
         chosen, left_s = [], self.given.test_s
-        seconds, own = self.reached["seconds"], OWN_TESTS[str(Path(mutant["file"]).parent)]
-        for test in sorted(
-            found & seconds.keys(), key=lambda one: (not one.startswith(own), seconds[one], one)
-        ):
-            left_s -= seconds[test]
+        seconds = self.reached["seconds"]
+        own = next(tests for pattern, tests in TESTS.items() if Path(mutant["file"]).match(pattern))
+        ordered = sorted((not test.startswith(own), seconds[test], test) for test in found & seconds.keys())
+        for _, test_s, test in ordered:
+            left_s -= test_s
             if left_s < 0:
                 break
             chosen.append(test)
@@ -216,23 +210,28 @@ class Trial:
     def outcome(
         self, session: pytest.Session, mutant: dict[str, Any], code: Callable[[], str]
     ) -> dict[str, Any]:
-        """Apply a mutant and run the tests; what does not compile is killed."""
+        """Apply a mutant and run the tests."""
         path, begun = Path.cwd() / mutant["file"], time.perf_counter()
         source = path.read_text()
         try:
             old, new = (compile(text, str(path), "exec", dont_inherit=True) for text in (source, code()))
         except (SyntaxError, cst.CSTValidationError):
             return {"status": "invalid"}
-        imported = at_import(old) != at_import(new)
+        bodies = {body.co_qualname: body for body in functions(new)}
+        live = [(one, bodies[name]) for name in bodies for one in self.live.get((str(path), name), [])]
+        closed = any(one.__code__.co_freevars != body.co_freevars for one, body in live)
+        imported = closed or at_import(old) != at_import(new)
         tests = self.tests(mutant, imported)
 
         def run() -> int:
             if imported:
+                resource.setrlimit(
+                    resource.RLIMIT_CPU, (int(60 + 5 * self.given.test_s), resource.RLIM_INFINITY)
+                )
                 command = [sys.executable, "-m", "pytest", "-n0", "-x", "--hypothesis-seed=0", *tests]
                 return subprocess.run(command).returncode
-            for body in functions(new):
-                for one in self.live.get((str(path), body.co_qualname), []):
-                    one.__code__ = body
+            for one, body in live:
+                one.__code__ = body
             for test, following in zip(tests, [*tests[1:], None], strict=True):
                 # Of processor time, which a busy machine does not lengthen.
                 limit_s = int(time.process_time() + 5 + 5 * self.reached["seconds"][test])
@@ -254,24 +253,20 @@ class Trial:
 def interval(killed: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share."""
     z, share = 1.96, killed / total
-    middle, half = (
-        share + z * z / (2 * total),
-        z * (share * (1 - share) / total + (z / (2 * total)) ** 2) ** 0.5,
-    )
+    middle = share + z * z / (2 * total)
+    half = z * (share * (1 - share) / total + (z / (2 * total)) ** 2) ** 0.5
     return (middle - half) / (1 + z * z / total), (middle + half) / (1 + z * z / total)
 
 
 def report(done: list[dict[str, Any]]) -> None:
     """Print the score by folder, with equivalent mutants left out."""
-    listed = json.loads(EQUIVALENT.read_text())
-    equivalent = {tuple(one[name] for name in KEY) for one in listed}
+    equivalent = {tuple(one[name] for name in KEY) for one in json.loads(EQUIVALENT.read_text())}
     valid = [one for one in done if one["status"] != "invalid"]
-    rest = [
-        one for one in valid if one["status"] != "survived" or tuple(one[n] for n in KEY) not in equivalent
-    ]
+    survives = lambda one: one["status"] == "survived"  # noqa: E731
+    rest = [one for one in valid if not survives(one) or tuple(one[name] for name in KEY) not in equivalent]
     for folder in (*sorted({os.path.dirname(one["file"]) for one in rest}), ""):
         found = [one for one in rest if one["file"].startswith(folder)]
-        killed = sum(one["status"] != "survived" for one in found)
+        killed = sum(not survives(one) for one in found)
         low, high = interval(killed, len(found))
         share = f"{killed / len(found):.1%} ({low:.1%} to {high:.1%})"
         print(f"{folder or 'all':26} {killed:5} of {len(found):5} killed, {share}")
@@ -297,7 +292,7 @@ def main() -> None:
     os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
-    options = ["-n", "0", "-s", "-x", f"--basetemp={work / 'tmp'}", *TESTS]
+    options = ["-n", "0", "-s", "-x", f"--basetemp={work / 'tmp'}", *TESTS.values()]
     kept, results = work / "reached.json", work / "results.jsonl"
 
     def record() -> int:
@@ -309,7 +304,7 @@ def main() -> None:
     if not kept.is_file() and forked(record, 7200.0) != 0:
         kept.unlink(missing_ok=True)
         sys.exit("the tests fail without any change: run them")
-    names = sorted(str(path.relative_to(ROOT)) for pattern in SOURCES for path in ROOT.glob(pattern))
+    names = sorted(str(path.relative_to(ROOT)) for pattern in TESTS for path in ROOT.glob(pattern))
     mutants = [mutant for name in names for mutant in Mutants(name).found]
     print(f"{len(mutants)} mutants in {len(names)} files")
     random.Random(given.seed).shuffle(mutants)
