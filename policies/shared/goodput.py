@@ -26,11 +26,8 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
     left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
     total_s = age_s + restart_s
     factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
-    held = view.gpus > 0
-    rows = np.flatnonzero(held)
     if not waiting:
-        factor[~held] = 1.0
-    factor[rows, view.gpu_type[rows], held_level(view)[rows]] = 1.0
+        factor[view.gpus == 0] = 1.0
     return factor
 
 

@@ -119,6 +119,13 @@ def test_a_start_that_no_longer_fits_is_cut_from_the_last_job_on():
     assert solve(problem, np.array([0, 0, 0])).choice.tolist() == [0, 0, -1]
 
 
+def test_a_start_is_counted_by_rows_of_equal_jobs():
+    # Jobs 0 and 2 are alike; job 1 has nothing, job 3 what its row may not have.
+    value = np.array([[1.0, 2.0], [1.0, -np.inf]])
+    counted = integer_programs._merged(np.array([1, -1, 1, 1]), np.array([0, 0, 0, 1]), value)
+    assert counted.tolist() == [[0, 2], [0, 0]]
+
+
 def test_equal_jobs_keep_what_they_have():
     # Three equal jobs, GPUs for one: whoever runs goes on.
     problem = Choices(np.ones((3, 1)), np.array([0]), np.array([2]), np.array([2]))

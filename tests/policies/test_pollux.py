@@ -184,6 +184,14 @@ def test_children_have_genes_of_both_parents_and_a_few_new_ones():
     assert not (search._children(genes, np.zeros(200), value) == 3).any()
 
 
+def test_a_gene_that_is_allowed_no_longer_is_none():
+    # Jobs 0 and 2 stay from one round to the next; 3 comes, with what it holds; 2 may have nothing any more.
+    search, gpus = GeneticSearch(np.random.default_rng(5), 4, 1), np.array([0, 1, 2])
+    search.search(np.arange(3), np.array([[0.0, 1.0, 5.0]] * 3), gpus, 6, np.full(3, 2), np.zeros(3))
+    value = np.array([[0.0, 1.0, 5.0], [0.0, -np.inf, -np.inf], [0.0, 1.0, 5.0]])
+    assert search._inherited(np.array([0, 2, 3]), value, np.array([2, 2, 1]))[0].tolist() == [2, 0, 1]
+
+
 def test_the_population_goes_on_with_the_jobs_that_stay():
     # One generation is too few to find the optimum of 12 jobs; the search goes on from round to round.
     rng = np.random.default_rng(7)

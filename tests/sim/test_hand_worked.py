@@ -74,6 +74,10 @@ def test_an_event_has_what_is_said_of_its_kind_and_no_more(run):
     assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0)
 
 
+def test_a_run_says_how_long_it_took(run):
+    assert 0 < run.decision_times.percentile(0.99) <= run.wall_s * 1.02
+
+
 def test_nobody_trains_at_another_batch(run):
     assert {event.batch for event in run.simulation.log.events} == {0}
 

@@ -118,6 +118,10 @@ def test_links_tell_only_those_whom_a_change_concerns():
     shared.enter(3, nodes_of(2, 3))
     assert shared.update() == {}
     shared.leave(3)
+    # Who has left again before anybody asked is no news.
+    shared.enter(5, nodes_of(2, 6))
+    shared.leave(5)
+    assert shared.update().keys() == {7, 9}
     shared.leave(7)
     assert shared.update() == {9: 1.0}
     assert shared.slowdown(9) == shared.slowdown(3) == 1.0
