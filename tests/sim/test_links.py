@@ -124,7 +124,7 @@ def test_links_tell_only_those_whom_a_change_concerns():
     assert shared.update().keys() == {7, 9}
     shared.leave(7)
     assert shared.update() == {9: 1.0}
-    assert shared.slowdown(9) == shared.slowdown(3) == 1.0
+    assert shared.slowdown(9) == shared.slowdown(3) == shared.slowdown(7) == 1.0
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,12 +9,13 @@ from clustergym.policies.placement.buddy import Buddy
 from clustergym.policies.random_legal import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
+from clustergym.errors import InputError
 from clustergym.output import measurement_of
 from clustergym.policy import Decision, InformationClass, InformationError, Policy
 from clustergym.sim.costs import Costs
-from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.engine import Change, Simulation, StalledError
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import drive, simulate
+from clustergym.sim.run import drive, replay, simulate
 from clustergym.sim.state import Phase
 from clustergym.sim.validate import DecisionError
 
@@ -164,6 +165,19 @@ def test_the_seed_is_nought_unless_another_is_given():
 
     assert digest() == digest(0) == driven() == driven(0)
     assert digest(1) == driven(1) != digest(0)
+
+
+@pytest.mark.parametrize("time_s", [5.0, 1000.0])
+def test_a_log_that_names_another_time_is_one_line(time_s):
+    # Decision points are at 0, when a comes, and at 40, when b does and a ends.
+    scenario = small_scenario([Job("a", 0, 10), Job("b", 40, 10)], X, LINEAR)
+    launch = Change(0.0, ((0, 0, 1),), (), ()), Change(40.0, ((1, 0, 1),), (), ())
+    assert replay(scenario, Buddy(), InformationClass.NONE, None, 0, launch).end_s == 80.0
+    log = sorted([*launch, Change(time_s, (), (0,), ())], key=lambda change: change.time_s)
+    with pytest.raises(InputError) as error:
+        replay(scenario, Buddy(), InformationClass.NONE, None, 0, log)
+    line = f"decision log: the decision at {time_s} s stands at no decision point"
+    assert str(error.value) == f"{line} (the log is of another scenario, version or seed)"
 
 
 def test_rounds_come_only_while_jobs_are_in_the_system():
