@@ -16,7 +16,8 @@ from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.paths import atomic_path
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
-from clustergym.reproduction.study import Options, Report
+from clustergym.reproduction.page import Report
+from clustergym.reproduction.study import Options
 
 DATA = Path("../shared/data")
 PAGES = Path("docs/reproduction")
@@ -128,7 +129,8 @@ def main(argv: list[str] | None = None) -> int:
     plain: dict[str, Any] = {"quick": given.quick}
     for paper in PAPERS if given.paper == ALL else [given.paper] if given.paper in PAPERS else []:
         report = _reproduce(given, paper)
-        plain = {"paper": paper, "quick": given.quick, "claims": report.claims, "runs": report.figures}
+        plain = {"paper": paper, "quick": given.quick, "runs": report.figures}
+        plain["claims"] = [claim.plain() for claim in report.claims]
     if given.paper == CLAIMS or (given.out is None and given.policies is None):
         joined = _join(given)
         if given.paper not in PAPERS:

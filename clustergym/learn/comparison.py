@@ -134,9 +134,8 @@ def run_figures(
     source: Source, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
     """Return the figures of each policy on one drawn scenario, shape (policies, METRICS)."""
-    from clustergym.output import measurement_of
+    from clustergym.api import simulate
     from clustergym.sim.engine import StalledError
-    from clustergym.sim.run import simulate
 
     scenario = source.draw(split, seed, index)
     placer = make_placer({"name": "buddy", "defragment_s": None})
@@ -149,18 +148,13 @@ def run_figures(
             rows.append([mean_s, p99_s, slowdown, *[np.nan] * (len(METRICS) - 3)])
             continue
         try:
-            run = simulate(scenario, make_policy(parameters), placer, seed)
+            result = simulate(scenario, make_policy(parameters), placer, seed)
         except StalledError as error:
             raise InputError(
                 str(error), field=f"policy {parameters['name']}", remedy="leave it out"
             ) from error
-        metrics = measurement_of(run.simulation).metrics
-        finish_s = np.full(len(scenario.trace), np.nan)
-        for event in run.simulation.log.events:
-            if event.kind.value == "complete":
-                finish_s[event.job] = event.time_s
-        slowdown = _slowdown(scenario, finish_s - scenario.trace.submit_s)
-        found: dict[str, float | None] = {**metrics, "slowdown_mean": slowdown}
+        slowdown = _slowdown(scenario, result.jobs.jct_s)
+        found: dict[str, float | None] = {**result.metrics, "slowdown_mean": slowdown}
         rows.append([np.nan if (value := found[name]) is None else float(value) for name in METRICS])
     return np.array(rows)
 

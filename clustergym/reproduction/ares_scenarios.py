@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.reproduction.study import Cell, check_published
+from clustergym.reproduction.study import RunSpec, check_published
 from clustergym.scenario import Scenario
 
 Floats = npt.NDArray[np.float64]
@@ -22,15 +22,12 @@ START_JOBS = 160
 ROOFLINE, UNROUNDED = "roofline", "any-count"
 """Variants: times of the roofline instead of Sia's profiles; any GPU count instead of powers of two."""
 
-DECISIONS = "decisions"
-"""Setting of the runs that time decisions: a cluster of as many GPUs as the trace's name says."""
-
 JOBS_PER_HOUR_A_GPU = 640 / 2048
 """Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
 TIMED_S = 2 * 3600.0
 
 
-class Kind(NamedTuple):
+class TraceKind(NamedTuple):
     """A kind of trace: Sia's folder of it, and what a generated one has."""
 
     sia: str
@@ -42,9 +39,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "philly": Kind("philly", "philly-like", 160, 28800.0, 86400.0, 8),
-    "helios": Kind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
-    "newtrace": Kind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
+    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8),
+    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
+    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
 }
 """As Ares: 160 jobs in 8 h, newTrace 960 in 48 h. Saturn is a cluster of Helios."""
 
@@ -52,17 +49,24 @@ WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
 """Sia's workloads of a kind that are run, and as many generated ones; those of newTrace take minutes each."""
 
 
+TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
+"""Section 5.2: generated traces on 16 GPUs; they are no kind of the simulations."""
+
+
 def trace_names(kind: str, quick: bool) -> list[str]:
     """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
-    if quick:
-        return [f"{kind} sia 1"]
-    return [f"{kind} {source} {number}" for source in ("sia", "generated") for number in WORKLOADS[kind]]
+    if kind == TESTBED:
+        names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
+    else:
+        sources = ("sia", "generated")
+        names = [f"{kind} {source} {number}" for source in sources for number in WORKLOADS[kind]]
+    return names[:1] if quick else names
 
 
 def check_data(folder: Path, names: list[str]) -> None:
     """Raise an `InputError` unless the published files that the traces need are there."""
-    wanted = [_workload(folder, name) for name in names if " sia " in name] + [folder / "sia" / "profiles"]
-    check_published(wanted)
+    wanted = [_workload(folder, name) for name in names if " sia " in name]
+    check_published([*wanted, folder / "sia" / "profiles"])
 
 
 def _workload(folder: Path, name: str) -> Path:
@@ -70,13 +74,11 @@ def _workload(folder: Path, name: str) -> Path:
     return folder / "sia" / "workloads" / KINDS[kind].sia / f"workload-{number}.csv"
 
 
-def scenario_of(data: Path, cell: Cell) -> Scenario:
-    """Return the scenario of a cell."""
-    if cell.setting == DECISIONS:
-        return timed_scenario(int(cell.trace))
-    length, _, variant = cell.setting.partition(" ")
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the scenario of a run."""
+    length, _, variant = spec.setting.partition(" ")
     bend = variant.startswith("efficiency")
-    scenario = _of_trace(data, cell.trace, "" if bend else variant)
+    scenario = _of_trace(data, spec.trace, "" if bend else variant)
     if length == START and len(scenario.trace) > START_JOBS:
         scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
     if bend:
@@ -100,18 +102,14 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
     if source == "sia":
         path = _workload(data.absolute(), name)
         trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
-    elif source == "testbed":
-        trace = ["cluster=ares-16", *testbed(int(number))]
+    elif source == TESTBED:
+        jobs = generated(KINDS["philly"], 40, 14400.0, int(number))
+        trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
     else:
         trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
     oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
     counts = ["scenario.counts=any"] if variant == UNROUNDED else []
     return load_scenario("ares", [*trace, *oracle, *counts])
-
-
-def testbed(seed: int) -> list[str]:
-    """Return the overrides of a trace like that of section 5.2: 40 jobs in 4 h, of distributed jobs."""
-    return [*generated(KINDS["philly"], 40, 14400.0, seed), "++trace.requests=arena"]
 
 
 def work_gpu_s(scenario: Scenario) -> Floats:
@@ -157,7 +155,7 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
     return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
 
 
-def generated(kind: Kind, jobs: int, span_s: float, seed: int) -> list[str]:
+def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
     """Return the overrides of a generated trace: as the committed ones, of another seed."""
     parameters = {
         "rule": "ares",

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 from clustergym.bench import STATES, placement_figures
 from clustergym.errors import InputError
-from clustergym.paths import atomic_path
 from clustergym.placement.ablation import TEXT
 from clustergym.placement.markdown import percent
 from clustergym.placement.plot import draw
 from clustergym.placement.report import report
 from clustergym.reproduction.arnold_claims import claims
 from clustergym.reproduction.claims import claims_table
-from clustergym.reproduction.study import Options, Report, code_sha256
+from clustergym.reproduction.page import Report
+from clustergym.reproduction.study import Options, kept
 
 SUMMARY = "placement of pre-training jobs: spread, and what it is worth"
 
@@ -53,7 +51,9 @@ def reproduce(options: Options) -> Report:
         raise InputError(
             "placement runs all its algorithms", field="--policies", remedy="leave it out for arnold"
         )
-    figures = _figures(options)
+    states = QUICK_STATES if options.quick else STATES
+    what = f"{states} {options.quick}"
+    figures = dict(kept(options.work, what, lambda: placement_figures(options.quick, states, 0)))
     rows = claims(figures)
     name = f"arnold{'-quick' * options.quick}.svg"
     details = report(figures).split("\n", 2)[2].replace("\n## ", "\n### ").replace("\n### #", "\n#### ")
@@ -63,7 +63,7 @@ def reproduce(options: Options) -> Report:
         f"## The figures in full\n\n{details.strip()}\n"
     )
     plots = {name: lambda path: draw(figures, path)}
-    return Report(text, [figures], [row.plain() for row in rows], plots)
+    return Report(text, [figures], rows, plots)
 
 
 def _reading(ablation: dict[str, Any]) -> str:
@@ -85,16 +85,3 @@ def _reading(ablation: dict[str, Any]) -> str:
         shared=large["shared uplinks, 1:1"],
         routes=large["static routes, 1:1"],
     )
-
-
-def _figures(options: Options) -> dict[str, Any]:
-    states = QUICK_STATES if options.quick else STATES
-    key = hashlib.sha256(f"{code_sha256()} {states} {options.quick}".encode()).hexdigest()
-    path = options.work / f"{key[:40]}.json"
-    if path.is_file():
-        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return kept
-    found = placement_figures(options.quick, states, 0)
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return found

@@ -1,167 +1,140 @@
-"""The table of claims that opens Crius's page: sections 8.3 to 8.7 of the preprint."""
+"""What Crius's preprint claims in sections 8.3 to 8.7, and the runs of its ablations and search depths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-from clustergym.reproduction import arena_elsewhere as elsewhere
-from clustergym.reproduction.arena_claims import deadlines, lower, measured
-from clustergym.reproduction.arena_scenarios import PUBLISHED, cell
-from clustergym.reproduction.claims import Claim
-from clustergym.reproduction.crius_parts import (
-    ABLATIONS,
-    CROWDED,
-    DEPTHS,
-    JCT_LOWER,
-    Ablation,
-    ablation,
-    ablation_jct,
-    depth_cell,
-    depth_jct,
-)
-from clustergym.reproduction.details import padded_jct
-from clustergym.reproduction.study import Cell, Figures
+from clustergym.reproduction import arena_claims as arena
+from clustergym.reproduction import claims as c
+from clustergym.reproduction.arena_claims import METRICS, Compared, PlaceRow, labelled
+from clustergym.reproduction.arena_scenarios import run_of, runs_at, variant
+from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS
+from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, quantity
+from clustergym.reproduction.page import Labelled
+from clustergym.reproduction.study import Found
 
-Found = dict[Cell, Figures]
+JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
+"""By how many percent the preprint's mean JCT is below each baseline's (section 8.4)."""
 
 
-def claims(found: Found, lengths: list[int]) -> list[Claim]:
+class Ablation(NamedTuple):
+    """A part left out, and the preprint's JCT (times), jobs and throughput (percent) without it."""
+
+    parameters: dict[str, Any]
+    jct: float | None = None
+    finished: float | None = None
+    throughput: float | None = None
+    peak: float | None = None
+
+
+ABLATIONS = {
+    "crius": Ablation({}),
+    "no elastic scaling": Ablation({"elastic": False}, 2.54, -8.69, -13.6, -14.1),
+    "no heterogeneous scaling": Ablation({"hetero": False}, 3.53, -16.8, -17.3, -17.7),
+    "no opportunistic execution": Ablation({"opportunistic": False}),
+    "any multiple of the request": Ablation({"span": None}),
+}
+DENSITIES = (1.0, 2.0, 4.0)
+
+
+def ablation_runs(rounds: int | None) -> Labelled:
+    """Return the ablations, by label and setting."""
+    return {
+        (label, setting): run_of("philly", rounds, setting, "crius", **one.parameters)
+        for setting in SETTINGS
+        for label, one in ABLATIONS.items()
+    }
+
+
+def depth_runs() -> Labelled:
+    """Return runs by search depth and by how many times as dense submissions are."""
+    settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
+    return {
+        (str(depth), density): run_of("philly", ROUNDS, setting, "crius", search_depth=depth)
+        for density, setting in settings.items()
+        for depth in DEPTHS
+    }
+
+
+def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
     """Return all rows; those of the trace at each number of rounds that the page runs."""
     return [
-        *(one for rounds in lengths for one in _against(found, rounds)),
-        *_cluster(found, lengths[-1]),
-        *_places(found),
-        *deadlines(found, "crius", "section 8.5, Fig. 19"),
-        *_ablations(found, lengths[-1]),
-        *_depths(found),
+        *(claim for rounds in lengths for claim in _against(found, rounds)),
+        *(*_cluster(found, lengths[-1]), *arena.place_claims(found, ("crius", *JCT_LOWER), PLACES), *NO_LOGS),
+        *arena.deadline_claims(found, "crius", "section 8.5, Fig. 19"),
+        *(*_ablations(found, lengths[-1]), *_depths(found)),
     ]
 
 
-def _against(found: Found, rounds: int) -> Iterator[Claim]:
+def _against(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield Fig. 17a."""
-
-    def gain(setting: str, policy: str) -> float:
-        runs = {one: found[cell("philly", rounds, setting, one)] for one in ("crius", *JCT_LOWER)}
-        means = padded_jct(runs, "crius")
-        return lower(means["crius"], means[policy])
-
+    runs = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER))
     for policy, percent in JCT_LOWER.items():
         claim = f"mean JCT against {policy}, padded as in the preprint, {rounds:,} rounds"
-        of = lambda s, p=policy: gain(s, p)  # noqa: E731
-        yield measured(claim, "section 8.4, Fig. 17a", -percent, of)
+        yield measured(claim, "section 8.4, Fig. 17a", -percent, runs.padded_change("crius", policy))
 
 
-def _cluster(found: Found, rounds: int) -> Iterator[Claim]:
+def _cluster(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield Figs 16, 17b and 17c."""
-
-    def run(setting: str, policy: str, metric: str) -> float:
-        return float(found[cell("philly", rounds, setting, policy)][metric])
-
-    def best(setting: str, metric: str) -> float:
-        return max(run(setting, "crius", metric) / run(setting, one, metric) for one in JCT_LOWER)
-
-    for what, source, metric, figure in (
-        ("jobs finished, at most", "section 8.4, Fig. 17b", "jobs_finished", 1.29),
-        ("mean throughput, at most", "section 8.4, Figs 16 and 17c", "throughput_mean", 1.54),
-        ("peak throughput, at most", "section 8.4, Figs 16 and 17c", "throughput_peak", 1.57),
+    runs, lasts = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER)), f"{rounds:,} rounds"
+    for source, metric, figure in (
+        ("section 8.4, Fig. 17b", "jobs_finished", 1.29),
+        ("section 8.4, Figs 16 and 17c", "throughput_mean", 1.54),
+        ("section 8.4, Figs 16 and 17c", "throughput_peak", 1.57),
     ):
-        of = lambda s, m=metric: best(s, m)  # noqa: E731
-        claim = f"{what}, over a baseline, {rounds:,} rounds"
-        yield measured(claim, source, figure, of, unit="x", neutral=1.0, decimals=2)
-
-    def peak(setting: str) -> float:
-        return lower(
-            run(setting, "elasticflow-ls", "throughput_peak"), run(setting, "crius", "throughput_peak")
-        )
-
-    claim = f"peak throughput of elasticflow-ls against crius, {rounds:,} rounds"
+        claim = f"{METRICS[metric]}, at most, over a baseline, {lasts}"
+        yield measured(claim, source, figure, runs.best(metric), c.TIMES)
+    peak = runs.change("throughput_peak", "elasticflow-ls", "crius")
+    claim = f"peak throughput of elasticflow-ls against crius, {lasts}"
     yield measured(claim, "section 8.4, Fig. 17c", -10.7, peak)
-    restarts = lambda s: run(s, "crius", "restarts_mean")  # noqa: E731
-    claim = f"restarts a job of crius, {rounds:,} rounds"
-    yield measured(claim, "section 8.4", 2.29, restarts, unit="", neutral=None, decimals=2)
-    claim, why = "distribution of model sizes", "an input: the sizes are those of the trace"
-    yield Claim(claim, "section 8.4, Fig. 15", None, why=why)
+    restarts = runs.of("crius", "restarts_mean")
+    yield measured(f"restarts a job of crius, {lasts}", "section 8.4", 2.29, restarts, c.COUNT)
+    why = "an input: the sizes are those of the trace"
+    yield PaperClaim("distribution of model sizes", "section 8.4, Fig. 15", None, why=why)
 
 
-def _places(found: Found) -> Iterator[Claim]:
-    """Yield section 8.3 (Fig. 14) and Fig. 18."""
-
-    def gain(name: str, setting: str, metric: str, low: bool) -> float:
-        runs = {one: found[elsewhere.run_of(name, setting, one)] for one in ("crius", *JCT_LOWER)}
-        ratios = [float(runs["crius"][metric] / runs[one][metric]) for one in JCT_LOWER]
-        return 100 * (min(ratios) - 1) if low else max(ratios)
-
-    own = "its own day is not in the artifact: ours is generated"
-    for name, title, source, metric, low, figure, why in (
-        ("testbed-a", "testbed", "section 8.3, Fig. 14a", "jct_mean", True, -48.9, ""),
-        ("testbed-a", "testbed", "section 8.3, Fig. 14b", "queue_mean", True, -71.0, ""),
-        ("testbed-a", "testbed", "section 8.3, Fig. 14c", "throughput_mean", False, 1.49, ""),
-        ("testbed-a", "testbed", "section 8.3, Fig. 14c", "throughput_peak", False, 1.36, ""),
-        ("venus-day", "Helios Venus day", "section 8.4, Fig. 18", "jct_mean", True, -64.7, ""),
-        ("venus-day", "Helios Venus day", "section 8.4, Fig. 18", "throughput_mean", False, 1.48, ""),
-        ("venus-day", "Helios Venus day", "section 8.4, Fig. 18", "throughput_peak", False, 1.92, ""),
-        ("pai-day", "PAI day, low load", "section 8.4, Fig. 18", "jct_mean", True, -66.3, own),
-        ("pai-day", "PAI day, low load", "section 8.4, Fig. 18", "throughput_mean", False, 1.29, own),
-        ("pai-day", "PAI day, low load", "section 8.4, Fig. 18", "throughput_peak", False, 2.63, own),
-    ):
-        of = lambda s, n=name, m=metric, d=low: gain(n, s, m, d)  # noqa: E731
-        unit, neutral, decimals = ("%", 0.0, 1) if low else ("x", 1.0, 2)
-        what = {"jct_mean": "mean JCT", "queue_mean": "mean queueing time"}.get(metric)
-        what = what or f"{metric.removeprefix('throughput_')} throughput"
-        claim = f"{what} against the baselines, at best, {title}"
-        yield measured(claim, source, figure, of, unit=unit, neutral=neutral, decimals=decimals, why=why)
-    for what, figure in (("throughput", 3.16), ("JCT", 7.31)):
-        why = "needs the testbed's logs; for two policies' JCT see Arena's page"
-        yield Claim(
-            f"error of simulated {what}", "section 8.3, simulation fidelity", figure, neutral=None, why=why
-        )
+FIG_14, FIG_18 = "section 8.3, Fig. 14", "section 8.4, Fig. 18"
+OWN_DAY = "its own day is not in the artifact: ours is generated"
+THROUGHPUT = {"throughput_mean": 1.49, "throughput_peak": 1.36}
+PLACES: Sequence[PlaceRow] = (
+    ("testbed-a", "testbed", f"{FIG_14}a", {"jct_mean": -48.9}, ""),
+    ("testbed-a", "testbed", f"{FIG_14}b", {"queue_mean": -71.0}, ""),
+    ("testbed-a", "testbed", f"{FIG_14}c", THROUGHPUT, ""),
+    ("venus-day", "Helios Venus day", FIG_18, arena.VENUS_DAY, ""),
+    ("pai-day", "PAI day, low load", FIG_18, arena.PAI_DAY, OWN_DAY),
+)
+_WHY = "needs the testbed's logs; for two policies' JCT see Arena's page"
+NO_LOGS = [
+    quantity(f"error of simulated {what}", "section 8.3, simulation fidelity", figure, why=_WHY)
+    for what, figure in (("throughput", 3.16), ("JCT", 7.31))
+]
 
 
-def _ablations(found: Found, rounds: int) -> Iterator[Claim]:
+def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield Fig. 20."""
-    source = "section 8.6, Fig. 20"
-    for one in ABLATIONS:
-        if one.jct is None:
-            continue
-        jct = lambda s, o=one: _slower(found, o, rounds, s)  # noqa: E731
-        claim = f"mean JCT with {one.label}, padded, {rounds:,} rounds"
-        yield measured(claim, source, one.jct, jct, unit="x", neutral=1.0, decimals=2)
-        for what, metric, figure in (
-            ("jobs finished", "jobs_finished", one.finished),
-            ("mean throughput", "throughput_mean", one.throughput),
-            ("peak throughput", "throughput_peak", one.peak),
+    source, runs = "section 8.6, Fig. 20", labelled(found, ablation_runs(rounds))
+    for label, one in ((label, one) for label, one in ABLATIONS.items() if one.jct is not None):
+        jct, lasts = runs.padded_times(label, "crius"), f"{label}, {{}}{rounds:,} rounds"
+        yield measured(f"mean JCT with {lasts.format('padded, ')}", source, one.jct, jct, c.TIMES)
+        for metric, figure in (
+            ("jobs_finished", one.finished),
+            ("throughput_mean", one.throughput),
+            ("throughput_peak", one.peak),
         ):
-            of = lambda s, o=one, m=metric: _without(found, o, rounds, s, m)  # noqa: E731
-            yield measured(f"{what} with {one.label}, {rounds:,} rounds", source, figure, of)
+            change = runs.change(metric, label, "crius")
+            yield measured(f"{METRICS[metric]} with {lasts.format('')}", source, figure, change)
 
 
-def _slower(found: Found, one: Ablation, rounds: int, setting: str) -> float:
-    """Return how many times the padded JCT is without a part."""
-    means = ablation_jct(found, rounds, setting)
-    return means[one.label] / means["crius"]
-
-
-def _without(found: Found, one: Ablation, rounds: int, setting: str, metric: str) -> float:
-    """Return how much less there is without a part, percent."""
-    runs = [float(found[ablation(it, rounds, setting)][metric]) for it in (one, ABLATIONS[0])]
-    return lower(runs[0], runs[1])
-
-
-def _depths(found: Found) -> Iterator[Claim]:
+def _depths(found: Found) -> Iterator[PaperClaim]:
     """Yield Fig. 21."""
-    low, high = DEPTHS[0], DEPTHS[-1]
-
-    def jct(setting: str) -> float | None:
-        means = depth_jct(found, CROWDED)
-        return lower(means[str(high)], means[str(low)]) if setting == PUBLISHED else None
-
-    def throughput(setting: str) -> float | None:
-        runs = [float(found[depth_cell(depth, CROWDED)]["throughput_mean"]) for depth in (high, low)]
-        return lower(runs[0], runs[1]) if setting == PUBLISHED else None
-
-    where = f"search depth {high} against {low}, submissions x{CROWDED:g}"
-    yield measured(f"mean JCT, padded, {where}", "section 8.7, Fig. 21b", -14.6, jct)
-    yield measured(f"mean throughput, {where}", "section 8.7, Fig. 21c", 1.03, throughput, decimals=2)
-    why = "the speed of a program, not of a cluster"
-    claim = "decision time a job at the greatest depth"
-    yield Claim(claim, "section 8.7, Fig. 21a", 5.98, unit="s", neutral=None, decimals=2, why=why)
+    low, *_, high = map(str, DEPTHS)
+    runs, crowded = depth_runs(), f"{DENSITIES[-1]:g}"
+    compared = Compared(found, lambda _, depth: runs[depth, crowded], (high, *map(str, DEPTHS)))
+    jct = c.only_published(lambda: compared.padded_change(high, low)(PUBLISHED))
+    throughput = c.only_published(lambda: compared.change("throughput_mean", high, low)(PUBLISHED))
+    where, source = f"search depth {high} against {low}, submissions x{crowded}", "section 8.7, Fig. 21"
+    yield measured(f"mean JCT, padded, {where}", f"{source}b", -14.6, jct)
+    yield measured(f"mean throughput, {where}", f"{source}c", 1.03, throughput, c.ClaimUnit(decimals=2))
+    claim, why = "decision time a job at the greatest depth", "the speed of a program, not of a cluster"
+    yield quantity(claim, f"{source}a", 5.98, unit="s", decimals=2, why=why)

@@ -1,4 +1,4 @@
-"""Of a run, what the metrics leave out and the pages of papers need; and JCTs padded as a paper's."""
+"""Figures of a run that the metrics lack and the papers' pages need, and JCTs padded as a paper pads them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from clustergym.api import Result
 from clustergym.metrics.intervals import Outcome
-from clustergym.metrics.jobs import JobRecords
-from clustergym.sim.engine import Simulation
 
 
-def details_of(simulation: Simulation, records: JobRecords) -> dict[str, Any]:
-    """Return the longest JCT, GPU time by model, and waiting by priority, of plain JSON values.
+def details_of(result: Result) -> dict[str, Any]:
+    """Return the longest JCT, GPU time by model, and waiting by priority, as plain JSON values.
 
     Returns
     -------
@@ -22,32 +21,32 @@ def details_of(simulation: Simulation, records: JobRecords) -> dict[str, Any]:
         work that a sample took. `by_priority`: where a trace has priorities, by priority: jobs, the
         mean JCT of all (unfinished ones up to now), and the longest wait, seconds.
     """
-    trace, jct_s = simulation.scenario.trace, records.jct_s
-    finished = np.isfinite(jct_s)
-    models = [
-        f"{one.family}-{one.size} {one.global_batch}" for one in map(trace.model_class, range(len(trace)))
-    ]
+    trace, records = result.run.simulation.scenario.trace, result.jobs
+    finished = np.isfinite(records.jct_s)
+    classes = map(trace.model_class, range(len(trace)))
+    models = np.array([f"{model.family}-{model.size} {model.global_batch}" for model in classes])
     work_s = records.held_gpu_s - records.overhead_gpu_s
     samples = records.iterations_done * trace.global_batch
     per_sample = {}
-    for model in sorted(set(models)):
-        rows = np.array([one == model for one in models])
+    for model in sorted(set(models.tolist())):
+        rows = models == model
         if samples[rows].sum() > 0:
             per_sample[model] = float(work_s[rows].sum() / samples[rows].sum())
     return {
-        "jct_max": float(jct_s[finished].max()) if finished.any() else None,
+        "jct_max": float(records.jct_s[finished].max()) if finished.any() else None,
         "gpu_s_per_sample": per_sample,
-        "by_priority": _by_priority(simulation, records),
+        "by_priority": _by_priority(result),
     }
 
 
-def _by_priority(simulation: Simulation, records: JobRecords) -> dict[str, dict[str, float]]:
+def _by_priority(result: Result) -> dict[str, dict[str, float]]:
+    simulation, records = result.run.simulation, result.jobs
     trace, submitted = simulation.scenario.trace, records.outcome != Outcome.NOT_SUBMITTED
     so_far_s = np.where(np.isfinite(records.jct_s), records.jct_s, simulation.now_s - trace.submit_s)
-    found = {}
-    for priority in np.unique(trace.priority).tolist():
+    priorities, found = np.unique(trace.priority).tolist(), {}
+    for priority in priorities if len(priorities) > 1 else ():
         rows = submitted & (trace.priority == priority)
-        if rows.any() and len(np.unique(trace.priority)) > 1:
+        if rows.any():
             found[str(priority)] = {
                 "jobs": int(rows.sum()),
                 "jct_mean_so_far": float(so_far_s[rows].mean()),

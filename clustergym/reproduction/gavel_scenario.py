@@ -13,7 +13,7 @@ import numpy as np
 
 from clustergym.errors import InputError
 from clustergym.oracle.base import OracleTables
-from clustergym.reproduction.study import check_published
+from clustergym.reproduction.study import RunSpec, check_published
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
 from clustergym.workload.readers.gavel import LAYOUTS
@@ -52,7 +52,7 @@ def read_rates(path: Path) -> Rates:
 
 
 @cache
-def scenario_of(data: Path, file: Path = TRACE) -> Scenario:
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
     """Return the 96 jobs on 8 V100, 16 P100 and 24 K80, with preemption that costs nothing.
 
     A step counts as an iteration. A job type on a number of workers is a model class of its own:
@@ -61,7 +61,7 @@ def scenario_of(data: Path, file: Path = TRACE) -> Scenario:
     from clustergym.cluster.config import load_cluster
 
     cluster, rates = load_cluster("gavel-48"), read_rates(data / "gavel" / RATES)
-    trace = _trace(data / "gavel" / file)
+    trace = _trace(data / "gavel" / TRACE)
     classes, counts = model_classes(trace), allowed_counts(cluster, "power_of_two")
     times = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
     for row, model in enumerate(classes):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.claims import (
+    HEADERS,
     LARGER,
     NO_FIGURE,
     NOT_RUN,
@@ -18,9 +19,10 @@ from clustergym.reproduction.claims import (
     REVERSED,
     SMALLER,
     TOLERANCE,
-    Claim,
+    VERDICTS,
+    PaperClaim,
 )
-from clustergym.reproduction.study import table
+from clustergym.reproduction.markdown_table import table
 
 TITLES = {
     "arena": "Arena (EuroSys '26)",
@@ -30,7 +32,6 @@ TITLES = {
     "gavel": "Gavel (OSDI '20)",
     "sia": "Sia (SOSP '23)",
 }
-COUNTED = (REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN)
 
 HEAD = """\
 # What the papers claim, and what comes out here
@@ -66,13 +67,13 @@ def claims_path(page: Path) -> Path:
     return page.with_suffix(".claims.json")
 
 
-def claims_text(paper: str, quick: bool, claims: list[dict[str, Any]]) -> str:
+def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
     """Return the file of a paper's claims."""
-    plain = {"paper": paper, "quick": quick, "claims": claims}
+    plain = {"paper": paper, "quick": quick, "claims": [claim.plain() for claim in claims]}
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_claims(path: Path) -> list[Claim]:
+def read_claims(path: Path) -> list[PaperClaim]:
     """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`.
 
     Raises
@@ -81,7 +82,7 @@ def read_claims(path: Path) -> list[Claim]:
         If it is no such file.
     """
     try:
-        return [Claim.of(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
+        return [PaperClaim.of(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"is no file of claims: {type(error).__name__} {error}"
         remedy = "write it again by `clustergym reproduce PAPER`"
@@ -93,13 +94,13 @@ def page_name(paper: str, quick: bool) -> str:
     return f"{paper}{'-quick' * quick}.md"
 
 
-def found_claims(folder: Path, quick: bool) -> dict[str, list[Claim]]:
+def found_claims(folder: Path, quick: bool) -> dict[str, list[PaperClaim]]:
     """Return the claims of the papers that have a file of them in a folder."""
     paths = {paper: claims_path(folder / page_name(paper, quick)) for paper in PAPERS}
     return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
 
 
-def joint_page(claims: dict[str, list[Claim]], quick: bool) -> str:
+def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     """Return the page, in Markdown.
 
     Parameters
@@ -109,58 +110,38 @@ def joint_page(claims: dict[str, list[Claim]], quick: bool) -> str:
     quick : bool
         Whether they are those of quick runs.
     """
-    parts = [
-        HEAD.format(papers=len(PAPERS), command="all" + " --quick" * quick),
-        _counts(claims, quick),
-        READING,
-        "## Claims\n",
-        _rows(claims, quick),
-    ]
-    return "\n".join(parts)
+    head = HEAD.format(papers=len(PAPERS), command="all" + " --quick" * quick)
+    return "\n".join([head, _counts(claims, quick), READING, "## Claims\n", _rows(claims, quick)])
 
 
-def _counts(claims: dict[str, list[Claim]], quick: bool) -> str:
-    headers = ["paper", "command", "claims", *COUNTED, "otherwise if fair"]
+def _counts(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     rows = []
     for paper in PAPERS:
-        command = f"`clustergym reproduce {paper}{' --quick' * quick}`"
-        if paper in claims:
-            rows.append([_link(paper, quick), command, *_told(claims[paper])])
-        else:
-            rows.append([TITLES[paper], command, "no claims kept", *[""] * (len(COUNTED) + 1)])
-    every = [claim for found in claims.values() for claim in found]
-    return (
-        table(
-            headers,
-            [*rows, ["all", f"`clustergym reproduce all{' --quick' * quick}`", *_told(every)]],
-            words=(0, 1),
+        told = _told(claims[paper]) if paper in claims else ["no claims kept", *[""] * (len(VERDICTS) + 1)]
+        rows.append(
+            [_link(paper, quick) if paper in claims else TITLES[paper], _command(paper, quick), *told]
         )
-        + "\n"
-    )
+    every = [claim for found in claims.values() for claim in found]
+    rows.append(["all", _command("all", quick), *_told(every)])
+    headers = ["paper", "command", "claims", *VERDICTS, "otherwise if fair"]
+    return table(headers, rows, words=(0, 1)) + "\n"
 
 
-def _told(claims: list[Claim]) -> list[str]:
+def _command(paper: str, quick: bool) -> str:
+    return f"`clustergym reproduce {paper}{' --quick' * quick}`"
+
+
+def _told(claims: list[PaperClaim]) -> list[str]:
     verdicts = [claim.verdict.split(" (fair: ") for claim in claims]
     counts = Counter(verdict[0] for verdict in verdicts)
     twofold = sum(len(verdict) > 1 for verdict in verdicts)
-    return [str(count) for count in (len(claims), *(counts[name] for name in COUNTED), twofold)]
+    return [str(count) for count in (len(claims), *(counts[name] for name in VERDICTS), twofold)]
 
 
-def _rows(claims: dict[str, list[Claim]], quick: bool) -> str:
-    headers = ["paper", "claim", "source", "paper's", "ours, fair", "ours, as published", "verdict", "why"]
-    rows = [
-        [
-            _link(paper, quick),
-            claim.claim,
-            claim.source,
-            *(claim.shown(value) for value in (claim.paper, claim.fair, claim.as_published)),
-            claim.verdict,
-            claim.why,
-        ]
-        for paper in PAPERS
-        for claim in claims.get(paper, ())
-    ]
-    return table(headers, rows, words=(0, 1, 2, 6, 7)) + "\n"
+def _rows(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+    headers = ["paper's" if name == "paper" else name for name in HEADERS]
+    rows = ([_link(paper, quick), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
+    return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7)) + "\n"
 
 
 def _link(paper: str, quick: bool) -> str:

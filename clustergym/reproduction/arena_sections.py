@@ -1,0 +1,390 @@
+"""Sections of Arena's page, most of which Crius's page has too: EuroSys '26, sections 2.3 and 5.2 to 5.8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from clustergym.reproduction.arena_places import PLACES
+from clustergym.reproduction.arena_scenarios import (
+    DEADLINE_BUDGETS,
+    PROFILING_RATIO,
+    run_of,
+    variant,
+)
+from clustergym.reproduction.claims import FAIR, PUBLISHED
+from clustergym.reproduction.markdown_table import change, number, table
+from clustergym.reproduction.page import (
+    RESTARTS,
+    Labelled,
+    RunColumn,
+    Section,
+    changes,
+    padded_in,
+    runs_table,
+)
+from clustergym.reproduction.study import Found, RunSpec
+
+SETTINGS = (FAIR, PUBLISHED)
+ROUNDS = 664
+
+FINISHED, DROPPED = RunColumn("finished", "jobs_finished"), RunColumn("dropped", "jobs_dropped")
+THROUGHPUT = RunColumn("samples/s", "throughput_mean")
+PEAK = RunColumn("peak samples/s", "throughput_peak")
+JCT, CENSORED = RunColumn("JCT finished, s", "jct_mean"), RunColumn("JCT censored, s", "jct_mean_censored")
+COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, RESTARTS)
+
+
+def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSpec:
+    """Return a run of Arena on the Philly trace."""
+    return run_of("philly", rounds, setting, "arena", **parameters)
+
+
+def length_of(trace: str, rounds: int | None) -> str:
+    """Return the name of a trace and how long it is run."""
+    lasts = "to completion" if rounds is None else f"{rounds:,} rounds ({rounds / 12:.1f} h)"
+    return f"{trace}, {lasts}"
+
+
+def left_blank(values: Sequence[float | None], decimals: int = 0) -> list[str]:
+    """Return figures for a column, `-` for each that is missing."""
+    return [number(value, decimals) for value in values]
+
+
+# Departures from the paper, one at a time
+
+JITTERS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
+"""Runs in which each job comes up to a round later."""
+DEPARTURES: Labelled = {
+    ("as the paper",): arena(PUBLISHED),
+    ("normalised throughput",): arena(PUBLISHED, throughput="normalised"),
+    ("queues by estimated run time",): arena(PUBLISHED, queues="run_time", overtaking="any"),
+    ("scalings up beyond the search depth",): arena(PUBLISHED, grow_freely=True),
+    ("a scaling up repays its restart",): arena(PUBLISHED, repay_restarts=True),
+    ("half to twice the request only (Crius)",): arena(PUBLISHED, span=2),
+    ("jobs beside a blocked head are suspended (Crius)",): arena(PUBLISHED, opportunistic=True),
+    ("integer program",): arena(PUBLISHED, ilp=True),
+    ("our price of profiling",): arena(variant(PUBLISHED, "profiling")),
+    ("our own parameters (arena-tuned)",): run_of("philly", ROUNDS, PUBLISHED, "arena-tuned"),
+}
+
+
+def departures() -> Section:
+    """Return what each departure from the paper's text changes."""
+    text = (
+        f"## Departures from the paper's text, one at a time: {ROUNDS} rounds\n\nAs published. The policy's "
+        "parameters default to the text; its `scheduler` in the artifact has one queue in order of "
+        "submission and adds samples/s (`_get_delta_thr`)."
+    )
+    more = lambda found: {"JCT finished, relative": changes(found, DEPARTURES, "jct_mean")}  # noqa: E731
+    return runs_table(text, ["variant"], DEPARTURES, COLUMNS, more)
+
+
+def jitters() -> Section:
+    """Return how far chance goes."""
+
+    def text(found: Found) -> str:
+        jcts = np.array([found[one]["jct_mean"] for one in JITTERS])
+        finished = [found[one]["jobs_finished"] for one in JITTERS]
+        return (
+            f"With every submission late by up to a round, {len(JITTERS)} draws: {min(finished)} to "
+            f"{max(finished)} finished, JCT of the finished {jcts.min():,.0f} to {jcts.max():,.0f} s, mean "
+            f"{jcts.mean():,.0f} s: differences below that are chance."
+        )
+
+    return Section(JITTERS, text)
+
+
+# Ablations (section 5.7, Fig. 17) and search depth (section 5.8)
+
+ABLATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "arena": ("", {}),
+    "no elastic scaling": ("", {"elastic": False}),
+    "no heterogeneous scaling": ("", {"hetero": False}),
+    "neither": ("", {"elastic": False, "hetero": False}),
+    "without planner: data-parallel profiles": ("", {"planner": "dp"}),
+    "without pruning: full search": ("full-search", {}),
+    "without profiler: profiling of whole plans": ("full-profiling", {}),
+    "objective finish-time fairness": ("", {"objective": "finish_time_fairness"}),
+}
+"""By label: a change of the setting, and parameters of the policy."""
+DEPTHS = (1, 3, 5)
+
+
+def ablation_runs(rounds: int) -> Labelled:
+    """Return the ablations, by label and setting."""
+    return {
+        (label, setting): arena(variant(setting, to) if to else setting, rounds, **parameters)
+        for setting in SETTINGS
+        for label, (to, parameters) in ABLATIONS.items()
+    }
+
+
+def ablations(rounds: int) -> Section:
+    """Return the table of the ablations."""
+    text = (
+        f"## Ablations (section 5.7, Fig. 17): {rounds:,} rounds\n\nWithout pruning is `costs.search=full`; "
+        f"profiling of whole plans is {PROFILING_RATIO} times the seconds of our price (the paper's ratio of "
+        "profiling GPU time), also where profiling is free otherwise. The text at hand has lost the figures "
+        "of the paper's Fig. 17; those of the preprint are on [Crius's page](crius.md)."
+    )
+    return ablations_table(text, ablation_runs(rounds), "arena")
+
+
+def ablations_table(
+    text: str, runs: Labelled, whole: str, published: Mapping[str, Sequence[str]] | None = None
+) -> Section:
+    """Return a table of what is left without parts of the policy `whole`.
+
+    `published` has, by label, the paper's JCT and throughput in words.
+    """
+
+    def added(found: Found) -> dict[str, list[str]]:
+        jct = []
+        for label, setting in runs:
+            means = padded_in(found, runs, whole, setting)
+            jct.append(number(means[label] / means[whole] if means else None, 2))
+        less = changes(found, runs, "throughput_mean")
+        if published is None:
+            return {"JCT padded, times": jct, "samples/s, relative": less}
+        theirs = [[published[label][at] for label, _ in runs] for at in (0, 1)]
+        return {
+            "JCT padded, times": jct,
+            "preprint": theirs[0],
+            "samples/s, relative": less,
+            "preprint ": theirs[1],
+        }
+
+    return runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
+
+
+def depth_runs(rounds: int) -> Labelled:
+    """Return runs by search depth and setting."""
+    return {(str(d), s): arena(s, rounds, search_depth=d) for s in SETTINGS for d in DEPTHS}
+
+
+def depths(rounds: int) -> Section:
+    """Return the table of search depths."""
+    text = f"## Search depth (section 5.8): {rounds:,} rounds"
+    return runs_table(text, ["search depth", "setting"], depth_runs(rounds), COLUMNS)
+
+
+# Deadlines (section 5.6)
+
+
+def deadline_runs(preset: str = "arena") -> Labelled:
+    """Return runs of ElasticFlow and of a preset, deadline budgets as long as the artifact makes them."""
+    runs: dict[tuple[str, ...], RunSpec] = {}
+    for setting in SETTINGS:
+        looser = variant(setting, "deadlines-x", DEADLINE_BUDGETS)
+        runs["elasticflow", setting] = run_of("philly", ROUNDS, looser, "elasticflow")
+        runs[preset, setting] = run_of("philly", ROUNDS, looser, preset, objective="deadline")
+    return runs
+
+
+def deadlines(preset: str = "arena") -> Section:
+    """Return the table of deadlines met."""
+    runs = deadline_runs(preset)
+    text = (
+        f"## Deadlines: {ROUNDS} rounds\n\nEach job has {DEADLINE_BUDGETS:g} times the time "
+        "that the trace gives it until its deadline, as in the artifact's simulator."
+    )
+
+    def added(found: Found) -> dict[str, list[str]]:
+        return {
+            "JCT padded, s": left_blank([padded_in(found, runs, preset, s).get(name) for name, s in runs])
+        }
+
+    met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
+    columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)
+    return runs_table(text, ["policy", "setting"], runs, columns, added)
+
+
+# Number of queues (section 5.8)
+
+QUEUES = (1, 2, 3, 4, 5)
+CROWDED = 4.0
+QUEUE_RUNS: Labelled = {
+    (str(n),): arena(variant(variant(PUBLISHED, "density-x", CROWDED), "queues", n)) for n in QUEUES
+}
+"""Runs with random priorities, submissions four times as dense."""
+
+
+def queues() -> Section:
+    """Return how the number of queues changes what jobs of high priority, and all jobs, wait."""
+    text = (
+        f"## Number of queues (section 5.8): {ROUNDS} rounds, submissions {CROWDED:g} times as dense\n\nAs "
+        "published. No trace has priorities: each job draws one of as many values as there are queues, with "
+        "equal chance. At the trace's own density no job waits longer than a round or two, and the number of "
+        "queues changes nothing."
+    )
+
+    def added(found: Found) -> dict[str, list[str]]:
+        every = [found[spec]["by_priority"] for spec in QUEUE_RUNS.values()]
+        so_far = [{int(key): one["jct_mean_so_far"] for key, one in groups.items()} for groups in every]
+        waits = [max((one["queue_max"] for one in groups.values()), default=None) for groups in every]
+        return {
+            "JCT so far, highest priority, s": left_blank([one[max(one)] if one else None for one in so_far]),
+            "lowest, s": left_blank([one[min(one)] if one else None for one in so_far]),
+            "longest wait, s": left_blank(waits),
+        }
+
+    return runs_table(text, ["queues"], QUEUE_RUNS, COLUMNS, added)
+
+
+# Sia with precise data (section 2.3)
+
+PRECISE: Labelled = {
+    (str(counts),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", counts), "sia")
+    for counts in (1, 3, 5)
+}
+"""Sia's runs with so many precise counts in its linear estimate."""
+
+
+def precise() -> Section:
+    """Return what precise data is worth to Sia."""
+    text = (
+        f"## Share of precise data in Sia's linear estimate (section 2.3): {ROUNDS} rounds\n\nAs published. "
+        "With 1 Sia knows the least count of each type that runs and scales it linearly; with 5 it knows "
+        "the five least counts as they are. It corrects its estimates by what it observes in every row."
+    )
+    more = lambda found: {"samples/s, relative": changes(found, PRECISE, "throughput_mean")}  # noqa: E731
+    return runs_table(text, ["precise counts"], PRECISE, COLUMNS, more)
+
+
+# GPU time by job class (section 5.7, Fig. 18)
+
+CLASSES = {
+    "arena": arena(PUBLISHED),
+    "without pruning": arena(variant(PUBLISHED, "full-search")),
+    "sia": run_of("philly", ROUNDS, PUBLISHED, "sia"),
+}
+"""The runs whose GPU time by model is compared."""
+
+
+def gpu_time(found: Found, name: str) -> dict[str, float]:
+    """Return, by model family, the mean ratio of GPU time a sample to Arena's; over models that both ran."""
+    one, other = (found[CLASSES[who]]["gpu_s_per_sample"] for who in (name, "arena"))
+    ratios: dict[str, list[float]] = {}
+    for model in one.keys() & other.keys():
+        for family in (model.split("-")[0], "all"):
+            ratios.setdefault(family, []).append(one[model] / other[model])
+    return {family: float(np.mean(values)) for family, values in sorted(ratios.items())}
+
+
+def classes() -> Section:
+    """Return GPU time by job class."""
+
+    def text(found: Found) -> str:
+        pruned, sia = gpu_time(found, "without pruning"), gpu_time(found, "sia")
+        rows = [[family, f"{pruned.get(family, 1.0):.2f}", f"{sia[family]:.2f}"] for family in sia]
+        return (
+            f"## GPU time by job class (section 5.7, Fig. 18): {ROUNDS} rounds\n\nAs published. GPU-seconds "
+            "of work a sample over Arena's, the mean over models. The artifact's measurements do not part "
+            "computation from communication, so the paper's second split is left out.\n\n"
+            f"{table(['family', 'arena without pruning', 'sia'], rows)}"
+        )
+
+    return Section(list(CLASSES.values()), text)
+
+
+# Lifespan (section 5.7, Fig. 19)
+
+LIFESPANS = (0.25, 1.0, 4.0)
+LIFESPAN_BASELINES = ("fcfs", "elasticflow-ls", "gavel")
+
+
+def lifespan_runs(factor: float) -> list[RunSpec]:
+    """Return runs with iterations times a factor: Arena on data-parallel profiles, then the baselines."""
+    setting = variant(PUBLISHED, "lifespan-x", factor)
+    baselines = [run_of("philly", ROUNDS, setting, policy) for policy in LIFESPAN_BASELINES]
+    return [arena(setting, planner="dp"), *baselines]
+
+
+def lifespans() -> Section:
+    """Return the gain of scheduling alone by job length."""
+
+    def text(found: Found) -> str:
+        rows = []
+        for factor in LIFESPANS:
+            ours, *others = (found[spec]["throughput_mean"] for spec in lifespan_runs(factor))
+            shown = (f"{number(one)} ({ours / one:.2f})" for one in others)
+            rows.append([f"{factor:g}", number(ours), *shown])
+        headers = ["iterations, times", "arena, data-parallel profiles", *LIFESPAN_BASELINES]
+        return (
+            f"## Scheduling alone, by job lifespan (section 5.7, Fig. 19): {ROUNDS} rounds\n\nAs published, "
+            "samples/s; in brackets Arena's over the baseline's. Arena decides on data-parallel profiles "
+            "within the same memory rule as the baselines. Sia is left out for its solver's time.\n\n"
+            f"{table(headers, rows)}"
+        )
+
+    return Section([spec for factor in LIFESPANS for spec in lifespan_runs(factor)], text)
+
+
+# Simulation fidelity (section 5.2)
+
+STORED = {"crius": (145, 6145.0), "sia": (142, 4717.0)}
+"""Jobs finished and their mean JCT, seconds, in the logs of the testbed that the artifact keeps."""
+TESTBED: dict[str, RunSpec] = {policy: run_of("testbed-a", 72, PUBLISHED, policy) for policy in STORED}
+"""Runs of the six hours of testbed A."""
+
+
+def fidelity() -> Section:
+    """Return ours beside the stored logs of the testbed."""
+
+    def text(found: Found) -> str:
+        rows = []
+        for policy, (finished, jct_s) in STORED.items():
+            jobs, ours = (found[TESTBED[policy]][name] for name in ("jobs_finished", "jct_mean"))
+            rows.append([policy, *map(number, (jobs, finished, ours, jct_s)), change(ours, jct_s)])
+        return (
+            "## Simulation fidelity (section 5.2): testbed A for six hours\n\nAs published, against the logs "
+            "of the testbed that the artifact keeps for two policies. How long those ran is not known; the "
+            "trace's jobs come within six hours.\n\n"
+            f"{table(['policy', 'finished', 'stored', 'JCT finished, s', 'stored', 'ours'], rows)}"
+        )
+
+    return Section(list(TESTBED.values()), text)
+
+
+# Other clusters and traces (sections 5.2, 5.3 and 5.7)
+
+PLACE_COLUMNS = (
+    *(FINISHED, DROPPED, RunColumn("JCT, s", "jct_mean"), RunColumn("queue, s", "queue_mean")),
+    *(RunColumn("samples/s", "throughput_mean", 1), RunColumn("peak samples/s", "throughput_peak", 1)),
+    RESTARTS,
+)
+GAINS = {
+    "jct_mean": "JCT",
+    "queue_mean": "queueing",
+    "throughput_mean": "throughput",
+    "throughput_peak": "peak throughput",
+}
+
+
+def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
+    """Return the table of a place, and what the reference gains over the other policies."""
+    where = PLACES[name]
+    settings = SETTINGS if where.measured else SETTINGS[:1]
+    runs = {(policy, s): run_of(name, None, s, policy) for s in settings for policy in policies}
+    shown = runs_table(f"## {where.title}\n\n{where.claim}", ["policy", "setting"], runs, PLACE_COLUMNS)
+
+    def text(found: Found) -> str:
+        gains = []
+        for setting in settings if reference in policies and len(policies) > 1 else ():
+            parts = []
+            for metric, what in GAINS.items():
+                theirs = {policy: found[runs[policy, setting]][metric] for policy in policies}
+                ours = theirs.pop(reference)
+                ratios = {policy: ours / one if one else float("inf") for policy, one in theirs.items()}
+                low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+                parts.append(f"{what} {ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
+            gains.append(
+                f"Figures of {reference} divided by the others', {setting}, least to greatest: "
+                f"{'; '.join(parts)}."
+            )
+        return "\n\n".join([shown.text(found), *gains])
+
+    return Section(shown.specs, text)
