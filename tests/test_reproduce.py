@@ -16,7 +16,7 @@ from clustergym.policy import InformationClass
 from clustergym.reproduce import main
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.arena_scenarios import data_parallel_fits, read_memory
-from clustergym.reproduction.markdown_table import change, table
+from clustergym.reproduction.details import change, table
 from clustergym.reproduction.study import Options, RunSpec, choose, presets, run_all
 from clustergym.workload.trace import ModelClass
 

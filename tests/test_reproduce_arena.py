@@ -8,7 +8,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.api import simulate
 from clustergym.policy import InformationClass
-from clustergym.reproduction import arena_claims, arena_sections, crius_claims
+from clustergym.reproduction import arena_claims, arena_sections, crius
 from clustergym.reproduction.arena_places import ROUND_S
 from clustergym.reproduction.arena_scenarios import CHANGES, variant
 from clustergym.reproduction.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED, ClaimUnit, measured
@@ -103,7 +103,7 @@ def test_names_of_settings():
 
 
 @pytest.mark.parametrize(
-    "rows", [arena_claims.claims_of({}, 664), crius_claims.claims_of({}, [664, 2000])], ids=["arena", "crius"]
+    "rows", [arena_claims.claims_of({}, 664), crius.claims_of({}, [664, 2000])], ids=["arena", "crius"]
 )
 def test_claims_without_runs_say_so(rows):
     assert {row.verdict for row in rows} == {NOT_RUN, NOT_SIMULATED}
@@ -144,6 +144,6 @@ def test_a_gap_without_a_reason_is_not_known():
 def test_a_job_class_that_only_one_policy_ran_is_left_out():
     ours = {"m-1 32": 1.0, "m-2 32": 2.0, "k-1 8": 4.0}
     theirs = {"m-1 32": 3.0, "m-2 32": 2.0, "other-1 8": 9.0}
-    cells = arena_sections.CLASSES
+    cells = arena_sections.CLASS_RUNS
     found = {cells["arena"]: {"gpu_s_per_sample": ours}, cells["sia"]: {"gpu_s_per_sample": theirs}}
     assert arena_sections.gpu_time(found, "sia") == {"all": 2.0, "m": 2.0}

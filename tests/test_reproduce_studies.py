@@ -11,16 +11,18 @@ from scenarios import Job, small_scenario
 
 from clustergym.placement.characterisation import MODELS
 from clustergym.reproduce import main
-from clustergym.reproduction import ares, ares_study, arnold_claims
+from clustergym.reproduction import ares, ares_study, arnold
 from clustergym.reproduction.arena_sections import SETTINGS
 from clustergym.reproduction.ares_causes import Causes
 from clustergym.reproduction.ares_claims import AresFigures, claims_of
 from clustergym.reproduction.ares_looks import decision_times
-from clustergym.reproduction.ares_scenarios import (
+from clustergym.reproduction.ares_study import (
     KINDS,
+    OWN,
     START,
     START_JOBS,
     TESTBED,
+    AresStudy,
     bent,
     offered_load,
     request_efficiency,
@@ -28,7 +30,6 @@ from clustergym.reproduction.ares_scenarios import (
     trace_names,
     work_gpu_s,
 )
-from clustergym.reproduction.ares_study import OWN, AresStudy
 from clustergym.reproduction.plots import Bars, Panel, PanelPlot
 from clustergym.reproduction.study import Options, RunSpec
 
@@ -245,7 +246,7 @@ def test_arnold_statements_follow_the_figures():
         "inside_a_minipod": {"dense": 0.01},
         "two_minipods": [{"model": model.name, **gains} for model in MODELS for _ in range(2)],
     }
-    rows = {row.claim: row.verdict for row in arnold_claims._statements(found)}
+    rows = {row.claim: row.verdict for row in arnold._statements(found)}
     # DP alignment is the better for every model, the gain stays, and a minipod matters by 1 %.
     assert rows.pop("the best alignment depends on the type of GPU") == "not simulated"
     assert set(rows.values()) == {"reversed"}

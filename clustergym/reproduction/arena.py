@@ -9,9 +9,9 @@ from clustergym.reproduction import arena_claims
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction.arena_places import OTHER_PLACES, PLACES, ROUND_S
 from clustergym.reproduction.arena_scenarios import check_data, run_of, scenario_of
-from clustergym.reproduction.arena_sections import SETTINGS, left_blank, length_of
+from clustergym.reproduction.arena_sections import SETTINGS, length_of
 from clustergym.reproduction.claims import FAIR, PUBLISHED
-from clustergym.reproduction.markdown_table import change, table
+from clustergym.reproduction.details import change, column, table
 from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.page import (
     RESTARTS,
@@ -95,12 +95,12 @@ def reproduce(options: Options) -> Report:
     sections = [_comparison(chosen, *where) for where in horizons]
     if "arena" in chosen:
         sections += [_policy_or_rules(chosen, horizons)] if len(chosen) > 1 else []
-        sections += [parts.departures(), *([parts.jitters()] if whole else [])]
+        sections += [parts.DEPARTURES, *([parts.CHANCE] if whole else [])]
         sections += [make(rounds) for rounds in lengths for make in (parts.ablations, parts.depths)]
-        sections += [parts.deadlines(), parts.queues()]
-        sections += [parts.fidelity(), parts.classes()] if "sia" in chosen else []
-        sections += [parts.lifespans()] if whole else []
-        sections += [parts.precise()] if whole and "sia" in chosen else []
+        sections += [parts.deadlines(), parts.QUEUES]
+        sections += [parts.FIDELITY, parts.CLASSES] if "sia" in chosen else []
+        sections += [parts.LIFESPANS] if whole else []
+        sections += [parts.PRECISE] if whole and "sia" in chosen else []
     sections += [parts.place(name, chosen) for name in OTHER_PLACES if whole or PLACES[name].quick]
     found = run_all(specs_of(sections), scenario_of, options)
     claims = [*arena_claims.claims_of(found, lengths[-1]), *oracle_claims(options.data, "arena")]
@@ -126,7 +126,7 @@ def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> Sect
             rows |= {(policy, setting): found[runs[policy, setting]] for setting in SETTINGS}
         padded = [padded_in(found, runs, "arena", setting).get(policy) for policy, setting in rows]
         restarts = [RESTARTS.shown(row) for row in rows.values()]
-        added = {"JCT padded, s": left_blank(padded), RESTARTS.header: restarts}
+        added = {"JCT padded, s": column(padded), RESTARTS.header: restarts}
         submitted = found[runs[policies[0], FAIR]]["jobs_submitted"]
         there = SUBMITTED.get((trace, rounds or 0))
         known = f" ({there:,} in the published simulator)" if there else ""

@@ -107,7 +107,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
         claim = f"arena's {what}, 664 rounds of Philly"
         why = "see Departures from the paper's text, each switched alone"
         yield measured(claim, source, figure, ours.of("arena", metric), c.ClaimUnit(unit, None, 0), why)
-    late, many = parts.JITTERS, len(parts.JITTERS)
+    late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
     jct = only_published(lambda: sum(float(found[one]["jct_mean"]) for one in late) / many)
     yield measured(claim, source, 20322.0, jct, c.ClaimUnit("s", None, 0))
@@ -205,7 +205,7 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     for name, what in (("sia", "of sia a sample"), ("without pruning", "a sample without pruning")):
         spent = only_published(lambda name=name: parts.gpu_time(found, name)["all"])  # type: ignore[misc]
         yield measured(f"GPU time {what}, over arena's", "section 5.7, Fig. 18", None, spent, c.TIMES, LOST)
-    for factor in parts.LIFESPANS:
+    for factor in parts.FACTORS:
         gain = only_published(lambda factor=factor: _lifespan_gain(found, factor))  # type: ignore[misc]
         claim = f"mean throughput of scheduling alone over the worst baseline, iterations x{factor:g}"
         why = f"{LOST}; it says the gain grows"
@@ -232,7 +232,7 @@ def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
         return difference(so_far[max(so_far)], so_far[min(so_far)])
 
     queues = _last_against_first(found, parts.QUEUE_RUNS, "jct_mean_censored")
-    precise = _last_against_first(found, parts.PRECISE, "throughput_mean")
+    precise = _last_against_first(found, parts.PRECISE_RUNS, "throughput_mean")
     for claim, section, of in (
         ("censored JCT with 5 queues against 1, submissions x4", source, queues),
         ("JCT of the highest of 5 priorities against the lowest", source, urgent),

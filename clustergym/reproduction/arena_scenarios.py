@@ -30,12 +30,8 @@ RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
 """What policies know that run data-parallel profiles only, in the published setting."""
 
 
-@dataclass(frozen=True)
-class MemoryRule:
-    """The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
-
-    margin: float = 1.2
-    usable: float = 0.8
+MARGIN, USABLE = 1.2, 0.8
+"""The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
 
 
 def check_data(folder: Path) -> None:
@@ -123,52 +119,48 @@ def _precise(scenario: Scenario, counts: float) -> Scenario:
     return PreciseBootstrap(**given, precise=int(counts))
 
 
-def _full_search(scenario: Scenario, _: float) -> Scenario:
-    return replace(scenario, costs=replace(scenario.costs, search="full"))
-
-
 def _full_profiling(scenario: Scenario, _: float) -> Scenario:
     prices = scenario.costs.profile or Costs().profile
     longer = {name: replace(one, seconds=one.seconds * PROFILING_RATIO) for name, one in prices.items()}
-    return replace(scenario, costs=replace(scenario.costs, profile=longer))
-
-
-def _profiling(scenario: Scenario, _: float) -> Scenario:
-    return replace(scenario, costs=replace(scenario.costs, profile=Costs().profile))
+    return _costs(scenario, profile=longer)
 
 
 def _deadlines(scenario: Scenario, factor: float) -> Scenario:
-    trace = scenario.trace
-    later = trace.submit_s + factor * (trace.deadline_s - trace.submit_s)
-    return replace(scenario, trace=replace(trace, deadline_s=later))
+    submit_s, deadline_s = scenario.trace.submit_s, scenario.trace.deadline_s
+    return _trace(scenario, deadline_s=submit_s + factor * (deadline_s - submit_s))
 
 
 def _lifespan(scenario: Scenario, factor: float) -> Scenario:
-    iterations = np.maximum((scenario.trace.iterations * factor).astype(np.int64), 1)
-    return replace(scenario, trace=replace(scenario.trace, iterations=iterations))
+    return _trace(scenario, iterations=np.maximum((scenario.trace.iterations * factor).astype(np.int64), 1))
 
 
 def _density(scenario: Scenario, factor: float) -> Scenario:
     trace = scenario.trace
-    sooner = replace(trace, submit_s=trace.submit_s / factor, deadline_s=trace.deadline_s / factor)
-    return replace(scenario, trace=sooner)
+    return _trace(scenario, submit_s=trace.submit_s / factor, deadline_s=trace.deadline_s / factor)
 
 
 def _priorities(scenario: Scenario, queues: float) -> Scenario:
-    drawn = np.random.default_rng(PRIORITY_SEED).integers(0, int(queues), len(scenario.trace))
-    return replace(scenario, trace=replace(scenario.trace, priority=drawn))
+    random = np.random.default_rng(PRIORITY_SEED)
+    return _trace(scenario, priority=random.integers(0, int(queues), len(scenario.trace)))
 
 
 def _jitter(scenario: Scenario, seed: float) -> Scenario:
     late_s = np.random.default_rng(int(seed)).uniform(0.0, ROUND_S, len(scenario.trace))
-    submit_s = np.sort(scenario.trace.submit_s + late_s)
-    return replace(scenario, trace=replace(scenario.trace, submit_s=submit_s))
+    return _trace(scenario, submit_s=np.sort(scenario.trace.submit_s + late_s))
+
+
+def _trace(scenario: Scenario, **columns: Any) -> Scenario:
+    return replace(scenario, trace=replace(scenario.trace, **columns))
+
+
+def _costs(scenario: Scenario, **rules: Any) -> Scenario:
+    return replace(scenario, costs=replace(scenario.costs, **rules))
 
 
 CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
-    "full-search": _full_search,
+    "full-search": lambda scenario, _: _costs(scenario, search="full"),
     "full-profiling": _full_profiling,
-    "profiling": _profiling,
+    "profiling": lambda scenario, _: _costs(scenario, profile=Costs().profile),
     "deadlines-x": _deadlines,
     "lifespan-x": _lifespan,
     "density-x": _density,
@@ -203,21 +195,18 @@ def read_memory(path: Path) -> Memory:
     return found
 
 
-def data_parallel_fits(
-    scenario: Scenario, memory: Memory, rule: MemoryRule | None = None
-) -> npt.NDArray[np.bool_]:
+def data_parallel_fits(scenario: Scenario, memory: Memory) -> npt.NDArray[np.bool_]:
     """Return where the memory rule holds, shape (C, T, K).
 
     A count above the greatest recorded degree takes as much as that one; what has no value does not fit.
     """
-    rule = rule or MemoryRule()
     tables, groups = scenario.tables, scenario.cluster.groups
-    usable_gb = {group.gpu_type.name: rule.usable * group.gpu_type.memory_gb for group in groups}
+    usable_gb = {group.gpu_type.name: USABLE * group.gpu_type.memory_gb for group in groups}
     fits = np.zeros(tables.execution.shape[:3], dtype=np.bool_)
     for c, model in enumerate(tables.classes):
         by_degree = memory.get((model.family, model.size, model.global_batch), {})
         greatest = max(by_degree, default=0)
         for k, count in enumerate(tables.counts.tolist()):
-            needed_gb = rule.margin * by_degree.get(min(count, greatest), np.inf)
+            needed_gb = MARGIN * by_degree.get(min(count, greatest), np.inf)
             fits[c, :, k] = [needed_gb <= usable_gb[name] for name in tables.gpu_types]
     return fits

@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 
 from clustergym.reproduction.arena_places import PLACES
-from clustergym.reproduction.arena_scenarios import (
-    DEADLINE_BUDGETS,
-    PROFILING_RATIO,
-    run_of,
-    variant,
-)
+from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, PROFILING_RATIO, run_of, variant
 from clustergym.reproduction.claims import FAIR, PUBLISHED
-from clustergym.reproduction.markdown_table import change, number, table
+from clustergym.reproduction.details import change, column, number, table
 from clustergym.reproduction.page import (
     RESTARTS,
     Labelled,
@@ -31,8 +26,7 @@ SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664
 
 FINISHED, DROPPED = RunColumn("finished", "jobs_finished"), RunColumn("dropped", "jobs_dropped")
-THROUGHPUT = RunColumn("samples/s", "throughput_mean")
-PEAK = RunColumn("peak samples/s", "throughput_peak")
+THROUGHPUT, PEAK = RunColumn("samples/s", "throughput_mean"), RunColumn("peak samples/s", "throughput_peak")
 JCT, CENSORED = RunColumn("JCT finished, s", "jct_mean"), RunColumn("JCT censored, s", "jct_mean_censored")
 COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, RESTARTS)
 
@@ -48,16 +42,9 @@ def length_of(trace: str, rounds: int | None) -> str:
     return f"{trace}, {lasts}"
 
 
-def left_blank(values: Sequence[float | None], decimals: int = 0) -> list[str]:
-    """Return figures for a column, `-` for each that is missing."""
-    return [number(value, decimals) for value in values]
-
-
 # Departures from the paper, one at a time
 
-JITTERS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
-"""Runs in which each job comes up to a round later."""
-DEPARTURES: Labelled = {
+DEPARTURE_RUNS: Labelled = {
     ("as the paper",): arena(PUBLISHED),
     ("normalised throughput",): arena(PUBLISHED, throughput="normalised"),
     ("queues by estimated run time",): arena(PUBLISHED, queues="run_time", overtaking="any"),
@@ -69,33 +56,30 @@ DEPARTURES: Labelled = {
     ("our price of profiling",): arena(variant(PUBLISHED, "profiling")),
     ("our own parameters (arena-tuned)",): run_of("philly", ROUNDS, PUBLISHED, "arena-tuned"),
 }
+DEPARTURES = runs_table(
+    f"## Departures from the paper's text, one at a time: {ROUNDS} rounds\n\nAs published. The policy's "
+    "parameters default to the text; its `scheduler` in the artifact has one queue in order of "
+    "submission and adds samples/s (`_get_delta_thr`).",
+    ["variant"],
+    DEPARTURE_RUNS,
+    COLUMNS,
+    lambda found: {"JCT finished, relative": changes(found, DEPARTURE_RUNS, "jct_mean")},
+)
+JITTER_RUNS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
+"""Runs in which each job comes up to a round later."""
 
 
-def departures() -> Section:
-    """Return what each departure from the paper's text changes."""
-    text = (
-        f"## Departures from the paper's text, one at a time: {ROUNDS} rounds\n\nAs published. The policy's "
-        "parameters default to the text; its `scheduler` in the artifact has one queue in order of "
-        "submission and adds samples/s (`_get_delta_thr`)."
+def _chance(found: Found) -> str:
+    jcts = np.array([found[one]["jct_mean"] for one in JITTER_RUNS])
+    finished = [found[one]["jobs_finished"] for one in JITTER_RUNS]
+    return (
+        f"With every submission late by up to a round, {len(JITTER_RUNS)} draws: {min(finished)} to "
+        f"{max(finished)} finished, JCT of the finished {jcts.min():,.0f} to {jcts.max():,.0f} s, mean "
+        f"{jcts.mean():,.0f} s: differences below that are chance."
     )
-    more = lambda found: {"JCT finished, relative": changes(found, DEPARTURES, "jct_mean")}  # noqa: E731
-    return runs_table(text, ["variant"], DEPARTURES, COLUMNS, more)
 
 
-def jitters() -> Section:
-    """Return how far chance goes."""
-
-    def text(found: Found) -> str:
-        jcts = np.array([found[one]["jct_mean"] for one in JITTERS])
-        finished = [found[one]["jobs_finished"] for one in JITTERS]
-        return (
-            f"With every submission late by up to a round, {len(JITTERS)} draws: {min(finished)} to "
-            f"{max(finished)} finished, JCT of the finished {jcts.min():,.0f} to {jcts.max():,.0f} s, mean "
-            f"{jcts.mean():,.0f} s: differences below that are chance."
-        )
-
-    return Section(JITTERS, text)
-
+CHANCE = Section(JITTER_RUNS, _chance)
 
 # Ablations (section 5.7, Fig. 17) and search depth (section 5.8)
 
@@ -105,8 +89,8 @@ ABLATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "no heterogeneous scaling": ("", {"hetero": False}),
     "neither": ("", {"elastic": False, "hetero": False}),
     "without planner: data-parallel profiles": ("", {"planner": "dp"}),
-    "without pruning: full search": ("full-search", {}),
-    "without profiler: profiling of whole plans": ("full-profiling", {}),
+    "without pruning: full search": ("; full-search", {}),
+    "without profiler: profiling of whole plans": ("; full-profiling", {}),
     "objective finish-time fairness": ("", {"objective": "finish_time_fairness"}),
 }
 """By label: a change of the setting, and parameters of the policy."""
@@ -116,7 +100,7 @@ DEPTHS = (1, 3, 5)
 def ablation_runs(rounds: int) -> Labelled:
     """Return the ablations, by label and setting."""
     return {
-        (label, setting): arena(variant(setting, to) if to else setting, rounds, **parameters)
+        (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS
         for label, (to, parameters) in ABLATIONS.items()
     }
@@ -142,20 +126,15 @@ def ablations_table(
     """
 
     def added(found: Found) -> dict[str, list[str]]:
-        jct = []
-        for label, setting in runs:
-            means = padded_in(found, runs, whole, setting)
-            jct.append(number(means[label] / means[whole] if means else None, 2))
-        less = changes(found, runs, "throughput_mean")
-        if published is None:
-            return {"JCT padded, times": jct, "samples/s, relative": less}
-        theirs = [[published[label][at] for label, _ in runs] for at in (0, 1)]
-        return {
-            "JCT padded, times": jct,
-            "preprint": theirs[0],
-            "samples/s, relative": less,
-            "preprint ": theirs[1],
-        }
+        means = {setting: padded_in(found, runs, whole, setting) for setting in SETTINGS}
+        times = [means[s][label] / means[s][whole] if means[s] else None for label, s in runs]
+        more = {"JCT padded, times": column(times, 2)}
+        if published is not None:
+            more["preprint"] = [published[label][0] for label, _ in runs]
+        more["samples/s, relative"] = changes(found, runs, "throughput_mean")
+        if published is not None:
+            more["preprint "] = [published[label][1] for label, _ in runs]
+        return more
 
     return runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
 
@@ -176,12 +155,13 @@ def depths(rounds: int) -> Section:
 
 def deadline_runs(preset: str = "arena") -> Labelled:
     """Return runs of ElasticFlow and of a preset, deadline budgets as long as the artifact makes them."""
-    runs: dict[tuple[str, ...], RunSpec] = {}
-    for setting in SETTINGS:
-        looser = variant(setting, "deadlines-x", DEADLINE_BUDGETS)
-        runs["elasticflow", setting] = run_of("philly", ROUNDS, looser, "elasticflow")
-        runs[preset, setting] = run_of("philly", ROUNDS, looser, preset, objective="deadline")
-    return runs
+    return {
+        (policy, setting): run_of(
+            "philly", ROUNDS, variant(setting, "deadlines-x", DEADLINE_BUDGETS), policy, **parameters
+        )
+        for setting in SETTINGS
+        for policy, parameters in (("elasticflow", {}), (preset, {"objective": "deadline"}))
+    }
 
 
 def deadlines(preset: str = "arena") -> Section:
@@ -193,9 +173,7 @@ def deadlines(preset: str = "arena") -> Section:
     )
 
     def added(found: Found) -> dict[str, list[str]]:
-        return {
-            "JCT padded, s": left_blank([padded_in(found, runs, preset, s).get(name) for name, s in runs])
-        }
+        return {"JCT padded, s": column([padded_in(found, runs, preset, s).get(name) for name, s in runs])}
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
     columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)
@@ -204,59 +182,53 @@ def deadlines(preset: str = "arena") -> Section:
 
 # Number of queues (section 5.8)
 
-QUEUES = (1, 2, 3, 4, 5)
-CROWDED = 4.0
-QUEUE_RUNS: Labelled = {
-    (str(n),): arena(variant(variant(PUBLISHED, "density-x", CROWDED), "queues", n)) for n in QUEUES
-}
+CROWDED = variant(PUBLISHED, "density-x", 4)
+QUEUE_RUNS: Labelled = {(str(n),): arena(variant(CROWDED, "queues", n)) for n in (1, 2, 3, 4, 5)}
 """Runs with random priorities, submissions four times as dense."""
 
 
-def queues() -> Section:
-    """Return how the number of queues changes what jobs of high priority, and all jobs, wait."""
-    text = (
-        f"## Number of queues (section 5.8): {ROUNDS} rounds, submissions {CROWDED:g} times as dense\n\nAs "
-        "published. No trace has priorities: each job draws one of as many values as there are queues, with "
-        "equal chance. At the trace's own density no job waits longer than a round or two, and the number of "
-        "queues changes nothing."
-    )
+def _waits(found: Found) -> dict[str, list[str]]:
+    """Return how long jobs of the highest and the lowest priority take so far, and the longest wait."""
+    high, low, waits = [], [], []
+    for spec in QUEUE_RUNS.values():
+        groups = {int(key): figures for key, figures in found[spec]["by_priority"].items()}
+        high.append(groups[max(groups)]["jct_mean_so_far"] if groups else None)
+        low.append(groups[min(groups)]["jct_mean_so_far"] if groups else None)
+        waits.append(max((one["queue_max"] for one in groups.values()), default=None))
+    titles = ("JCT so far, highest priority, s", "lowest, s", "longest wait, s")
+    return {title: column(values) for title, values in zip(titles, (high, low, waits), strict=True)}
 
-    def added(found: Found) -> dict[str, list[str]]:
-        every = [found[spec]["by_priority"] for spec in QUEUE_RUNS.values()]
-        so_far = [{int(key): one["jct_mean_so_far"] for key, one in groups.items()} for groups in every]
-        waits = [max((one["queue_max"] for one in groups.values()), default=None) for groups in every]
-        return {
-            "JCT so far, highest priority, s": left_blank([one[max(one)] if one else None for one in so_far]),
-            "lowest, s": left_blank([one[min(one)] if one else None for one in so_far]),
-            "longest wait, s": left_blank(waits),
-        }
 
-    return runs_table(text, ["queues"], QUEUE_RUNS, COLUMNS, added)
-
+QUEUES = runs_table(
+    f"## Number of queues (section 5.8): {ROUNDS} rounds, submissions 4 times as dense\n\nAs "
+    "published. No trace has priorities: each job draws one of as many values as there are queues, with "
+    "equal chance. At the trace's own density no job waits longer than a round or two, and the number of "
+    "queues changes nothing.",
+    ["queues"],
+    QUEUE_RUNS,
+    COLUMNS,
+    _waits,
+)
 
 # Sia with precise data (section 2.3)
 
-PRECISE: Labelled = {
-    (str(counts),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", counts), "sia")
-    for counts in (1, 3, 5)
+PRECISE_RUNS: Labelled = {
+    (str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)
 }
 """Sia's runs with so many precise counts in its linear estimate."""
-
-
-def precise() -> Section:
-    """Return what precise data is worth to Sia."""
-    text = (
-        f"## Share of precise data in Sia's linear estimate (section 2.3): {ROUNDS} rounds\n\nAs published. "
-        "With 1 Sia knows the least count of each type that runs and scales it linearly; with 5 it knows "
-        "the five least counts as they are. It corrects its estimates by what it observes in every row."
-    )
-    more = lambda found: {"samples/s, relative": changes(found, PRECISE, "throughput_mean")}  # noqa: E731
-    return runs_table(text, ["precise counts"], PRECISE, COLUMNS, more)
-
+PRECISE = runs_table(
+    f"## Share of precise data in Sia's linear estimate (section 2.3): {ROUNDS} rounds\n\nAs published. "
+    "With 1 Sia knows the least count of each type that runs and scales it linearly; with 5 it knows "
+    "the five least counts as they are. It corrects its estimates by what it observes in every row.",
+    ["precise counts"],
+    PRECISE_RUNS,
+    COLUMNS,
+    lambda found: {"samples/s, relative": changes(found, PRECISE_RUNS, "throughput_mean")},
+)
 
 # GPU time by job class (section 5.7, Fig. 18)
 
-CLASSES = {
+CLASS_RUNS = {
     "arena": arena(PUBLISHED),
     "without pruning": arena(variant(PUBLISHED, "full-search")),
     "sia": run_of("philly", ROUNDS, PUBLISHED, "sia"),
@@ -265,8 +237,8 @@ CLASSES = {
 
 
 def gpu_time(found: Found, name: str) -> dict[str, float]:
-    """Return, by model family, the mean ratio of GPU time a sample to Arena's; over models that both ran."""
-    one, other = (found[CLASSES[who]]["gpu_s_per_sample"] for who in (name, "arena"))
+    """Return, by model family, the mean ratio of GPU time a sample to Arena's, over models that both ran."""
+    one, other = (found[CLASS_RUNS[who]]["gpu_s_per_sample"] for who in (name, "arena"))
     ratios: dict[str, list[float]] = {}
     for model in one.keys() & other.keys():
         for family in (model.split("-")[0], "all"):
@@ -274,25 +246,22 @@ def gpu_time(found: Found, name: str) -> dict[str, float]:
     return {family: float(np.mean(values)) for family, values in sorted(ratios.items())}
 
 
-def classes() -> Section:
-    """Return GPU time by job class."""
+def _classes(found: Found) -> str:
+    pruned, sia = gpu_time(found, "without pruning"), gpu_time(found, "sia")
+    rows = [[family, f"{pruned.get(family, 1.0):.2f}", f"{sia[family]:.2f}"] for family in sia]
+    return (
+        f"## GPU time by job class (section 5.7, Fig. 18): {ROUNDS} rounds\n\nAs published. GPU-seconds of "
+        "work a sample over Arena's, the mean over models. The artifact's measurements do not part "
+        "computation from communication, so the paper's second split is left out.\n\n"
+        f"{table(['family', 'arena without pruning', 'sia'], rows)}"
+    )
 
-    def text(found: Found) -> str:
-        pruned, sia = gpu_time(found, "without pruning"), gpu_time(found, "sia")
-        rows = [[family, f"{pruned.get(family, 1.0):.2f}", f"{sia[family]:.2f}"] for family in sia]
-        return (
-            f"## GPU time by job class (section 5.7, Fig. 18): {ROUNDS} rounds\n\nAs published. GPU-seconds "
-            "of work a sample over Arena's, the mean over models. The artifact's measurements do not part "
-            "computation from communication, so the paper's second split is left out.\n\n"
-            f"{table(['family', 'arena without pruning', 'sia'], rows)}"
-        )
 
-    return Section(list(CLASSES.values()), text)
-
+CLASSES = Section(list(CLASS_RUNS.values()), _classes)
 
 # Lifespan (section 5.7, Fig. 19)
 
-LIFESPANS = (0.25, 1.0, 4.0)
+FACTORS = (0.25, 1.0, 4.0)
 LIFESPAN_BASELINES = ("fcfs", "elasticflow-ls", "gavel")
 
 
@@ -303,58 +272,50 @@ def lifespan_runs(factor: float) -> list[RunSpec]:
     return [arena(setting, planner="dp"), *baselines]
 
 
-def lifespans() -> Section:
-    """Return the gain of scheduling alone by job length."""
+def _lifespans(found: Found) -> str:
+    rows = []
+    for factor in FACTORS:
+        ours, *others = (found[spec]["throughput_mean"] for spec in lifespan_runs(factor))
+        rows.append([f"{factor:g}", number(ours), *(f"{number(one)} ({ours / one:.2f})" for one in others)])
+    headers = ["iterations, times", "arena, data-parallel profiles", *LIFESPAN_BASELINES]
+    return (
+        f"## Scheduling alone, by job lifespan (section 5.7, Fig. 19): {ROUNDS} rounds\n\nAs published, "
+        "samples/s; in brackets Arena's over the baseline's. Arena decides on data-parallel profiles within "
+        "the same memory rule as the baselines. Sia is left out for its solver's time.\n\n"
+        f"{table(headers, rows)}"
+    )
 
-    def text(found: Found) -> str:
-        rows = []
-        for factor in LIFESPANS:
-            ours, *others = (found[spec]["throughput_mean"] for spec in lifespan_runs(factor))
-            shown = (f"{number(one)} ({ours / one:.2f})" for one in others)
-            rows.append([f"{factor:g}", number(ours), *shown])
-        headers = ["iterations, times", "arena, data-parallel profiles", *LIFESPAN_BASELINES]
-        return (
-            f"## Scheduling alone, by job lifespan (section 5.7, Fig. 19): {ROUNDS} rounds\n\nAs published, "
-            "samples/s; in brackets Arena's over the baseline's. Arena decides on data-parallel profiles "
-            "within the same memory rule as the baselines. Sia is left out for its solver's time.\n\n"
-            f"{table(headers, rows)}"
-        )
 
-    return Section([spec for factor in LIFESPANS for spec in lifespan_runs(factor)], text)
-
+LIFESPANS = Section([spec for factor in FACTORS for spec in lifespan_runs(factor)], _lifespans)
 
 # Simulation fidelity (section 5.2)
 
 STORED = {"crius": (145, 6145.0), "sia": (142, 4717.0)}
 """Jobs finished and their mean JCT, seconds, in the logs of the testbed that the artifact keeps."""
-TESTBED: dict[str, RunSpec] = {policy: run_of("testbed-a", 72, PUBLISHED, policy) for policy in STORED}
+TESTBED = {policy: run_of("testbed-a", 72, PUBLISHED, policy) for policy in STORED}
 """Runs of the six hours of testbed A."""
 
 
-def fidelity() -> Section:
-    """Return ours beside the stored logs of the testbed."""
+def _fidelity(found: Found) -> str:
+    rows = []
+    for policy, (finished, jct_s) in STORED.items():
+        jobs, ours = (found[TESTBED[policy]][name] for name in ("jobs_finished", "jct_mean"))
+        rows.append([policy, *map(number, (jobs, finished, ours, jct_s)), change(ours, jct_s)])
+    return (
+        "## Simulation fidelity (section 5.2): testbed A for six hours\n\nAs published, against the logs "
+        "of the testbed that the artifact keeps for two policies. How long those ran is not known; the "
+        "trace's jobs come within six hours.\n\n"
+        f"{table(['policy', 'finished', 'stored', 'JCT finished, s', 'stored', 'ours'], rows)}"
+    )
 
-    def text(found: Found) -> str:
-        rows = []
-        for policy, (finished, jct_s) in STORED.items():
-            jobs, ours = (found[TESTBED[policy]][name] for name in ("jobs_finished", "jct_mean"))
-            rows.append([policy, *map(number, (jobs, finished, ours, jct_s)), change(ours, jct_s)])
-        return (
-            "## Simulation fidelity (section 5.2): testbed A for six hours\n\nAs published, against the logs "
-            "of the testbed that the artifact keeps for two policies. How long those ran is not known; the "
-            "trace's jobs come within six hours.\n\n"
-            f"{table(['policy', 'finished', 'stored', 'JCT finished, s', 'stored', 'ours'], rows)}"
-        )
 
-    return Section(list(TESTBED.values()), text)
-
+FIDELITY = Section(list(TESTBED.values()), _fidelity)
 
 # Other clusters and traces (sections 5.2, 5.3 and 5.7)
 
 PLACE_COLUMNS = (
     *(FINISHED, DROPPED, RunColumn("JCT, s", "jct_mean"), RunColumn("queue, s", "queue_mean")),
-    *(RunColumn("samples/s", "throughput_mean", 1), RunColumn("peak samples/s", "throughput_peak", 1)),
-    RESTARTS,
+    *(THROUGHPUT._replace(decimals=1), PEAK._replace(decimals=1), RESTARTS),
 )
 GAINS = {
     "jct_mean": "JCT",
@@ -371,20 +332,16 @@ def place(name: str, policies: Sequence[str], reference: str = "arena") -> Secti
     runs = {(policy, s): run_of(name, None, s, policy) for s in settings for policy in policies}
     shown = runs_table(f"## {where.title}\n\n{where.claim}", ["policy", "setting"], runs, PLACE_COLUMNS)
 
-    def text(found: Found) -> str:
-        gains = []
-        for setting in settings if reference in policies and len(policies) > 1 else ():
-            parts = []
-            for metric, what in GAINS.items():
-                theirs = {policy: found[runs[policy, setting]][metric] for policy in policies}
-                ours = theirs.pop(reference)
-                ratios = {policy: ours / one if one else float("inf") for policy, one in theirs.items()}
-                low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-                parts.append(f"{what} {ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
-            gains.append(
-                f"Figures of {reference} divided by the others', {setting}, least to greatest: "
-                f"{'; '.join(parts)}."
-            )
-        return "\n\n".join([shown.text(found), *gains])
+    def gain(found: Found, setting: str) -> str:
+        parts = []
+        for metric, what in GAINS.items():
+            theirs = {policy: found[runs[policy, setting]][metric] for policy in policies}
+            ours = theirs.pop(reference)
+            ratios = {policy: ours / one if one else float("inf") for policy, one in theirs.items()}
+            low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+            parts.append(f"{what} {ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
+        opening = f"Figures of {reference} divided by the others', {setting}, least to greatest: "
+        return f"{opening}{'; '.join(parts)}."
 
-    return Section(shown.specs, text)
+    compared = settings if reference in policies and len(policies) > 1 else ()
+    return Section(shown.specs, lambda f: "\n\n".join([shown.text(f), *(gain(f, s) for s in compared)]))

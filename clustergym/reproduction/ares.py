@@ -18,17 +18,18 @@ from clustergym.reproduction.ares_looks import (
     time_panel,
     times_text,
 )
-from clustergym.reproduction.ares_scenarios import (
+from clustergym.reproduction.ares_study import (
     KINDS,
+    POLICIES,
     START_JOBS,
     TESTBED,
+    AresStudy,
     check_data,
     offered_load,
     scenario_of,
     trace_names,
 )
-from clustergym.reproduction.ares_study import POLICIES, AresStudy
-from clustergym.reproduction.markdown_table import change, number, table
+from clustergym.reproduction.details import change, number, table
 from clustergym.reproduction.page import (
     RESTARTS,
     Report,

@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.reproduction.ares_scenarios import (
+from clustergym.reproduction.ares_study import (
+    FIXED,
     ROOFLINE,
     UNROUNDED,
+    AresStudy,
     bend,
     offered_load,
     request_efficiency,
     scenario_of,
 )
-from clustergym.reproduction.ares_study import FIXED, AresStudy
-from clustergym.reproduction.markdown_table import number, table
+from clustergym.reproduction.details import number, table
 from clustergym.reproduction.page import Section
 from clustergym.reproduction.plots import GridPlot
 from clustergym.reproduction.study import Found, Parameters, RunSpec

@@ -9,8 +9,7 @@ import numpy as np
 
 from clustergym.reproduction.ares_causes import BASE, BELOW, CHANGES, CHOOSES, FLAT, Causes
 from clustergym.reproduction.ares_looks import DEEP_TRACE, growth, logarithmic, on_time
-from clustergym.reproduction.ares_scenarios import KINDS, TESTBED
-from clustergym.reproduction.ares_study import OWN, AresStudy
+from clustergym.reproduction.ares_study import KINDS, OWN, TESTBED, AresStudy
 from clustergym.reproduction.claims import PaperClaim, difference, quantity
 from clustergym.reproduction.study import Figures, Found
 

@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.reproduction.ares_scenarios import JOBS_PER_HOUR_A_GPU, scenario_of, timed_scenario
-from clustergym.reproduction.ares_study import FIXED, AresStudy
+from clustergym.reproduction.ares_study import (
+    FIXED,
+    JOBS_PER_HOUR_A_GPU,
+    AresStudy,
+    scenario_of,
+    timed_scenario,
+)
 from clustergym.reproduction.page import RunColumn, figures_table
 from clustergym.reproduction.plots import Panel
 from clustergym.reproduction.study import Figures, Options, RunSpec, kept

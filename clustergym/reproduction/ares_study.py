@@ -1,15 +1,188 @@
-"""What the study of Ares runs, and the averages and gains that its parts share."""
+"""The traces and runs of the study of Ares, and the averages and gains that its parts share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from clustergym.reproduction.ares_scenarios import START, WHOLE, trace_names
-from clustergym.reproduction.study import Figures, Found, Parameters, RunSpec
+from clustergym.reproduction.study import Figures, Found, Parameters, RunSpec, check_published
+from clustergym.scenario import Scenario
+
+Floats = npt.NDArray[np.float64]
+
+WHOLE, START = "whole", "start"
+"""Settings of a trace: all of it, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
+START_JOBS = 160
+
+ROOFLINE, UNROUNDED = "roofline", "any-count"
+"""Variants: times of the roofline instead of Sia's profiles; any GPU count instead of powers of two."""
+
+JOBS_PER_HOUR_A_GPU = 640 / 2048
+"""Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
+TIMED_S = 2 * 3600.0
+
+
+class TraceKind(NamedTuple):
+    """A kind of trace: Sia's folder of it, and what a generated one has."""
+
+    sia: str
+    generator: str
+    jobs: int
+    span_s: float
+    most_s: float
+    start_hour: int
+
+
+KINDS = {
+    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8),
+    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
+    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
+}
+"""As Ares: 160 jobs in 8 h, newTrace 960 in 48 h. Saturn is a cluster of Helios."""
+
+WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
+"""Sia's workloads of a kind that are run, and as many generated ones; those of newTrace take minutes each."""
+
+
+TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
+"""Section 5.2: generated traces on 16 GPUs; they are no kind of the simulations."""
+
+
+def trace_names(kind: str, quick: bool) -> list[str]:
+    """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
+    if kind == TESTBED:
+        names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
+    else:
+        sources = ("sia", "generated")
+        names = [f"{kind} {source} {number}" for source in sources for number in WORKLOADS[kind]]
+    return names[:1] if quick else names
+
+
+def check_data(folder: Path, names: list[str]) -> None:
+    """Raise an `InputError` unless the published files that the traces need are there."""
+    wanted = [_workload(folder, name) for name in names if " sia " in name]
+    check_published([*wanted, folder / "sia" / "profiles"])
+
+
+def _workload(folder: Path, name: str) -> Path:
+    kind, _, number = name.split()
+    return folder / "sia" / "workloads" / KINDS[kind].sia / f"workload-{number}.csv"
+
+
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the scenario of a run."""
+    length, _, variant = spec.setting.partition(" ")
+    bend = variant.startswith("efficiency")
+    scenario = _of_trace(data, spec.trace, "" if bend else variant)
+    if length == START and len(scenario.trace) > START_JOBS:
+        scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    if bend:
+        power, load = (float(word.split("=")[1]) for word in variant.split())
+        scenario = bent(scenario, power, load)
+    return scenario
+
+
+def bend(power: float, load: float) -> str:
+    """Return the variant in which efficiencies are raised to a power, at an offered load."""
+    return f"efficiency={power:g} load={load:g}"
+
+
+@cache
+def _of_trace(data: Path, name: str, variant: str) -> Scenario:
+    from clustergym.api import load_scenario
+
+    kind, source, number = name.split()
+    folder = data.absolute() / "sia"
+    profiles = folder / "profiles"
+    if source == "sia":
+        path = _workload(data.absolute(), name)
+        trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
+    elif source == TESTBED:
+        jobs = generated(KINDS["philly"], 40, 14400.0, int(number))
+        trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
+    else:
+        trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
+    oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
+    counts = ["scenario.counts=any"] if variant == UNROUNDED else []
+    return load_scenario("ares", [*trace, *oracle, *counts])
+
+
+def work_gpu_s(scenario: Scenario) -> Floats:
+    """Return the GPU-seconds of each job at its request, shape (n,)."""
+    seconds = scenario.trace.iterations * scenario.fair_iteration_time_s
+    work: Floats = seconds * scenario.request_gpus
+    return work
+
+
+def offered_load(scenario: Scenario) -> float:
+    """Return GPU time at the requests over that of the cluster from the first submission to the last."""
+    submit_s = scenario.trace.submit_s
+    return float(work_gpu_s(scenario).sum() / scenario.cluster.capacity.sum() / np.ptp(submit_s))
+
+
+def request_efficiency(scenario: Scenario) -> float:
+    """Return throughput per GPU at the request over that on the fewest GPUs, mean over jobs."""
+    gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
+    least = np.argmax(np.isfinite(gpu_s), axis=1)
+    rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
+    return float(np.mean(gpu_s[rows, least[rows]] / gpu_s[rows, level]))
+
+
+def bent(scenario: Scenario, power: float, load: float) -> Scenario:
+    """Return a scenario with other scaling curves and another load, each job of the same GPU time.
+
+    Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
+    scaling. Iterations change so that every job has the GPU time that it had at its request, and
+    submissions are stretched to the offered load.
+    """
+    tables, counts = scenario.tables, scenario.tables.counts[:, None]
+    gpu_s = tables.execution * counts
+    best = gpu_s.min(axis=3)
+    least = np.take_along_axis(best, np.argmax(np.isfinite(best), axis=2)[..., None], 2)[..., None]
+    bent_s = {
+        name: (least * (getattr(tables, name) * counts / least) ** power) / counts
+        for name in ("execution", "profiled", "data_parallel")
+    }
+    changed = replace(scenario, tables=replace(tables, **bent_s))
+    factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
+    iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
+    submit_s = scenario.trace.submit_s * (offered_load(scenario) / load)
+    return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
+
+
+def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
+    """Return the overrides of a generated trace: as the committed ones, of another seed."""
+    parameters = {
+        "rule": "ares",
+        "any_type": "true",
+        "jobs": jobs,
+        "span_s": span_s,
+        "load": 1.0,
+        "max_gpus": 16,
+        "min_duration_s": 60.0,
+        "max_duration_s": kind.most_s,
+        "start_hour": kind.start_hour,
+        "seed": seed,
+    }
+    return [f"trace={kind.generator}", *(f"++trace.{name}={value}" for name, value in parameters.items())]
+
+
+@cache
+def timed_scenario(gpus: int) -> Scenario:
+    """Return Philly-like jobs for two hours on a cluster of that many GPUs, at full load."""
+    from clustergym.api import load_scenario
+
+    jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
+    nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
+    trace = generated(KINDS["philly"], jobs, TIMED_S, 1)
+    return load_scenario("ares", [nodes, *trace, f"horizon_s={TIMED_S}"])
+
 
 POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", "pollux")
 ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)

@@ -1,14 +1,35 @@
-"""Figures of a run that the metrics lack and the papers' pages need, and JCTs padded as a paper pads them."""
+"""Figures of a run that the metrics lack and pages need, padded JCTs, and tables of figures in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from clustergym.api import Result
 from clustergym.metrics.intervals import Outcome
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
+    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: float | int | None, decimals: int = 0) -> str:
+    """Return a figure for a table; `-` where there is none."""
+    return "-" if value is None else f"{value:,.{decimals}f}"
+
+
+def column(values: Sequence[float | None], decimals: int = 0) -> list[str]:
+    """Return figures for a column of a table; `-` where there is none."""
+    return [number(value, decimals) for value in values]
+
+
+def change(value: float | None, reference: float | None) -> str:
+    """Return a relative difference in percent, signed; `-` where it has no meaning."""
+    return "-" if value is None or not reference else f"{100 * (value / reference - 1):+.0f} %"
 
 
 def details_of(result: Result) -> dict[str, Any]:

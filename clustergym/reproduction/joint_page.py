@@ -22,7 +22,7 @@ from clustergym.reproduction.claims import (
     VERDICTS,
     PaperClaim,
 )
-from clustergym.reproduction.markdown_table import table
+from clustergym.reproduction.details import table
 
 TITLES = {
     "arena": "Arena (EuroSys '26)",

@@ -21,7 +21,7 @@ from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.measured import KINDS, Measurements, read_measurements
 from clustergym.oracle.planning_report import Outcomes, by_gpus, joined, summary
 from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, planned
-from clustergym.reproduction.arena_scenarios import MemoryRule, read_memory
+from clustergym.reproduction.arena_scenarios import MARGIN, USABLE, read_memory
 from clustergym.reproduction.claims import PaperClaim, quantity
 from clustergym.reproduction.study import check_published
 from clustergym.workload.trace import ModelClass
@@ -236,9 +236,8 @@ def _fewest_a100() -> tuple[float, float]:
 
 def _fewest_by_memory(path: Path) -> float:
     """Return the fewest A100 of 40 GB that MoE-2.4B runs on by data parallelism, by the artifact's rule."""
-    rule, usable_gb = MemoryRule(), 40.0
     degrees = read_memory(path)[MOE.family, MOE.size, MOE.global_batch]
-    return float(min(n for n, gb in degrees.items() if rule.margin * gb <= rule.usable * usable_gb))
+    return float(min(n for n, gb in degrees.items() if MARGIN * gb <= USABLE * 40.0))
 
 
 def _linear_errors() -> dict[int, float]:

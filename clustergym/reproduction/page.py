@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustergym.reproduction.claims import PaperClaim, claims_table
-from clustergym.reproduction.details import padded_jct
-from clustergym.reproduction.markdown_table import change, number, table
+from clustergym.reproduction.details import change, number, padded_jct, table
 from clustergym.reproduction.study import Figures, Found, RunSpec
 
 

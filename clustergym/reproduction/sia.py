@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.reproduction.claims import PaperClaim, difference, quantity
-from clustergym.reproduction.markdown_table import change, number, table
+from clustergym.reproduction.details import change, number, table
 from clustergym.reproduction.page import (
     RESTARTS,
     Report,
