@@ -1,6 +1,7 @@
 """Published figures held against ours, one module for each paper.
 
-A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`.
+A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`, which raises an `InputError`
+if the published data is not there or a policy is unknown.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clustergym.reproduction import arena_claims
+from clustergym.reproduction import arena_claims, page
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction.arena_places import OTHER_PLACES, PLACES, ROUND_S
 from clustergym.reproduction.arena_scenarios import check_data, run_of, scenario_of
@@ -13,16 +13,6 @@ from clustergym.reproduction.arena_sections import SETTINGS, length_of
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column, table
 from clustergym.reproduction.oracle_claims import oracle_claims
-from clustergym.reproduction.page import (
-    RESTARTS,
-    Labelled,
-    Report,
-    Section,
-    figures_table,
-    make_report,
-    padded_in,
-    specs_of,
-)
 from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
 
 SUMMARY = "1,280 GPUs of four types, the Philly and Helios Venus traces (EuroSys '26, section 5.3)"
@@ -78,14 +68,8 @@ the paper's figures have it: each policy's list is filled up to the count of job
 greatest JCT of any policy, and Arena's own is over its finished jobs."""
 
 
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: Options) -> page.Report:
+    """Run the study and write its page."""
     check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     whole = not options.quick
@@ -102,9 +86,9 @@ def reproduce(options: Options) -> Report:
         sections += [parts.LIFESPANS] if whole else []
         sections += [parts.PRECISE] if whole and "sia" in chosen else []
     sections += [parts.place(name, chosen) for name in OTHER_PLACES if whole or PLACES[name].quick]
-    found = run_all(specs_of(sections), scenario_of, options)
+    found = run_all(page.specs_of(sections), scenario_of, options)
     claims = [*arena_claims.claims_of(found, lengths[-1]), *oracle_claims(options.data, "arena")]
-    return make_report(INTRODUCTION + note, claims, sections, found, plain=_plain)
+    return page.make_report(INTRODUCTION + note, claims, sections, found, plain=_plain)
 
 
 def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
@@ -113,7 +97,7 @@ def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
     return {**spec.plain(figures), "rounds": rounds, "published": published and published._asdict()}
 
 
-def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> Section:
+def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page.Section:
     """Return the table of policies on a trace, and what it says of the published simulator."""
     reference = REFERENCE.get((trace, rounds), {})
     runs = {(policy, s): run_of(trace, rounds, s, policy) for policy in policies for s in SETTINGS}
@@ -124,13 +108,13 @@ def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> Sect
             if policy in reference:
                 rows[policy, "*published*"] = reference[policy]._asdict()
             rows |= {(policy, setting): found[runs[policy, setting]] for setting in SETTINGS}
-        padded = [padded_in(found, runs, "arena", setting).get(policy) for policy, setting in rows]
-        restarts = [RESTARTS.shown(row) for row in rows.values()]
-        added = {"JCT padded, s": column(padded), RESTARTS.header: restarts}
+        padded = [page.padded_in(found, runs, "arena", setting).get(policy) for policy, setting in rows]
+        restarts = [page.RESTARTS.shown(row) for row in rows.values()]
+        added = {"JCT padded, s": column(padded), page.RESTARTS.header: restarts}
         submitted = found[runs[policies[0], FAIR]]["jobs_submitted"]
         there = SUBMITTED.get((trace, rounds or 0))
         known = f" ({there:,} in the published simulator)" if there else ""
-        shown = figures_table(["policy", "setting"], rows, COLUMNS, added)
+        shown = page.figures_table(["policy", "setting"], rows, COLUMNS, added)
         gaps = [
             _gap(policy, reference[policy], found[runs[policy, PUBLISHED]])
             for policy in policies
@@ -141,11 +125,11 @@ def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> Sect
         orders = _orders(policies, reference, runs, found)
         return "\n\n".join(filter(None, [opening, shown, orders, against]))
 
-    return Section(list(runs.values()), text)
+    return page.Section(list(runs.values()), text)
 
 
 def _orders(
-    policies: Sequence[str], reference: Mapping[str, ArenaFigures], runs: Labelled, found: Found
+    policies: Sequence[str], reference: Mapping[str, ArenaFigures], runs: page.Labelled, found: Found
 ) -> str:
     """Return the policies by finished jobs, most first, in each setting and as published."""
     counts = {s: {policy: found[runs[policy, s]]["jobs_finished"] for policy in policies} for s in SETTINGS}
@@ -172,7 +156,7 @@ def _gap(policy: str, known: ArenaFigures, figures: Figures) -> str:
     return f"- {policy}: {', '.join(gaps)}{rule}."
 
 
-def _policy_or_rules(policies: Sequence[str], horizons: Sequence[tuple[str, int | None]]) -> Section:
+def _policy_or_rules(policies: Sequence[str], horizons: Sequence[tuple[str, int | None]]) -> page.Section:
     """Return how much of Arena's gain is left when the rules are the same for all."""
     metrics = {
         "jobs_finished": "finished",
@@ -196,4 +180,4 @@ def _policy_or_rules(policies: Sequence[str], horizons: Sequence[tuple[str, int 
             f"the fair setting is the policy's, the rest comes from the rules.\n\n{table(headers, rows)}"
         )
 
-    return Section((), text)
+    return page.Section((), text)

@@ -7,28 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from clustergym.reproduction import page
 from clustergym.reproduction.arena_places import PLACES
 from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, PROFILING_RATIO, run_of, variant
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column, number, table
-from clustergym.reproduction.page import (
-    RESTARTS,
-    Labelled,
-    RunColumn,
-    Section,
-    changes,
-    padded_in,
-    runs_table,
-)
+from clustergym.reproduction.page import Labelled, RunColumn, Section, padded_in
 from clustergym.reproduction.study import Found, RunSpec
 
 SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664
 
 FINISHED, DROPPED = RunColumn("finished", "jobs_finished"), RunColumn("dropped", "jobs_dropped")
-THROUGHPUT, PEAK = RunColumn("samples/s", "throughput_mean"), RunColumn("peak samples/s", "throughput_peak")
-JCT, CENSORED = RunColumn("JCT finished, s", "jct_mean"), RunColumn("JCT censored, s", "jct_mean_censored")
-COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, RESTARTS)
+THROUGHPUT, PEAK = (
+    RunColumn("samples/s", "throughput_mean"),
+    RunColumn("peak samples/s", "throughput_peak"),
+)
+JCT, CENSORED = (
+    RunColumn("JCT finished, s", "jct_mean"),
+    RunColumn("JCT censored, s", "jct_mean_censored"),
+)
+COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
 def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSpec:
@@ -56,14 +55,14 @@ DEPARTURE_RUNS: Labelled = {
     ("our price of profiling",): arena(variant(PUBLISHED, "profiling")),
     ("our own parameters (arena-tuned)",): run_of("philly", ROUNDS, PUBLISHED, "arena-tuned"),
 }
-DEPARTURES = runs_table(
+DEPARTURES = page.runs_table(
     f"## Departures from the paper's text, one at a time: {ROUNDS} rounds\n\nAs published. The policy's "
     "parameters default to the text; its `scheduler` in the artifact has one queue in order of "
     "submission and adds samples/s (`_get_delta_thr`).",
     ["variant"],
     DEPARTURE_RUNS,
     COLUMNS,
-    lambda found: {"JCT finished, relative": changes(found, DEPARTURE_RUNS, "jct_mean")},
+    lambda found: {"JCT finished, relative": page.changes(found, DEPARTURE_RUNS, "jct_mean")},
 )
 JITTER_RUNS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
 """Runs in which each job comes up to a round later."""
@@ -131,12 +130,12 @@ def ablations_table(
         more = {"JCT padded, times": column(times, 2)}
         if published is not None:
             more["preprint"] = [published[label][0] for label, _ in runs]
-        more["samples/s, relative"] = changes(found, runs, "throughput_mean")
+        more["samples/s, relative"] = page.changes(found, runs, "throughput_mean")
         if published is not None:
             more["preprint "] = [published[label][1] for label, _ in runs]
         return more
 
-    return runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
+    return page.runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
 
 
 def depth_runs(rounds: int) -> Labelled:
@@ -147,7 +146,7 @@ def depth_runs(rounds: int) -> Labelled:
 def depths(rounds: int) -> Section:
     """Return the table of search depths."""
     text = f"## Search depth (section 5.8): {rounds:,} rounds"
-    return runs_table(text, ["search depth", "setting"], depth_runs(rounds), COLUMNS)
+    return page.runs_table(text, ["search depth", "setting"], depth_runs(rounds), COLUMNS)
 
 
 # Deadlines (section 5.6)
@@ -177,7 +176,7 @@ def deadlines(preset: str = "arena") -> Section:
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
     columns = (met, FINISHED, DROPPED, THROUGHPUT, PEAK, JCT)
-    return runs_table(text, ["policy", "setting"], runs, columns, added)
+    return page.runs_table(text, ["policy", "setting"], runs, columns, added)
 
 
 # Number of queues (section 5.8)
@@ -199,7 +198,7 @@ def _waits(found: Found) -> dict[str, list[str]]:
     return {title: column(values) for title, values in zip(titles, (high, low, waits), strict=True)}
 
 
-QUEUES = runs_table(
+QUEUES = page.runs_table(
     f"## Number of queues (section 5.8): {ROUNDS} rounds, submissions 4 times as dense\n\nAs "
     "published. No trace has priorities: each job draws one of as many values as there are queues, with "
     "equal chance. At the trace's own density no job waits longer than a round or two, and the number of "
@@ -216,14 +215,14 @@ PRECISE_RUNS: Labelled = {
     (str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)
 }
 """Sia's runs with so many precise counts in its linear estimate."""
-PRECISE = runs_table(
+PRECISE = page.runs_table(
     f"## Share of precise data in Sia's linear estimate (section 2.3): {ROUNDS} rounds\n\nAs published. "
     "With 1 Sia knows the least count of each type that runs and scales it linearly; with 5 it knows "
     "the five least counts as they are. It corrects its estimates by what it observes in every row.",
     ["precise counts"],
     PRECISE_RUNS,
     COLUMNS,
-    lambda found: {"samples/s, relative": changes(found, PRECISE_RUNS, "throughput_mean")},
+    lambda found: {"samples/s, relative": page.changes(found, PRECISE_RUNS, "throughput_mean")},
 )
 
 # GPU time by job class (section 5.7, Fig. 18)
@@ -315,7 +314,7 @@ FIDELITY = Section(list(TESTBED.values()), _fidelity)
 
 PLACE_COLUMNS = (
     *(FINISHED, DROPPED, RunColumn("JCT, s", "jct_mean"), RunColumn("queue, s", "queue_mean")),
-    *(THROUGHPUT._replace(decimals=1), PEAK._replace(decimals=1), RESTARTS),
+    *(THROUGHPUT._replace(decimals=1), PEAK._replace(decimals=1), page.RESTARTS),
 )
 GAINS = {
     "jct_mean": "JCT",
@@ -330,7 +329,7 @@ def place(name: str, policies: Sequence[str], reference: str = "arena") -> Secti
     where = PLACES[name]
     settings = SETTINGS if where.measured else SETTINGS[:1]
     runs = {(policy, s): run_of(name, None, s, policy) for s in settings for policy in policies}
-    shown = runs_table(f"## {where.title}\n\n{where.claim}", ["policy", "setting"], runs, PLACE_COLUMNS)
+    shown = page.runs_table(f"## {where.title}\n\n{where.claim}", ["policy", "setting"], runs, PLACE_COLUMNS)
 
     def gain(found: Found, setting: str) -> str:
         parts = []

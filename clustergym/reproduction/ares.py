@@ -6,18 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from clustergym.reproduction import ares_looks, page
 from clustergym.reproduction.ares_causes import Causes
 from clustergym.reproduction.ares_claims import AresFigures, claims_of
-from clustergym.reproduction.ares_looks import (
-    GPUS,
-    QUICK_GPUS,
-    decision_times,
-    look_panels,
-    look_text,
-    looks,
-    time_panel,
-    times_text,
-)
 from clustergym.reproduction.ares_study import (
     KINDS,
     POLICIES,
@@ -30,16 +21,7 @@ from clustergym.reproduction.ares_study import (
     trace_names,
 )
 from clustergym.reproduction.details import change, number, table
-from clustergym.reproduction.page import (
-    RESTARTS,
-    Report,
-    RunColumn,
-    Section,
-    figures_table,
-    make_report,
-    specs_of,
-    words,
-)
+from clustergym.reproduction.page import RunColumn, Section
 from clustergym.reproduction.plots import Bars, GridPlot, Panel, PanelPlot
 from clustergym.reproduction.study import Found, Options, choose, run_all
 
@@ -63,14 +45,8 @@ was run on fewer, Ares is held against it on those. `work_conserving` is not
 Ares's but our own baseline on its order: jobs shrink rather than wait, and leftover GPUs are given out."""
 
 
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: Options) -> page.Report:
+    """Run the study and write its page."""
     check_data(options.data, [name for kind in KINDS for name in trace_names(kind, options.quick)])
     chosen, note = choose(POLICIES, options.policies)
     study = AresStudy(options.data, options.quick, chosen)
@@ -79,19 +55,25 @@ def reproduce(options: Options) -> Report:
         introduction += (
             f"\n\nThe quick form: the first {START_JOBS} jobs of Sia's first workload of each kind."
         )
-    opening = words(f"## Mean JCT (Fig. 7a)\n\n![Mean JCT of each policy]({study.file('jct')})")
+    opening = page.words(f"## Mean JCT (Fig. 7a)\n\n![Mean JCT of each policy]({study.file('jct')})")
     sections, causes = [opening, *(_comparison(study, kind) for kind in KINDS)], Causes(study)
     whole = set(POLICIES) <= set(chosen)
     if whole:
         sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
-    found = run_all(specs_of(sections), scenario_of, options)
+    found = run_all(page.specs_of(sections), scenario_of, options)
     plots: dict[str, PanelPlot | GridPlot] = {"jct": PanelPlot([_bars(study, found, kind) for kind in KINDS])}
     claims, timed = [], []
     if whole:
-        looked = looks(options, study)
-        timed = [decision_times(options, gpus) for gpus in (QUICK_GPUS if options.quick else GPUS)]
-        texts = look_text(looked, study.file("deep")), times_text(timed, study.file("time"))
-        sections += [words(text) for text in texts]
+        looked = ares_looks.looks(options, study)
+        timed = [
+            ares_looks.decision_times(options, gpus)
+            for gpus in (ares_looks.QUICK_GPUS if options.quick else ares_looks.GPUS)
+        ]
+        texts = (
+            ares_looks.look_text(looked, study.file("deep")),
+            ares_looks.times_text(timed, study.file("time")),
+        )
+        sections += [page.words(text) for text in texts]
         alpha = study.alphas[int(np.argmin(_relative_of_all(study, found)))]
         claims = claims_of(AresFigures(study, found, causes, looked, timed, alpha))
         lines = {kind: _relative(study, found, kind) for kind in KINDS}
@@ -99,19 +81,22 @@ def reproduce(options: Options) -> Report:
         plots |= {
             "map": causes.plot(found),
             "alpha": PanelPlot([Panel(*labels, study.alphas, lines, band=BEST_ALPHAS)]),
-            "deep": PanelPlot(look_panels(looked)),
-            "time": PanelPlot([time_panel(timed)]),
+            "deep": PanelPlot(ares_looks.look_panels(looked)),
+            "time": PanelPlot([ares_looks.time_panel(timed)]),
         }
     files = {study.file(name): plot for name, plot in plots.items()}
-    report = make_report(introduction + note, claims, sections, found, files)
+    report = page.make_report(introduction + note, claims, sections, found, files)
     return replace(report, figures=[*report.figures, *map(dict, timed)])
 
 
-JCT, UNFAIR = RunColumn("mean JCT, h", "jct_mean", 2, "h"), RunColumn("unfair", "unfair_fraction", 0, "%")
+JCT, UNFAIR = (
+    RunColumn("mean JCT, h", "jct_mean", 2, "h"),
+    RunColumn("unfair", "unfair_fraction", 0, "%"),
+)
 WORST = RunColumn("worst FTF", "ftf_worst", 2)
 PREEMPTIONS = RunColumn("preemptions a job", "preemptions_mean", 2)
 P99 = RunColumn("p99 JCT, h", "jct_p99", 1, "h")
-COLUMNS = (JCT, P99, UNFAIR, WORST, PREEMPTIONS, RESTARTS._replace(decimals=2))
+COLUMNS = (JCT, P99, UNFAIR, WORST, PREEMPTIONS, page.RESTARTS._replace(decimals=2))
 
 
 def _comparison(study: AresStudy, kind: str) -> Section:
@@ -124,7 +109,7 @@ def _comparison(study: AresStudy, kind: str) -> Section:
             for policy in study.rows
         }
         added = {"mean JCT, Ares relative": [_relative_jct(study, found, kind, one) for one in study.rows]}
-        return f"## {kind}: {counted}\n\n{figures_table(['policy'], rows, COLUMNS, added)}"
+        return f"## {kind}: {counted}\n\n{page.figures_table(['policy'], rows, COLUMNS, added)}"
 
     return Section([spec for policy in study.rows for spec in study.specs(kind, policy)], text)
 
@@ -201,7 +186,7 @@ def _testbed(study: AresStudy) -> Section:
             f"{many} of 40 jobs in 4 h on `ares-16`, with the requests of the scenario `ares` and Sia's "
             f"profiles; load {', '.join(number(load, 1) for load in loads)} at the request. "
             "Only the simulated side of the figure can be had.\n\n"
-            f"{figures_table(['policy'], rows, [JCT, UNFAIR, WORST, PREEMPTIONS])}"
+            f"{page.figures_table(['policy'], rows, [JCT, UNFAIR, WORST, PREEMPTIONS])}"
         )
 
     return Section([spec for policy in study.rows for spec in study.specs(TESTBED, policy)], text)

@@ -206,17 +206,10 @@ READING = """- 208 GPUs: with the text's minipods and a baseline of the paper th
 
 
 def reproduce(options: Options) -> Report:
-    """Run the benchmark, or read what an earlier call has left, and hold it against the paper.
-
-    Raises
-    ------
-    InputError
-        If policies are named: placement has algorithms, and all are run.
-    """
+    """Run the benchmark, or read what an earlier call has left, and write the page; it takes no policies."""
     if options.policies is not None:
-        raise InputError(
-            "placement runs all its algorithms", field="--policies", remedy="leave it out for arnold"
-        )
+        message, remedy = "placement runs all its algorithms", "leave it out for arnold"
+        raise InputError(message, field="--policies", remedy=remedy)
     states = QUICK_STATES if options.quick else STATES
     what = f"{states} {options.quick}"
     figures = dict(kept(options.work, what, lambda: placement_figures(options.quick, states, 0)))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from clustergym.reproduction import arena_claims as arena
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
+from clustergym.reproduction import page
 from clustergym.reproduction.arena_claims import METRICS, Compared, PlaceRow, labelled
 from clustergym.reproduction.arena_places import ROUND_S
 from clustergym.reproduction.arena_scenarios import check_data, run_of, runs_at, scenario_of, variant
@@ -15,17 +16,6 @@ from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS, len
 from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, quantity
 from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.oracle_claims import oracle_claims
-from clustergym.reproduction.page import (
-    RESTARTS,
-    Labelled,
-    Report,
-    Section,
-    make_report,
-    padded_in,
-    runs_table,
-    specs_of,
-    words,
-)
 from clustergym.reproduction.plots import Bars, PanelPlot
 from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
 
@@ -53,7 +43,7 @@ ABLATIONS = {
 DENSITIES = (1.0, 2.0, 4.0)
 
 
-def ablation_runs(rounds: int | None) -> Labelled:
+def ablation_runs(rounds: int | None) -> page.Labelled:
     """Return the ablations, by label and setting."""
     return {
         (label, setting): run_of("philly", rounds, setting, "crius", **one.parameters)
@@ -62,7 +52,7 @@ def ablation_runs(rounds: int | None) -> Labelled:
     }
 
 
-def depth_runs() -> Labelled:
+def depth_runs() -> page.Labelled:
     """Return runs by search depth and by how many times as dense submissions are."""
     settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
     return {
@@ -157,7 +147,7 @@ def _depths(found: Found) -> Iterator[PaperClaim]:
 
 SUMMARY = "Arena's preprint on 1,280 GPUs: against its baselines, Arena itself, and its ablations"
 POLICIES = ("crius", "arena", "fcfs", "elasticflow-ls", "gandiva", "gavel")
-COLUMNS = (parts.FINISHED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSORED, RESTARTS)
+COLUMNS = (parts.FINISHED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSORED, page.RESTARTS)
 
 INTRODUCTION = """# Crius: Arena's preprint, on Arena's traces
 
@@ -173,29 +163,23 @@ Three means of the JCT: of *finished* jobs; *censored* (unfinished and dropped j
 finished with the greatest JCT of any policy, and Crius's own is over its finished jobs."""
 
 
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: Options) -> page.Report:
+    """Run the study and write its page."""
     check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     lengths = [664] if options.quick else [664, 2000]
     plot = f"crius{'-quick' * options.quick}.svg"
-    sections = [words(f"![Censored JCT]({plot})")]
+    sections = [page.words(f"![Censored JCT]({plot})")]
     for rounds in [*lengths, *([] if options.quick else [None])]:
         sections.append(_comparison(chosen, rounds))
         sections += [_ablations_table(rounds)] if "crius" in chosen else []
     sections += [_depths_table(), parts.deadlines("crius")] if "crius" in chosen else []
     places = ["testbed-a"] if options.quick else ["testbed-a", "venus-day", "pai-day"]
     sections += [parts.place(name, chosen, "crius") for name in places]
-    found = run_all(specs_of(sections), scenario_of, options)
+    found = run_all(page.specs_of(sections), scenario_of, options)
     claims = [*claims_of(found, lengths), *oracle_claims(options.data, "crius")]
     bars = {plot: PanelPlot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
-    return make_report(INTRODUCTION + note, claims, sections, found, bars, _plain)
+    return page.make_report(INTRODUCTION + note, claims, sections, found, bars, _plain)
 
 
 def _plain(spec: RunSpec, figures: Figures) -> dict[str, object]:
@@ -209,7 +193,7 @@ def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> B
     return Bars(f"{length_of('philly', rounds)}, {setting}", "censored mean JCT, h", hours)
 
 
-def _comparison(policies: Sequence[str], rounds: int | None) -> Section:
+def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
     runs = {(policy, s): run_of("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
 
     def added(found: Found) -> dict[str, list[str]]:
@@ -222,20 +206,20 @@ def _comparison(policies: Sequence[str], rounds: int | None) -> Section:
         padded = column([means[s].get(policy) for policy, s in runs])
         return {"JCT padded, s": padded, "Crius's JCT, padded": gains, "preprint": claimed}
 
-    return runs_table(f"## {length_of('philly', rounds)}", ["policy", "setting"], runs, COLUMNS, added)
+    return page.runs_table(f"## {length_of('philly', rounds)}", ["policy", "setting"], runs, COLUMNS, added)
 
 
-def _padded(runs: Labelled, found: Found, setting: str) -> dict[str, float]:
+def _padded(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
     """Return the padded JCT of the preprint's policies, seconds; empty where Crius is not among them.
 
     Arena, which is not the preprint's, has no part in how far lists are padded.
     """
     own = {labels: spec for labels, spec in runs.items() if labels[0] != "arena"}
     both = {labels: spec for labels, spec in runs.items() if labels[0] in ("crius", "arena")}
-    return {**padded_in(found, both, "crius", setting), **padded_in(found, own, "crius", setting)}
+    return {**page.padded_in(found, both, "crius", setting), **page.padded_in(found, own, "crius", setting)}
 
 
-def _ablations_table(rounds: int | None) -> Section:
+def _ablations_table(rounds: int | None) -> page.Section:
     published = {
         label: (number(one.jct, 2), "-" if one.throughput is None else f"{one.throughput:+.1f} %")
         for label, one in ABLATIONS.items()
@@ -244,7 +228,7 @@ def _ablations_table(rounds: int | None) -> Section:
     return parts.ablations_table(text, ablation_runs(rounds), "crius", published)
 
 
-def _depths_table() -> Section:
+def _depths_table() -> page.Section:
     """Return the table of search depths."""
     runs = depth_runs()
     text = (
@@ -254,7 +238,9 @@ def _depths_table() -> Section:
     )
 
     def added(found: Found) -> dict[str, list[str]]:
-        means = [padded_in(found, runs, str(parts.DEPTHS[-1]), density).get(depth) for depth, density in runs]
+        means = [
+            page.padded_in(found, runs, str(parts.DEPTHS[-1]), density).get(depth) for depth, density in runs
+        ]
         return {"JCT padded, s": column(means)}
 
-    return runs_table(text, ["search depth", "submissions, times"], runs, parts.COLUMNS, added)
+    return page.runs_table(text, ["search depth", "submissions, times"], runs, parts.COLUMNS, added)

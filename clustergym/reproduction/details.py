@@ -90,7 +90,7 @@ def padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[st
 
     Returns
     -------
-    dict
+    dict of str to float
         Seconds by policy; empty where the reference finished no job.
     """
     count = int(runs[reference]["jobs_finished"])

@@ -45,13 +45,7 @@ def check_data(folder: Path) -> None:
 
 
 def read_rates(path: Path) -> Rates:
-    """Read the throughput table.
-
-    Raises
-    ------
-    InputError
-        If it is not the published layout.
-    """
+    """Read the throughput table; raise an `InputError` if it is not the published layout."""
     try:
         table: Any = json.loads(path.read_text(encoding="utf-8"))
         return {
@@ -202,13 +196,7 @@ by ours (`solve_interval_s`, `second_stage`, `hold_ties` of `policy=gavel`)."""
 
 
 def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+    """Run the study and write its page."""
     check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     rows = [row for row in ROWS if row.policy in chosen]

@@ -11,13 +11,6 @@ from clustergym.errors import InputError
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.claims import (
     HEADERS,
-    LARGER,
-    NO_FIGURE,
-    NOT_RUN,
-    NOT_SIMULATED,
-    REPRODUCED,
-    REVERSED,
-    SMALLER,
     TOLERANCE,
     VERDICTS,
     PaperClaim,
@@ -50,14 +43,14 @@ READING = f"""\
 - **ours, as published**: under the rules of the paper's own simulator or text, where they differ.
 - **verdict**: of "as published", else of "fair"; where the two differ, both are given. It is worked out from
   the figures:
-    - *{REPRODUCED}*: an effect of at least {1 - TOLERANCE:.0%} of the paper's, or a quantity within
+    - *reproduced*: an effect of at least {1 - TOLERANCE:.0%} of the paper's, or a quantity within
       {TOLERANCE:.0%} of it;
-    - *{SMALLER}*: an effect in the same direction, or a quantity, below that;
-    - *{LARGER}*: a quantity above it;
-    - *{REVERSED}*: the effect has the other sign, or is none;
-    - *{NO_FIGURE}*: the paper gives no figure, or the copy of its text that we have lost it;
-    - *{NOT_SIMULATED}*: it needs what a simulator has not; the last column says what;
-    - *{NOT_RUN}*: left out of the quick form.
+    - *smaller*: an effect in the same direction, or a quantity, below that;
+    - *larger*: a quantity above it;
+    - *reversed*: the effect has the other sign, or is none;
+    - *no figure*: the paper gives no figure, or the copy of its text that we have lost it;
+    - *not simulated*: it needs what a simulator has not; the last column says what;
+    - *not run*: left out of the quick form.
 - **why**: what was switched off, and what that showed; "not known" where nothing has shown a cause.
 """
 
@@ -74,13 +67,7 @@ def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
 
 
 def read_claims(path: Path) -> list[PaperClaim]:
-    """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`.
-
-    Raises
-    ------
-    InputError
-        If it is no such file.
-    """
+    """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`."""
     try:
         return [PaperClaim.of(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -101,15 +88,7 @@ def found_claims(folder: Path, quick: bool) -> dict[str, list[PaperClaim]]:
 
 
 def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    """Return the page, in Markdown.
-
-    Parameters
-    ----------
-    claims : dict
-        By paper; a paper that is missing is said to be missing.
-    quick : bool
-        Whether they are those of quick runs.
-    """
+    """Return the page in Markdown, of the claims by paper; it says which papers have none."""
     head = HEAD.format(papers=len(PAPERS), command="all" + " --quick" * quick)
     return "\n".join([head, _counts(claims, quick), READING, "## Claims\n", _rows(claims, quick)])
 

@@ -37,19 +37,7 @@ STRATEGIES = {"arena": "least_bias", "crius": "assembly"}
 
 
 def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
-    """Return the claims of `arena` or `crius` that concern the oracle alone.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of the published data: Arena's own estimates and measured times stand in it.
-    paper : str
-
-    Raises
-    ------
-    InputError
-        If the data are missing or malformed.
-    """
+    """Return the claims of `arena` or `crius` that concern the oracle alone, given the published data."""
     path, memory = (data / "arena" / name for name in ("arena_profile.csv", "arena_dp_memory.csv"))
     check_published([path, memory])
     measured = read_measurements(path, load_catalog())

@@ -10,28 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.reproduction import page, study
 from clustergym.reproduction.claims import PaperClaim, difference, quantity
 from clustergym.reproduction.details import change, number, table
-from clustergym.reproduction.page import (
-    RESTARTS,
-    Report,
-    RunColumn,
-    Section,
-    make_report,
-    runs_table,
-    specs_of,
-    words,
-)
-from clustergym.reproduction.study import (
-    Figures,
-    Found,
-    Options,
-    Parameters,
-    RunSpec,
-    check_published,
-    choose,
-    run_all,
-)
 from clustergym.scenario import Scenario
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
@@ -54,7 +35,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 FAIR, PUBLISHED = "exact counts", "its job lengths"
 NAMES = {FAIR: "fair", PUBLISHED: "as published"}
 
-ROWS: Mapping[str, tuple[str, Parameters]] = {
+ROWS: Mapping[str, tuple[str, study.Parameters]] = {
     "sia": ("sia", ()),
     "gavel max-sum": ("gavel", (("objective", "max_total_throughput"),)),
     "gavel max-min": ("gavel", (("objective", "max_min_fairness"),)),
@@ -64,14 +45,14 @@ ROWS: Mapping[str, tuple[str, Parameters]] = {
 }
 """Policy and parameters of each row."""
 
-_OURS: Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
-GAVEL_STEPS: Mapping[str, Parameters] = {
+_OURS: study.Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
+GAVEL_STEPS: Mapping[str, study.Parameters] = {
     "one program": (*_OURS[:1], *_OURS[2:]),
     "ties to the first type": _OURS[:1],
     "a solution each 1,920 s": (),
 }
 """Steps of Gavel's rules after those of the setting, which have `_OURS`."""
-SIA_CHANGES: Mapping[str, Parameters] = {
+SIA_CHANGES: Mapping[str, study.Parameters] = {
     "none": (),
     "requested batch": (("batch", "requested"),),
     "no hold through a restart": (("hold", False),),
@@ -120,21 +101,15 @@ CHANGES = """### One change of its policy
 Mean JCT in hours, and restarts a job, of `sia` as published with one parameter changed."""
 
 
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: study.Options) -> page.Report:
+    """Run the study and write its page."""
     workloads = QUICK if options.quick else tuple((kind, at) for kind in KINDS for at in (1, 2, 3, 4))
     folder = options.data / "sia" / "workloads"
-    check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
-    chosen, note = choose(POLICIES, options.policies)
+    study.check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
+    chosen, note = study.choose(POLICIES, options.policies)
     traces = [f"{kind}-{at}" for kind, at in workloads]
     known = [(name, label) for name, label in REFERENCE if name in traces and ROWS[label][0] in chosen]
-    sections = [words(RULES)]
+    sections = [page.words(RULES)]
     for name in traces:
         slow = () if options.policies or not (options.quick or "newtrace" in name) else SLOW
         labels = [label for label, (policy, _) in ROWS.items() if policy in chosen and policy not in slow]
@@ -143,20 +118,20 @@ def reproduce(options: Options) -> Report:
             sections.append(_ladder(name, [label for trace, label in known if trace == name]))
             sections += [_changes(name)] if "sia" in chosen else []
     late = [] if options.quick else [spec for row in known for spec in _jittered(*row)]
-    found = run_all([*specs_of(sections), *late], scenario_of, options)
-    return make_report(INTRODUCTION + note, list(_claims(known, found)), sections, found, plain=_plain)
+    found = study.run_all([*page.specs_of(sections), *late], scenario_of, options)
+    return page.make_report(INTRODUCTION + note, list(_claims(known, found)), sections, found, plain=_plain)
 
 
-def _spec(trace: str, label: str, setting: str, more: Parameters = ()) -> RunSpec:
+def _spec(trace: str, label: str, setting: str, more: study.Parameters = ()) -> study.RunSpec:
     policy, parameters = ROWS[label]
-    return RunSpec(trace, None, setting, policy, (*parameters, *more))
+    return study.RunSpec(trace, None, setting, policy, (*parameters, *more))
 
 
-def _jittered(trace: str, label: str) -> list[RunSpec]:
+def _jittered(trace: str, label: str) -> list[study.RunSpec]:
     return [_spec(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
 
 
-def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+def scenario_of(data: Path, spec: study.RunSpec) -> Scenario:
     """Return the scenario of a run: `TRACE`, or `TRACE jitter N` with each job up to `JITTER_S` later."""
     trace, _, jitter = spec.trace.partition(" jitter ")
     scenario = _scenario(data, trace, spec.setting)
@@ -183,7 +158,7 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
     return replace(load_scenario("ares", overrides), rounds="policy")
 
 
-def _claims(known: Sequence[tuple[str, str]], found: Found) -> Iterator[PaperClaim]:
+def _claims(known: Sequence[tuple[str, str]], found: study.Found) -> Iterator[PaperClaim]:
     for trace, label in known:
         figure, (fair, ours) = REFERENCE[trace, label], _both(found, trace, label)
         late = [found[spec] for spec in _jittered(trace, label) if spec in found]
@@ -209,7 +184,7 @@ def _claims(known: Sequence[tuple[str, str]], found: Found) -> Iterator[PaperCla
             yield PaperClaim(claim, f"its simulator, {trace}", difference(own, theirs), gains[0], gains[1])
 
 
-def _both(found: Found, trace: str, label: str) -> list[Figures]:
+def _both(found: study.Found, trace: str, label: str) -> list[study.Figures]:
     """Return the fair run and the published one."""
     return [found[_spec(trace, label, setting)] for setting in (FAIR, PUBLISHED)]
 
@@ -226,7 +201,7 @@ def _spread(hours: list[float], paper: float, decimals: int) -> str:
     )
 
 
-def _workload(trace: str, labels: Sequence[str]) -> Section:
+def _workload(trace: str, labels: Sequence[str]) -> page.Section:
     """Return the table of a workload: rows that were published, then all under fair rules."""
     published = [(label, PUBLISHED) for label in labels if label in PUBLISHED_ROWS]
     rows = {
@@ -235,7 +210,7 @@ def _workload(trace: str, labels: Sequence[str]) -> Section:
     }
     headers = ["policy", "setting", "mean JCT, h", "published", "p99, h", "makespan, h", "published"]
 
-    def text(found: Found) -> str:
+    def text(found: study.Found) -> str:
         lines = []
         for names, spec in rows.items():
             known = REFERENCE.get((trace, names[0]), NONE) if spec.setting == PUBLISHED else NONE
@@ -244,17 +219,17 @@ def _workload(trace: str, labels: Sequence[str]) -> Section:
             lines.append([*names, *pairs, restarts, number(known.restarts, 1)])
         return f"## {trace}\n\n{table([*headers, 'restarts a job', 'published'], lines)}"
 
-    return Section(list(rows.values()), text)
+    return page.Section(list(rows.values()), text)
 
 
 NONE = SiaFigures()
-JCT = RunColumn("mean JCT, h", "jct_mean", 3, "h")
-COLUMNS = (JCT, RunColumn("", "jct_p99", 2, "h"), RunColumn("", "makespan", 1, "h"), RESTARTS)
+JCT = page.RunColumn("mean JCT, h", "jct_mean", 3, "h")
+COLUMNS = (JCT, page.RunColumn("", "jct_p99", 2, "h"), page.RunColumn("", "makespan", 1, "h"), page.RESTARTS)
 
 
-def _ladder(trace: str, labels: Sequence[str]) -> Section:
+def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
     """Return the table of steps towards its simulator's rules, of the published rows of a workload."""
-    steps: dict[str, list[RunSpec | None]] = {
+    steps: dict[str, list[study.RunSpec | None]] = {
         setting: [_spec(trace, label, setting, () if label == "sia" else _OURS) for label in labels]
         for setting in SETTINGS
     }
@@ -262,7 +237,7 @@ def _ladder(trace: str, labels: Sequence[str]) -> Section:
         row = [None if label == "sia" else _spec(trace, label, PUBLISHED, rule) for label in labels]
         steps[f"{step} (Gavel)"] = row
 
-    def text(found: Found) -> str:
+    def text(found: study.Found) -> str:
         hours = {
             step: [found[spec]["jct_mean"] / 3600 if spec else None for spec in row]
             for step, row in steps.items()
@@ -274,15 +249,15 @@ def _ladder(trace: str, labels: Sequence[str]) -> Section:
         rows.append(["the last against it", *map(change, last, known)])
         return f"{LADDER}\n\n{table(['rule', *labels], rows)}"
 
-    return Section([spec for row in steps.values() for spec in row if spec], text)
+    return page.Section([spec for row in steps.values() for spec in row if spec], text)
 
 
-def _changes(trace: str) -> Section:
+def _changes(trace: str) -> page.Section:
     rows = {(name,): _spec(trace, "sia", PUBLISHED, more) for name, more in SIA_CHANGES.items()}
-    return runs_table(CHANGES, ["change"], rows, [JCT, RESTARTS])
+    return page.runs_table(CHANGES, ["change"], rows, [JCT, page.RESTARTS])
 
 
-def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+def _plain(spec: study.RunSpec, figures: study.Figures) -> dict[str, Any]:
     own = set(spec.parameters)
     rows = (name for name, (kind, given) in ROWS.items() if kind == spec.policy and own.issuperset(given))
     label = next(rows)

@@ -99,24 +99,19 @@ ScenarioOf = Callable[[Path, RunSpec], Scenario]
 """Returns the scenario of a run, given the folder of the published data."""
 
 
-def presets() -> dict[str, bool]:
-    """Return, for each file of conf/policy, whether its policy is installed."""
-    found = {}
-    for path in sorted((conf_dir() / "policy").glob("*.yaml")):
-        name = yaml.safe_load(path.read_text(encoding="utf-8")).get("name")
-        found[path.stem] = name in entry_points("clustergym.policies")
-    return found
+def presets() -> list[str]:
+    """Return the files of conf/policy whose policy is installed."""
+    files = sorted((conf_dir() / "policy").glob("*.yaml"))
+    names = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")).get("name") for path in files}
+    return [preset for preset, name in names.items() if name in entry_points("clustergym.policies")]
 
 
 def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:
     """Return the policies to run, and a sentence on those of the paper that are not installed.
 
-    Raises
-    ------
-    InputError
-        If the user asks for a policy that does not exist, or no policy is left.
+    Raises an `InputError` if the user asks for a policy that does not exist, or no policy is left.
     """
-    installed = [name for name, there in presets().items() if there]
+    installed = presets()
     for name in asked or ():
         if name not in installed:
             raise InputError(f"unknown policy {name!r}", field="--policies", remedy=nearest(name, installed))
