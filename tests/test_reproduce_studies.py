@@ -28,9 +28,8 @@ from clustergym.reproduction.ares_study import (
     request_efficiency,
     scenario_of,
     trace_names,
-    work_gpu_s,
 )
-from clustergym.reproduction.plots import Bars, Panel, PanelPlot
+from clustergym.reproduction.plots import Panel, panel_plot
 from clustergym.reproduction.study import Options, RunSpec
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -135,7 +134,6 @@ def test_efficiencies_are_bent_at_the_same_gpu_time_and_load():
     changed = bent(scenario, 0.5, 2.0)
     assert changed.tables.execution[0, 0, :, 0] == pytest.approx([8.0, 4 / 0.8**0.5, 2.8284], rel=1e-4)
     assert changed.trace.iterations.tolist() == [1414, 500]
-    assert work_gpu_s(changed) == pytest.approx([16_000, 4_000], rel=1e-3)
     assert changed.trace.submit_s.tolist() == pytest.approx([0.0, 2500.0])
     assert offered_load(changed) == pytest.approx(2.0, rel=1e-3)
     same = bent(scenario, 1.0, 5.0)
@@ -215,9 +213,9 @@ def test_decisions_are_timed_once(tmp_path):
 
 def test_a_plot_is_the_same_bytes_each_time(tmp_path):
     lines = Panel("t", "x", "y", (1.0, 2.0), {"a": (1.0, 3.0)}, band=(1.2, 1.5), log_x=True)
-    bars = Bars("t", "y", {"a": 1.0, "b": 2.0})
+    bars = Panel("t", "", "y", (), {"a": (1.0,), "b": (2.0,)})
     for name in ("one.svg", "two.svg"):
-        PanelPlot([lines, bars])(tmp_path / name)
+        panel_plot([lines, bars])(tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert "<svg" in (tmp_path / "one.svg").read_text()
 

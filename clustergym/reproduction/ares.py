@@ -22,7 +22,7 @@ from clustergym.reproduction.ares_study import (
 )
 from clustergym.reproduction.details import change, number, table
 from clustergym.reproduction.page import RunColumn, Section
-from clustergym.reproduction.plots import Bars, GridPlot, Panel, PanelPlot
+from clustergym.reproduction.plots import Panel, panel_plot
 from clustergym.reproduction.study import Found, Options, choose, run_all
 
 SUMMARY = "16 and 64 GPUs, Philly, Helios and newTrace, fairness and JCT (TACO 2025, section 5)"
@@ -61,28 +61,23 @@ def reproduce(options: Options) -> page.Report:
     if whole:
         sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
     found = run_all(page.specs_of(sections), scenario_of, options)
-    plots: dict[str, PanelPlot | GridPlot] = {"jct": PanelPlot([_bars(study, found, kind) for kind in KINDS])}
+    plots = {"jct": panel_plot([_bars(study, found, kind) for kind in KINDS])}
     claims, timed = [], []
     if whole:
         looked = ares_looks.looks(options, study)
-        timed = [
-            ares_looks.decision_times(options, gpus)
-            for gpus in (ares_looks.QUICK_GPUS if options.quick else ares_looks.GPUS)
-        ]
-        texts = (
-            ares_looks.look_text(looked, study.file("deep")),
-            ares_looks.times_text(timed, study.file("time")),
-        )
-        sections += [page.words(text) for text in texts]
+        sizes = ares_looks.QUICK_GPUS if options.quick else ares_looks.GPUS
+        timed = [ares_looks.decision_times(options, gpus) for gpus in sizes]
+        sections.append(page.words(ares_looks.look_text(looked, study.file("deep"))))
+        sections.append(page.words(ares_looks.times_text(timed, study.file("time"))))
         alpha = study.alphas[int(np.argmin(_relative_of_all(study, found)))]
         claims = claims_of(AresFigures(study, found, causes, looked, timed, alpha))
         lines = {kind: _relative(study, found, kind) for kind in KINDS}
         labels = ("Ares by alpha", "alpha", "mean JCT over that at 0.75")
         plots |= {
             "map": causes.plot(found),
-            "alpha": PanelPlot([Panel(*labels, study.alphas, lines, band=BEST_ALPHAS)]),
-            "deep": PanelPlot(ares_looks.look_panels(looked)),
-            "time": PanelPlot([ares_looks.time_panel(timed)]),
+            "alpha": panel_plot([Panel(*labels, study.alphas, lines, band=BEST_ALPHAS)]),
+            "deep": panel_plot(ares_looks.look_panels(looked)),
+            "time": panel_plot([ares_looks.time_panel(timed)]),
         }
     files = {study.file(name): plot for name, plot in plots.items()}
     report = page.make_report(introduction + note, claims, sections, found, files)
@@ -126,12 +121,12 @@ def _relative_jct(study: AresStudy, found: Found, kind: str, policy: str) -> str
     return change(ours["jct_mean"], theirs["jct_mean"])
 
 
-def _bars(study: AresStudy, found: Found, kind: str) -> Bars:
+def _bars(study: AresStudy, found: Found, kind: str) -> Panel:
     hours = {
-        policy + _fewer(study, kind, policy): study.averages(found, kind, policy)["jct_mean"] / 3600
+        policy + _fewer(study, kind, policy): [study.averages(found, kind, policy)["jct_mean"] / 3600]
         for policy in study.policies
     }
-    return Bars(kind, "mean JCT, h", hours)
+    return Panel(kind, "", "mean JCT, h", (), hours)
 
 
 def _relative(study: AresStudy, found: Found, kind: str) -> list[float]:

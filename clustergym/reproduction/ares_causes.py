@@ -19,7 +19,7 @@ from clustergym.reproduction.ares_study import (
 )
 from clustergym.reproduction.details import number, table
 from clustergym.reproduction.page import Section
-from clustergym.reproduction.plots import GridPlot
+from clustergym.reproduction.plots import Draw, PolicyGrid, grid_plot
 from clustergym.reproduction.study import Found, Parameters, RunSpec
 
 EXACT: Parameters = (("search", "exact"),)
@@ -152,11 +152,11 @@ class Causes(NamedTuple):
 
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
 
-    def plot(self, found: Found) -> GridPlot:
+    def plot(self, found: Found) -> Draw:
         """Return the picture of the map."""
         powers, loads = self.axes
         values = [[self.at(found, power, load) for load in loads] for power in powers]
-        return GridPlot(
+        grid = PolicyGrid(
             "Mean JCT over Ares's:\npollux; work-conserving form",
             "offered load at the request",
             "efficiency to the power",
@@ -166,6 +166,7 @@ class Causes(NamedTuple):
             [[f"{one[1]:.2f}\n{one[2]:.2f}" for one in row] for row in values],
             NAMES[:2],
         )
+        return grid_plot(grid)
 
 
 def _first(values: Sequence[float]) -> str:

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from clustergym.reproduction.study import Figures, Found, Parameters, RunSpec, check_published
 from clustergym.scenario import Scenario
-
-Floats = npt.NDArray[np.float64]
 
 WHOLE, START = "whole", "start"
 """Settings of a trace: all of it, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
@@ -113,17 +110,11 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
     return load_scenario("ares", [*trace, *oracle, *counts])
 
 
-def work_gpu_s(scenario: Scenario) -> Floats:
-    """Return the GPU-seconds of each job at its request, shape (n,)."""
-    seconds = scenario.trace.iterations * scenario.fair_iteration_time_s
-    work: Floats = seconds * scenario.request_gpus
-    return work
-
-
 def offered_load(scenario: Scenario) -> float:
     """Return GPU time at the requests over that of the cluster from the first submission to the last."""
-    submit_s = scenario.trace.submit_s
-    return float(work_gpu_s(scenario).sum() / scenario.cluster.capacity.sum() / np.ptp(submit_s))
+    trace = scenario.trace
+    work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
+    return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
 
 
 def request_efficiency(scenario: Scenario) -> float:

@@ -16,7 +16,7 @@ from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS, len
 from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, quantity
 from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.oracle_claims import oracle_claims
-from clustergym.reproduction.plots import Bars, PanelPlot
+from clustergym.reproduction.plots import Panel, panel_plot
 from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
 
 JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
@@ -178,7 +178,7 @@ def reproduce(options: Options) -> page.Report:
     sections += [parts.place(name, chosen, "crius") for name in places]
     found = run_all(page.specs_of(sections), scenario_of, options)
     claims = [*claims_of(found, lengths), *oracle_claims(options.data, "crius")]
-    bars = {plot: PanelPlot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
+    bars = {plot: panel_plot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
     return page.make_report(INTRODUCTION + note, claims, sections, found, bars, _plain)
 
 
@@ -187,10 +187,10 @@ def _plain(spec: RunSpec, figures: Figures) -> dict[str, object]:
     return {**spec.plain(figures), "rounds": rounds}
 
 
-def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> Bars:
+def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> Panel:
     runs = {policy: found[run_of("philly", rounds, setting, policy)] for policy in policies}
-    hours = {policy: run["jct_mean_censored"] / 3600 for policy, run in runs.items()}
-    return Bars(f"{length_of('philly', rounds)}, {setting}", "censored mean JCT, h", hours)
+    hours = {policy: [run["jct_mean_censored"] / 3600] for policy, run in runs.items()}
+    return Panel(f"{length_of('philly', rounds)}, {setting}", "", "censored mean JCT, h", (), hours)
 
 
 def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:

@@ -28,7 +28,8 @@ from clustergym.reproduction.study import (
 )
 from clustergym.scenario import Scenario, allowed_counts, model_classes
 from clustergym.sim.costs import Costs
-from clustergym.workload.readers.gavel import LAYOUTS
+from clustergym.workload.fields import integers, numbers
+from clustergym.workload.readers.gavel import read_table
 from clustergym.workload.trace import Trace
 
 TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulation_throughputs.json")
@@ -57,8 +58,13 @@ def read_rates(path: Path) -> Rates:
         raise InputError(message, file=path, remedy="give simulation_throughputs.json") from None
 
 
-@cache
 def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the only scenario, whatever the run."""
+    return _scenario(data)
+
+
+@cache
+def _scenario(data: Path) -> Scenario:
     """Return the 96 jobs on 8 V100, 16 P100 and 24 K80, with preemption that costs nothing.
 
     A step counts as an iteration. A job type on a number of workers is a model class of its own:
@@ -88,29 +94,24 @@ def scenario_of(data: Path, spec: RunSpec) -> Scenario:
 
 
 def _trace(path: Path) -> Trace:
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
-    names = LAYOUTS[10]
-    for at, row in enumerate(rows, start=1):
-        if len(row) != len(names):
-            raise InputError(f"has {len(row)} fields, not {len(names)}", file=path, line=at, remedy="mend it")
-    column = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    n = len(rows)
-    gpus = np.array([int(one) for one in column["scale_factor"]], dtype=np.int64)
+    table = read_table(path)
+    n, gpus = len(table), integers(table, "scale_factor", low=1)
+    kinds = zip(table.columns["job_type"], gpus.tolist(), strict=True)
     return Trace(
         name=path.stem,
         job_id=tuple(str(row) for row in range(n)),
-        submit_s=np.array([float(one) for one in column["arrival_time"]]),
-        model_family=tuple(f"{one} x {k}" for one, k in zip(column["job_type"], gpus, strict=True)),
+        submit_s=numbers(table, "arrival_time", low=0),
+        model_family=tuple(f"{kind} x {workers}" for kind, workers in kinds),
         model_size=("",) * n,
         global_batch=np.ones(n, dtype=np.int64),
-        iterations=np.array([int(one) for one in column["total_steps"]], dtype=np.int64),
+        iterations=integers(table, "total_steps", low=1),
         gpu_type=("",) * n,
         gpus=gpus,
         deadline_s=np.full(n, np.nan),
         priority=np.zeros(n, dtype=np.int64),
         user=("",) * n,
         virtual_cluster=("",) * n,
-        line=np.arange(1, n + 1),
+        line=np.array(table.line),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustergym.reproduction.claims import PaperClaim, claims_table
 from clustergym.reproduction.details import change, number, padded_jct, table
+from clustergym.reproduction.plots import Draw
 from clustergym.reproduction.study import Figures, Found, RunSpec
 
 
@@ -22,7 +22,7 @@ class Report:
     text: str
     figures: list[dict[str, Any]]
     claims: Sequence[PaperClaim] = ()
-    plots: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
+    plots: Mapping[str, Draw] = field(default_factory=dict)
 
 
 class Section(NamedTuple):
@@ -47,7 +47,7 @@ def make_report(
     claims: Sequence[PaperClaim],
     sections: Iterable[Section],
     found: Found,
-    plots: Mapping[str, Callable[[Path], None]] | None = None,
+    plots: Mapping[str, Draw] | None = None,
     plain: Callable[[RunSpec, Figures], dict[str, Any]] = RunSpec.plain,
 ) -> Report:
     """Write the page: introduction, claims (where there are any), sections."""
