@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from clustergym.arguments import Parser
@@ -28,8 +29,12 @@ SUMMARIES = {
 }
 
 
+def _module(paper: str) -> ModuleType:
+    return importlib.import_module(f"clustergym.reproduction.{paper}")
+
+
 def _parser() -> argparse.ArgumentParser:
-    summaries = {name: importlib.import_module(module).SUMMARY for name, module in PAPERS.items()} | SUMMARIES
+    summaries = {name: _module(name).SUMMARY for name in PAPERS} | SUMMARIES
     papers = "\n".join(f"  {name:<10}{summary}" for name, summary in summaries.items())
     parser = Parser(
         prog="python -m clustergym.reproduce",
@@ -100,7 +105,7 @@ def _draw(path: Path, draw: Callable[[Path], None]) -> None:
 
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     """Run a paper's comparison; print and write it, and unless it goes to a file of its own its claims."""
-    report: Report = importlib.import_module(PAPERS[paper]).reproduce(_options(given, paper))
+    report: Report = _module(paper).reproduce(_options(given, paper))
     out = given.out or PAGES / page_name(paper, given.quick)
     for name, draw in report.plots.items():
         _draw(out.parent / name, draw)

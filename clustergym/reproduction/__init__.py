@@ -7,11 +7,11 @@ if the published data is not there or a policy is unknown.
 from __future__ import annotations
 
 PAPERS = {
-    "arena": "clustergym.reproduction.arena",
-    "ares": "clustergym.reproduction.ares",
-    "arnold": "clustergym.reproduction.arnold",
-    "crius": "clustergym.reproduction.crius",
-    "gavel": "clustergym.reproduction.gavel",
-    "sia": "clustergym.reproduction.sia",
+    "arena": "Arena (EuroSys '26)",
+    "ares": "Ares (TACO 2025)",
+    "arnold": "Arnold",
+    "crius": "Crius (Arena's preprint)",
+    "gavel": "Gavel (OSDI '20)",
+    "sia": "Sia (SOSP '23)",
 }
-"""Module by the name that `python -m clustergym.reproduce` takes."""
+"""Title by the name of the module, which `python -m clustergym.reproduce` takes."""

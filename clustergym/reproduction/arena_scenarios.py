@@ -91,11 +91,8 @@ def _as_published(
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
     if information not in RESTRICTED or not memory_rule:
         return scenario
-    fits, tables = (
-        data_parallel_fits(scenario, read_memory(data / "arena" / MEMORY))[..., None],
-        scenario.tables,
-    )
-    names = ("execution", "profiled", "data_parallel")
+    tables, memory = scenario.tables, read_memory(data / "arena" / MEMORY)
+    fits, names = data_parallel_fits(scenario, memory)[..., None], ("execution", "profiled", "data_parallel")
     kept: dict[str, Any] = {name: np.where(fits, getattr(tables, name), np.inf) for name in names}
     return replace(scenario, tables=replace(tables, **kept))
 

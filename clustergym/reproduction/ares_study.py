@@ -149,19 +149,11 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
 
 def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
     """Return the overrides of a generated trace: as the committed ones, of another seed."""
-    parameters = {
-        "rule": "ares",
-        "any_type": "true",
-        "jobs": jobs,
-        "span_s": span_s,
-        "load": 1.0,
-        "max_gpus": 16,
-        "min_duration_s": 60.0,
-        "max_duration_s": kind.most_s,
-        "start_hour": kind.start_hour,
-        "seed": seed,
-    }
-    return [f"trace={kind.generator}", *(f"++trace.{name}={value}" for name, value in parameters.items())]
+    parameters = (
+        f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
+        f"max_duration_s={kind.most_s} start_hour={kind.start_hour} seed={seed}"
+    )
+    return [f"trace={kind.generator}", *(f"++trace.{parameter}" for parameter in parameters.split())]
 
 
 @cache

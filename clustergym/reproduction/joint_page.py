@@ -17,15 +17,6 @@ from clustergym.reproduction.claims import (
 )
 from clustergym.reproduction.details import table
 
-TITLES = {
-    "arena": "Arena (EuroSys '26)",
-    "ares": "Ares (TACO 2025)",
-    "arnold": "Arnold",
-    "crius": "Crius (Arena's preprint)",
-    "gavel": "Gavel (OSDI '20)",
-    "sia": "Sia (SOSP '23)",
-}
-
 HEAD = """\
 # What the papers claim, and what comes out here
 
@@ -95,11 +86,11 @@ def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
 
 def _counts(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     rows = []
-    for paper in PAPERS:
-        told = _told(claims[paper]) if paper in claims else ["no claims kept", *[""] * (len(VERDICTS) + 1)]
-        rows.append(
-            [_link(paper, quick) if paper in claims else TITLES[paper], _command(paper, quick), *told]
-        )
+    for paper, title in PAPERS.items():
+        name, told = title, ["no claims kept", *[""] * (len(VERDICTS) + 1)]
+        if paper in claims:
+            name, told = _link(paper, quick), _told(claims[paper])
+        rows.append([name, _command(paper, quick), *told])
     every = [claim for found in claims.values() for claim in found]
     rows.append(["all", _command("all", quick), *_told(every)])
     headers = ["paper", "command", "claims", *VERDICTS, "otherwise if fair"]
@@ -124,4 +115,4 @@ def _rows(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
 
 
 def _link(paper: str, quick: bool) -> str:
-    return f"[{TITLES[paper]}]({page_name(paper, quick)})"
+    return f"[{PAPERS[paper]}]({page_name(paper, quick)})"
