@@ -33,16 +33,20 @@ def elsewhere(tmp_path, monkeypatch):
     ("argv", "message"),
     [
         (["arena"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
+        (["crius"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
+        (
+            ["ares"],
+            "error: ../shared/data/sia/workloads/philly/workload-1.csv: no such file",
+        ),
+        (["arnold", "--policies", "fcfs"], "error: --policies: placement runs all its algorithms (leave it"),
+        (
+            ["gavel", "--policies", ","],
+            "error: ../shared/data/gavel/traces_physical/max_min_fairness.trace: no",
+        ),
         (["arean"], "error: unknown paper 'arean' (did you mean arena"),
-        (
-            [],
-            "error: the following arguments are required: PAPER (see `",
-        ),
+        ([], "error: the following arguments are required: PAPER (see `"),
         (["arena", "--workers", "0"], "error: --workers: 0 is no number of processes (give 1 or more)"),
-        (
-            ["arena", "--quik"],
-            "error: unrecognized arguments: --quik (see `",
-        ),
+        (["arena", "--quik"], "error: unrecognized arguments: --quik (see `"),
     ],
 )
 def test_bad_input_is_one_line(argv, message, capsys, tmp_path):
@@ -158,19 +162,8 @@ def test_gavel_reproduces_its_simulator(capsys):
 
 @needs_data
 def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys):
-    argv = [
-        "sia",
-        "--quick",
-        "--data",
-        str(DATA),
-        "--policies",
-        "sia,gavel",
-        "--json",
-        "figures.json",
-        "--work",
-        "w",
-    ]
-    assert main(argv) == 0
+    argv = ["sia", "--quick", "--data", str(DATA), "--policies", "sia,gavel", "--json", "figures.json"]
+    assert main([*argv, "--work", "w"]) == 0
     figures = json.loads(Path("figures.json").read_text())
     rows = [row for row in figures["runs"] if row["published_jct_s"] is not None]
     assert [row["trace"] for row in rows] == ["philly-1"] * 3 + ["saturn-1"] * 2
@@ -183,11 +176,31 @@ def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys):
     assert "## Claims" in capsys.readouterr().out
 
 
-def test_a_damaged_throughput_table_is_one_line(tmp_path, capsys):
+JOB = "ResNet-18 (batch size 64)\tx\tx\tx\t0\t100\t1\t1\t-1\t{arrival_s}\n"
+
+
+@pytest.mark.parametrize(
+    ("trace", "rates", "message"),
+    [
+        ("a\n", "{}", "simulation_throughputs.json: is not Gavel's throughput table"),
+        (
+            "a\n",
+            '{"v100": {}, "p100": {}, "k80": {}}',
+            "max_min_fairness.trace:1: the row has 1 fields, not 10",
+        ),
+        (
+            JOB.format(arrival_s="soon"),
+            '{"v100": {}, "p100": {}, "k80": {}}',
+            "max_min_fairness.trace:1: arrival_time: 'soon' is not a finite number",
+        ),
+    ],
+)
+def test_damaged_data_of_gavel_is_one_line(trace, rates, message, tmp_path, capsys):
     (tmp_path / "gavel" / "traces_physical").mkdir(parents=True)
-    (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text("a\n")
-    (tmp_path / "gavel" / "simulation_throughputs.json").write_text("{}")
+    (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text(trace)
+    (tmp_path / "gavel" / "simulation_throughputs.json").write_text(rates)
     assert main(["gavel", "--data", str(tmp_path)]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ")
-    assert "simulation_throughputs.json: is not Gavel's throughput table" in shown
+    assert message in shown
+    assert shown.count("\n") == 1

@@ -48,25 +48,6 @@ def jct_only(jct_s):
     return dict.fromkeys(ares_study.METRICS, 0.0) | {"jct_mean": jct_s}
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (
-            ["ares"],
-            "error: ../shared/data/sia/workloads/philly/workload-1.csv: no such file (name the folder",
-        ),
-        (["crius"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
-        (["arnold", "--policies", "fcfs"], "error: --policies: placement runs all its algorithms (leave it"),
-    ],
-)
-def test_bad_input_is_one_line(argv, message, capsys, tmp_path):
-    assert main(argv) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    assert shown.err.startswith(message)
-    assert not list(tmp_path.iterdir())
-
-
 def test_half_of_the_traces_of_a_kind_are_published():
     for kind, many in {"philly": 8, "helios": 8, "newtrace": 2}.items():
         names = trace_names(kind, quick=False)
