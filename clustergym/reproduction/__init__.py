@@ -1,4 +1,4 @@
-"""Published figures held against ours, one module for each paper.
+"""Holds published figures against ours; each paper has a module.
 
 A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`, which raises an `InputError`
 if the published data is not there or a policy is unknown.
@@ -14,4 +14,4 @@ PAPERS = {
     "gavel": "Gavel (OSDI '20)",
     "sia": "Sia (SOSP '23)",
 }
-"""Title by the name of the module, which `python -m clustergym.reproduce` takes."""
+"""The title of each paper, by its module, which is the name that `clustergym reproduce` takes."""

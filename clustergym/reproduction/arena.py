@@ -1,4 +1,4 @@
-"""Arena (EuroSys '26), section 5.3: 1,280 GPUs of four types, its published traces and measurements."""
+"""Arena's page (EuroSys '26, section 5): 1,280 GPUs of four types, its published traces and measurements."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
         "gavel": ArenaFigures(608, 5143),
     },
 }
-"""The artifact's own simulator, run on its own trace, by trace and rounds."""
+"""What the artifact's own simulator gave on its own trace, by trace and rounds."""
 COLUMNS = (parts.FINISHED, parts.DROPPED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSORED)
 
 INTRODUCTION = f"""# Arena: its simulated cluster, ours and the published simulator

@@ -1,4 +1,4 @@
-"""The table of claims that opens Arena's page: sections 2.3, 5.2, 5.3 and 5.6 to 5.8."""
+"""Makes the claims of Arena's page: sections 2.3, 5.2, 5.3 and 5.6 to 5.8."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustergym.reproduction.page import Labelled
 from clustergym.reproduction.study import Found
 
 BASELINES = {"fcfs": 81.3, "elasticflow-ls": 80.5, "gavel": 76.6, "sia": 75.2}
-"""By how many percent Arena's mean JCT is below each (section 5.3)."""
+"""The baselines, and by how many percent Arena's mean JCT is below theirs (section 5.3)."""
 LOST = "the text at hand has lost the paper's figure"
 PREPRINT = "the figure is the preprint's (Crius), whose text kept it"
 METRICS = {
@@ -257,4 +257,4 @@ NOT_SIMULATED = [
         ("deviation of the loss when a job is rescaled", 0.06, "", "no model is trained here"),
     )
 ]
-"""What no simulation shows."""
+"""Claims that no simulation can show."""

@@ -1,4 +1,4 @@
-"""The clusters and traces that Arena (EuroSys '26) is compared on: sections 5.2, 5.3 and 5.7."""
+"""The clusters and traces on which Arena (EuroSys '26) is compared: sections 5.2, 5.3 and 5.7."""
 
 from __future__ import annotations
 

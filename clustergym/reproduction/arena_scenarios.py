@@ -1,4 +1,4 @@
-"""Arena's clusters and published traces, and the settings and changes that they are run under."""
+"""Builds the scenario of each run of Arena and Crius: a place, a setting, and changes of it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MEMORY = "arena_dp_memory.csv"
 PROFILING_RATIO = 18.1
 """How much more GPU time profiling whole plans takes than Arena's own (its section 5.5)."""
 DEADLINE_BUDGETS = 5.0
-"""By which the artifact's simulator multiplies the time that each job has until its deadline."""
+"""The artifact's simulator multiplies the time that each job has until its deadline by this."""
 PRIORITY_SEED = 0
-"""Of the priorities that jobs are given, as no trace has any."""
+"""The seed of the priorities that jobs draw; no trace has any."""
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
-"""What policies know that run data-parallel profiles only, in the published setting."""
+"""What policies know that profile data-parallel plans alone; the memory rule restricts these."""
 
 
 MARGIN, USABLE = 1.2, 0.8

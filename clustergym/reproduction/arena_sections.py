@@ -1,4 +1,4 @@
-"""Sections of Arena's page, most of which Crius's page has too: EuroSys '26, sections 2.3 and 5.2 to 5.8."""
+"""Sections of Arena's page, some of which Crius's page shares: EuroSys '26, sections 2.3 and 5.2 to 5.8."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DEPARTURES = page.runs_table(
     lambda found: {"JCT finished, relative": page.changes(found, DEPARTURE_RUNS, "jct_mean")},
 )
 JITTER_RUNS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
-"""Runs in which each job comes up to a round later."""
+"""Runs in which each job arrives up to a round later."""
 
 
 def _chance(found: Found) -> str:
@@ -92,7 +92,7 @@ ABLATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "without profiler: profiling of whole plans": ("; full-profiling", {}),
     "objective finish-time fairness": ("", {"objective": "finish_time_fairness"}),
 }
-"""By label: a change of the setting, and parameters of the policy."""
+"""Each label has a change of the setting, and parameters of the policy."""
 DEPTHS = (1, 3, 5)
 
 

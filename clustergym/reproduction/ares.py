@@ -1,4 +1,4 @@
-"""Ares (TACO 2025), section 5: 16 and 64 GPUs, three kinds of trace, on Sia's measured profiles."""
+"""Ares's page (TACO 2025, section 5): 16 and 64 GPUs, three kinds of trace, Sia's measured profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why the order of Ares and Pollux turns: one change at a time, and a map of scaling and load."""
+"""What turns the order of Ares and Pollux: one change at a time, and a map of scaling and load."""
 
 from __future__ import annotations
 

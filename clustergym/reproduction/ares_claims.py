@@ -1,4 +1,4 @@
-"""The claims of Ares's evaluation (TACO 2025, section 5) beside ours."""
+"""Makes the claims of Ares's page (TACO 2025, section 5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ON_TESTBED = {
 """Section 5.2: the least and the most that Ares was below another scheduler, percent."""
 
 PREEMPT = ("gavel", "themis", "tiresias")
-"""Policies that preempt by design; which ones Fig. 12 has, the text does not say."""
+"""Policies that preempt by design; the text does not say which of them Fig. 12 shows."""
 IN_TEXT = "the paper's text gives no figure"
 
 

@@ -14,11 +14,11 @@ from clustergym.reproduction.study import Figures, Found, Parameters, RunSpec, c
 from clustergym.scenario import Scenario
 
 WHOLE, START = "whole", "start"
-"""Settings of a trace: all of it, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
+"""Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
 START_JOBS = 160
 
 ROOFLINE, UNROUNDED = "roofline", "any-count"
-"""Variants: times of the roofline instead of Sia's profiles; any GPU count instead of powers of two."""
+"""Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
 
 JOBS_PER_HOUR_A_GPU = 640 / 2048
 """Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
@@ -41,14 +41,14 @@ KINDS = {
     "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
     "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
 }
-"""As Ares: 160 jobs in 8 h, newTrace 960 in 48 h. Saturn is a cluster of Helios."""
+"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios."""
 
 WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
-"""Sia's workloads of a kind that are run, and as many generated ones; those of newTrace take minutes each."""
+"""The numbers of Sia's workloads that run, beside as many generated ones; newTrace takes minutes each."""
 
 
 TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
-"""Section 5.2: generated traces on 16 GPUs; they are no kind of the simulations."""
+"""The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
 
 
 def trace_names(kind: str, quick: bool) -> list[str]:
@@ -173,9 +173,9 @@ QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
 OWN = "ares work_conserving=True"
 """Our own baseline on Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
 FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
-"""Parameters of who would choose the batch: here all jobs train at the requested one (section 3.1)."""
+"""Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
 FEWER = {("newtrace", "pollux"): 1}
-"""Traces of a kind that a policy is run on, where one takes minutes (Pollux's genetic search)."""
+"""How many traces of a kind a policy runs on, where one takes minutes (Pollux's genetic search)."""
 METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
 
 

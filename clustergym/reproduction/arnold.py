@@ -1,4 +1,4 @@
-"""Arnold: the placement benchmark and characterisation held against the paper's claims."""
+"""Arnold's page: the paper's claims beside the placement benchmark and its characterisation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clustergym.reproduction.page import Report
 from clustergym.reproduction.study import Options, kept
 
 TIED = ("best_fit_by_node", "gpu_packing", "topology_aware")
-"""Baselines that equal Arnold in setting (i), by the paper."""
+"""Baselines that, in the paper, equal Arnold in setting (i)."""
 PRODUCTION = {208: (5.7, 3.0, 2.0), 9600: (10.6, 1.5, 1.3)}
 """By GPUs: gain in throughput in percent, and how many times lower the DP and PP spreads are (Fig. 7)."""
 DENSE, MOE, LARGE_MOE = "dense", "MoE, 8 experts", "MoE, 48 experts"

@@ -1,4 +1,4 @@
-"""Crius, the preprint of Arena, on Arena's published traces, with its ablations and Arena beside it."""
+"""Crius's page: Arena's preprint on Arena's published traces, with its ablations and Arena beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clustergym.reproduction.plots import Panel, panel_plot
 from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
 
 JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
-"""By how many percent the preprint's mean JCT is below each baseline's (section 8.4)."""
+"""The baselines, and by how many percent the preprint's mean JCT is below theirs (section 8.4)."""
 
 
 class Ablation(NamedTuple):

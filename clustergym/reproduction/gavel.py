@@ -1,4 +1,4 @@
-"""Gavel (OSDI '20): its 96 published jobs on 48 GPUs of three types, against its own simulator."""
+"""Gavel's page (OSDI '20): its 96 published jobs on 48 GPUs of three types, against its own simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that holds every claim of every paper, made from the claims that single runs have left behind."""
+"""Writes the page of all papers' claims, from the claims that each paper's run has left."""
 
 from __future__ import annotations
 

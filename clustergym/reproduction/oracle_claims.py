@@ -1,4 +1,4 @@
-"""What Arena and Crius claim of estimates, proxy plans, pruned search and profiling, and what ours are.
+"""Makes Arena's and Crius's claims on estimates, proxy plans, pruned search and profiling.
 
 "Fair" is the oracle as every simulation uses it. "As published" is it by the papers' texts to the letter:
 `strategy=least_bias overlap=true` and Arena's three rules, or `strategy=assembly overlap=true` and Crius's.
@@ -33,7 +33,7 @@ ILLEGIBLE = "the paper's figure is missing from the text that we have"
 COSTS = "ours by an assumed 3 s a compilation and five runs"
 WITHOUT = "as published without `overlap`"
 STRATEGIES = {"arena": "least_bias", "crius": "assembly"}
-"""The papers' texts to the letter."""
+"""The oracle's strategy that follows each paper's text to the letter."""
 
 
 def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:

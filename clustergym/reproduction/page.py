@@ -1,4 +1,4 @@
-"""The renderer of a paper's page: claims first, then sections, most of them one table of runs."""
+"""Renders a paper's page: claims, then sections; most sections are a table of runs."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class RunColumn(NamedTuple):
 
 RESTARTS = RunColumn("restarts a job", "restarts_mean", 1)
 Labelled = Mapping[Any, RunSpec]
-"""Runs by the labels that open their rows, a tuple of str."""
+"""Runs by the labels that open their rows, each a tuple of str."""
 Added = Mapping[str, Sequence[str]]
-"""Further columns by header; blanks at the end of a header, which tell two apart, are not shown."""
+"""Further columns by header; a blank at the end tells two equal headers apart and is not shown."""
 
 
 def figures_table(

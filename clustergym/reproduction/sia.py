@@ -1,4 +1,4 @@
-"""Sia (SOSP '23): 64 GPUs of three types, its own simulator's workloads and profiles."""
+"""Sia's page (SOSP '23): 64 GPUs of three types, its own simulator's workloads and profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = ("philly", "saturn", "newtrace")
 QUICK = (("philly", 1), ("saturn", 1))
 JITTER_S, JITTERS = 60.0, 6
 SLOW = ("pollux",)
-"""Policies that the quick form and the workloads of 960 jobs leave out."""
+"""The quick form and the workloads of 960 jobs leave these policies out."""
 
 _FIRST_LAUNCH = ("costs=sia", "scenario.counts=any", "costs.first_launch=true")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     "first launch charged": _FIRST_LAUNCH,
     "its job lengths": (*_FIRST_LAUNCH, "trace.sia_lengths=noise"),
 }
-"""Steps from other rules towards those of its simulator, each with all before it."""
+"""Steps from other rules towards those of its simulator; each step keeps all before it."""
 FAIR, PUBLISHED = "exact counts", "its job lengths"
 NAMES = {FAIR: "fair", PUBLISHED: "as published"}
 
@@ -51,7 +51,7 @@ GAVEL_STEPS: Mapping[str, study.Parameters] = {
     "ties to the first type": _OURS[:1],
     "a solution each 1,920 s": (),
 }
-"""Steps of Gavel's rules after those of the setting, which have `_OURS`."""
+"""Further steps from our rules for Gavel, `_OURS`, towards its own."""
 SIA_CHANGES: Mapping[str, study.Parameters] = {
     "none": (),
     "requested batch": (("batch", "requested"),),

@@ -24,7 +24,7 @@ from clustergym.reproduction.details import details_of
 from clustergym.scenario import Scenario
 
 Figures = Mapping[str, Any]
-"""Metrics of a run by name, and `counters` of its policy."""
+"""A run's metrics by name, its details, and the `counters` of its policy."""
 Parameters = tuple[tuple[str, Any], ...]
 """Names and values of a policy's parameters."""
 
