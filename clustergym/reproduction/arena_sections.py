@@ -239,7 +239,7 @@ def gpu_time(found: Found, name: str) -> dict[str, float]:
     """Return, by model family, the mean ratio of GPU time a sample to Arena's, over models that both ran."""
     one, other = (found[CLASS_RUNS[who]]["gpu_s_per_sample"] for who in (name, "arena"))
     ratios: dict[str, list[float]] = {}
-    for model in one.keys() & other.keys():
+    for model in sorted(one.keys() & other.keys()):
         for family in (model.split("-")[0], "all"):
             ratios.setdefault(family, []).append(one[model] / other[model])
     return {family: float(np.mean(values)) for family, values in sorted(ratios.items())}
