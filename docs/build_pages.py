@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import os
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 from command_pages import command_index, help_section
 from environment_pages import environment_pages
+from linked_pages import board_pages, repository_url, source_pages, with_site_links
 
 ROOT = Path(__file__).parent.parent
-LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)\s]+)\)")
 API = (
     "clustergym.api",
     "clustergym.policy",
@@ -35,6 +33,12 @@ API = (
 )
 
 
+def on_config(config: Any) -> Any:
+    """Let every page link to the repository, once pyproject.toml says where it is."""
+    config.repo_url = repository_url()
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages."""
     from mkdocs.structure.files import File
@@ -45,20 +49,16 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Append its help to the page of a command, and leave of links out of docs/ their text."""
+    """Append its help to the page of a command; let links to files and folders lead to their pages."""
     path = Path(page.file.src_uri)
     if path.parent.name == "commands":
         markdown = f"{markdown}\n{help_section(path.stem)}"
-    return LINK.sub(lambda found: found[0] if _in_docs(path, found[2]) else found[1], markdown)
-
-
-def _in_docs(page: Path, target: str) -> bool:
-    return not os.path.normpath(page.parent / target).startswith("..")
+    return markdown if path.parts[0] == "source" else with_site_links(markdown, page.file.src_uri)
 
 
 def pages() -> dict[str, str | bytes]:
     """Return the generated pages, and the pictures in them, by path."""
-    found: dict[str, str | bytes] = environment_pages()
+    found: dict[str, str | bytes] = environment_pages() | board_pages() | source_pages()
     found |= {"commands.md": command_index(), "api.md": _api()}
     presets = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
     found["policies.md"] = _policies(presets)

@@ -24,7 +24,7 @@ HOMOGENEOUS = (
     "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
     "Ares measured (`costs: ares`). All else is as there."
 )
-PICTURE_STEPS, PICTURE_SCALE = {"Meta": 30, "Placement": 48}, 2
+PICTURE_STEPS = {"Meta": 30, "Placement": 48}
 USES = """\
 [Train an agent](../train-an-agent.md) on it, or change it: parameters are given to
 `gymnasium.make(id, NAME=VALUE)`, as `env.NAME=VALUE` to `clustergym train`, or in a file of your own
@@ -165,7 +165,6 @@ def _picture(family: str, name: str) -> bytes:
         _, _, terminated, truncated, info = env.step(rng.choice(np.flatnonzero(info["action_mask"])))
         if terminated or truncated:
             raise RuntimeError(f"{name} ended before its picture was taken")
-    pixels = np.repeat(np.repeat(env.render(), PICTURE_SCALE, axis=0), PICTURE_SCALE, axis=1)
     made = io.BytesIO()
-    Image.fromarray(pixels).save(made, format="PNG")
+    Image.fromarray(env.render()).save(made, format="PNG")
     return made.getvalue()

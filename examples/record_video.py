@@ -2,7 +2,8 @@
 
 python examples/record_video.py [--env ID] [--policy NAME] [--jobs N] [--seed N] [--every N] [--out FILE]
 
-A GIF needs Pillow only; an MP4 is made by Gymnasium's `RecordVideo` and MoviePy, the extra `video`.
+Pictures need Pillow, the extra `render`; an MP4 is made by Gymnasium's `RecordVideo` and MoviePy, the
+extra `video`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def record_mp4(env: gymnasium.Env, policy: str, seed: int, every: int, path: Pat
 
 
 FORMATS = {
-    ".gif": (record_gif, "PIL", "Pillow", "pip install pillow"),
+    ".gif": (record_gif, "PIL", "Pillow", "pip install 'clustergym[render]'"),
     ".mp4": (record_mp4, "moviepy", "MoviePy", "pip install 'clustergym[video]', or name a .gif"),
 }
 

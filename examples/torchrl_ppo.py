@@ -13,7 +13,7 @@ import torch
 from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.data import Bounded, Composite
-from torchrl.envs import GymWrapper
+from torchrl.envs import DTypeCastTransform, GymWrapper, TransformedEnv
 from torchrl.envs.libs.gym import default_info_dict_reader
 from torchrl.modules import MaskedCategorical, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
@@ -55,16 +55,16 @@ def make_env(jobs: int) -> gymnasium.Env:
     return gymnasium.make("ClusterGym/Elastic-16-v0", jobs=jobs, rows=16, traces=64, **chosen)
 
 
-def in_torchrl(env: gymnasium.Env, seed: int) -> GymWrapper:
-    """Wrap the environment; its action mask becomes an entry beside the observation."""
+def in_torchrl(env: gymnasium.Env, seed: int) -> TransformedEnv:
+    """Wrap the environment; its action mask becomes an entry beside the observation, as bool."""
     wrapped = GymWrapper(env, categorical_action_encoding=True)
-    mask = Composite(action_mask=Bounded(0, 1, (int(env.action_space.n),), dtype=torch.bool))
+    mask = Composite(action_mask=Bounded(0, 1, (int(env.action_space.n),), dtype=torch.int8))
     wrapped.set_info_dict_reader(default_info_dict_reader(["action_mask"], spec=mask))
     wrapped.set_seed(seed)
-    return wrapped
+    return TransformedEnv(wrapped, DTypeCastTransform(torch.int8, torch.bool, in_keys=["action_mask"]))
 
 
-def actor_of(network: nn.Module, env: GymWrapper) -> ProbabilisticActor:
+def actor_of(network: nn.Module, env: TransformedEnv) -> ProbabilisticActor:
     """Return the policy that draws a legal action by the network's scores."""
     return ProbabilisticActor(
         TensorDictModule(network, in_keys=["observation"], out_keys=["logits"]),
@@ -75,7 +75,7 @@ def actor_of(network: nn.Module, env: GymWrapper) -> ProbabilisticActor:
     )
 
 
-def train(env: GymWrapper, actor: ProbabilisticActor, critic: ValueOperator, steps: int) -> None:
+def train(env: TransformedEnv, actor: ProbabilisticActor, critic: ValueOperator, steps: int) -> None:
     """Improve the policy by PPO on batches of episodes, until so many steps were taken."""
     loss_of = ClipPPOLoss(actor, critic, entropy_coeff=0.003, normalize_advantage=True)
     advantages = GAE(gamma=1.0, lmbda=0.98, value_network=critic)

@@ -163,15 +163,16 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         """Return the placement of the episode; with a shortfall and nothing placed unless all is."""
         return self._now().assignment()
 
-    def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are legal, shape (M,): the minipods with a free node.
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, the minipods with a free node, else 0, shape (M,).
 
-        Where nothing is left to place, or the job does not fit, every action is.
+        Where nothing is left to place, or the job does not fit, every action is legal.
+        `action_space.sample(mask=…)` takes it.
         """
         state = self._now()
         if state.placed or state.shortfall:
-            return np.ones(self.minipods, dtype=np.bool_)
-        return np.array(state.free) > 0
+            return np.ones(self.minipods, dtype=np.int8)
+        return (np.array(state.free) > 0).view(np.int8)
 
     def actions_of(self, assignment: Assignment) -> list[int]:
         """Return the actions that lead from the start of the episode to a placement.

@@ -7,9 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from clustergym.envs.placement_state import PlacementState
-from clustergym.envs.rendering import EMPTY, INK, PALETTE, Pixels, bars, canvas, cells, table, write
+from clustergym.envs.rendering import (
+    EMPTY,
+    FAINT,
+    HEIGHT,
+    INK,
+    WIDTH,
+    Picture,
+    Pixels,
+    Size,
+    colour_of,
+    ink_on,
+    table,
+)
 
-_WIDTH, _MARGIN, _BAR, _CAPTION = 320, 8, 14, 26
+MARGIN, TOP, BARS = 12, 64, 300
+"""Pixels: at the edges, above the squares, of the longest bar."""
 
 
 def as_text(state: PlacementState, minipod_nodes: Sequence[int]) -> str:
@@ -47,41 +60,58 @@ def _in_hand(state: PlacementState) -> str:
 
 
 def as_pixels(state: PlacementState, minipod_nodes: Sequence[int]) -> Pixels:
-    """Return a picture: a square per node of the job in the colour of its minipod, above the minipods.
+    """Return a picture: a square per node of the job in the colour of its minipod, beside the minipods.
 
     A minipod's bar is as long as it has nodes: those of others dark, the job's coloured, free ones
-    light. Its size depends on the shape of the instance alone.
+    light. Its size depends on the number of minipods alone.
 
     Returns
     -------
     ndarray of uint8, shape (height, width, 3)
+        At least 540 high, 960 wide.
     """
-    upper = _squares(state)
-    width = max(_WIDTH, upper.shape[1])
-    lower = _minipods(state, minipod_nodes, width)
-    top, bottom = _MARGIN + len(upper), 2 * _MARGIN + len(upper) + len(lower)
-    picture = canvas(bottom + _CAPTION + _MARGIN, width + 2 * _MARGIN)
-    picture[_MARGIN:top, _MARGIN : _MARGIN + upper.shape[1]] = upper
-    picture[top + _MARGIN : bottom, _MARGIN : _MARGIN + width] = lower
-    caption = f"DP {state.spread.dp}  PP {state.spread.pp}  SCORE {state.score:.2f}"
-    write(picture, bottom + 6, _MARGIN, caption, scale=3)
-    return picture
+    instance, spread = state.instance, state.spread
+    height = max(HEIGHT, TOP + 8 * len(minipod_nodes) + MARGIN)
+    picture = Picture((height, WIDTH))
+    picture.text(MARGIN, 8, _in_hand(state).capitalize(), 18)
+    score = f"score {state.score:.2f} (alpha {instance.alpha:.2f})"
+    said = f"DP spread {spread.dp},  PP spread {spread.pp},  {score}"
+    picture.text(WIDTH - MARGIN, 8, said, 18, INK, "ra")
+    _squares(picture, state, Size(WIDTH - BARS - 3 * MARGIN, height - TOP - MARGIN))
+    _minipods(picture, state, minipod_nodes, height)
+    return picture.pixels()
 
 
-def _squares(state: PlacementState) -> Pixels:
-    """Return the nodes of the job, a line for each group, laid out wider than high."""
+def _squares(picture: Picture, state: PlacementState, most: Size) -> None:
+    """Draw the nodes of the job, a line or a column for each group, laid out wider than high."""
     instance = state.instance
-    groups = np.full((instance.groups, instance.group_nodes), -1, dtype=np.int64)
-    for row, counts in enumerate(state.counts):
-        nodes = np.repeat(np.arange(instance.minipods), counts)
-        groups[row, : len(nodes)] = nodes
-    wide = groups if instance.groups <= instance.group_nodes else groups.T
-    return cells(wide, max(4, min(24, _WIDTH // wide.shape[1])))
+    lines = instance.groups <= instance.group_nodes
+    named = f"{instance.groups} {instance.unit.upper()} groups of {instance.group_nodes} nodes, "
+    picture.text(MARGIN, 40, named + ("a line each" if lines else "a column each"), 13, FAINT)
+    wide, high = sorted((instance.groups, instance.group_nodes), reverse=True)
+    side = max(3, min(48, most.width // wide, most.height // high))
+    groups = [np.repeat(np.arange(instance.minipods), counts).tolist() for counts in state.counts]
+    for group, nodes in enumerate(groups):
+        for place in range(instance.group_nodes):
+            column, line = (place, group) if lines else (group, place)
+            left, top, placed = MARGIN + column * side, TOP + line * side, place < len(nodes)
+            picture.box(left, top, side - 1, side - 1, colour_of(nodes[place]) if placed else EMPTY)
+            if placed and side >= 20:
+                ink = ink_on(colour_of(nodes[place]))
+                picture.text(left + side // 2, top + side // 2, str(nodes[place]), 12, ink, "mm")
 
 
-def _minipods(state: PlacementState, minipod_nodes: Sequence[int], width: int) -> Pixels:
-    free_at_first = state.instance.free_nodes.tolist()
-    others = [total - free for total, free in zip(minipod_nodes, free_at_first, strict=True)]
-    parts = list(zip(others, state.of_job, state.free, strict=True))
-    colours = [(INK, PALETTE[m % len(PALETTE)], EMPTY) for m in range(len(parts))]
-    return bars(parts, colours, _BAR, width)
+def _minipods(picture: Picture, state: PlacementState, minipod_nodes: Sequence[int], height: int) -> None:
+    """Draw a bar for each minipod, with its nodes by who has them."""
+    left, longest = WIDTH - MARGIN - BARS, max(minipod_nodes)
+    picture.text(left, 40, "Minipods: nodes of others, of the job, free", 13, FAINT)
+    row = min(40, (height - TOP - MARGIN) // len(minipod_nodes))
+    for minipod, total in enumerate(minipod_nodes):
+        top, free, job = TOP + minipod * row, state.free[minipod], state.of_job[minipod]
+        others = total - int(state.instance.free_nodes[minipod])
+        width = round(BARS * total / longest)
+        parts = [(others / total, INK), (job / total, colour_of(minipod))]
+        picture.bar(left, top, width, row // 2 if row >= 26 else row - 1, parts)
+        if row >= 26:
+            said = f"{minipod}:  {others} of others, {job} of the job, {free} free"
+            picture.text(left, top + row // 2 + 1, said, 12)

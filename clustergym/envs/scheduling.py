@@ -35,6 +35,12 @@ STALLED_S = 30 * 86400.0
 MOST_ILLEGAL = 1000
 """Illegal actions in a row after which an episode counts as stalled."""
 
+UNPICKLED = frozenset(
+    {"_simulation", "_view", "_outcomes", "_known", "_illegal_in_a_row", "_reference"}
+    | {"_placer", "actions", "features", "_reward", "_reference_reward", "_references"}
+)
+"""Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
+
 
 class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     """Decision points of a simulated GPU cluster; `clustergym.envs.families` has the variants.
@@ -68,19 +74,40 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         chosen = self.parameters
         if chosen.features == "jobs" and chosen.actions == "meta":
             raise InputError("'jobs' needs rows", field="env.features", remedy="give features=summary")
+        self._simulation: Simulation | None = None
+        self._view: View | None = None
+        self._begun: tuple[Scenario, int] | None = None
+        self._taken: list[int] = []
         self._episodes = Episodes(chosen)
+        self._make_parts()
+        self.action_space = spaces.Discrete(self.actions.number)
+        self.observation_space = self._observation_space()
+
+    def _make_parts(self) -> None:
+        """Make what has a state during an episode."""
+        chosen, setting = self.parameters, self._episodes.setting
         self._placer = make_placer({"name": chosen.placer})
-        setting = self._episodes.setting
         self.actions = make_actions(chosen, setting)
         self.features = FEATURES[chosen.features](setting, chosen.rows)
         self._reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
         self._reference_reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
         self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self._placer)
-        self._simulation: Simulation | None = None
-        self._view: View | None = None
         self._no_terms = dict.fromkeys(chosen.reward, 0.0)
-        self.action_space = spaces.Discrete(self.actions.number)
-        self.observation_space = self._observation_space()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the simulation, whose clock is made of generators: `_taken` leads to it again."""
+        return {name: value for name, value in self.__dict__.items() if name not in UNPICKLED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Play the episode again, up to where the environment was pickled."""
+        self.__dict__.update(state)
+        self._simulation = self._view = None
+        self._make_parts()
+        if self._begun is not None:
+            taken = self._taken
+            self._start(*self._begun)
+            for action in taken:
+                SchedulingEnv.step(self, action)
 
     def _observation_space(self) -> spaces.Space[Any]:
         features = self.features
@@ -113,11 +140,14 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         """When jobs left, as far as the episode has come."""
         return self._outcomes
 
-    def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are legal, shape (number of actions,); all when the episode is over."""
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0, shape (number of actions,); all 1 when the episode is over.
+
+        `action_space.sample(mask=…)` takes it.
+        """
         if self._view is None:
-            return np.ones(self.actions.number, dtype=np.bool_)
-        return self.actions.mask()
+            return np.ones(self.actions.number, dtype=np.int8)
+        return self.actions.mask().view(np.int8)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -136,11 +166,15 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         options = options or {}
         run_seed = checked(options.get("run_seed", 0), int, "options.run_seed")
         require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+        return self._start(self._episodes.choose(options, self.np_random), run_seed)
+
+    def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode of a scenario."""
         chosen = self.parameters
-        scenario = self._episodes.choose(options, self.np_random)
         simulation = Simulation(scenario, self._placer, chosen.information_class, chosen.round_s, run_seed)
         yardsticks = Yardsticks.of(scenario)
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
+        self._begun, self._taken = (scenario, run_seed), []
         self._known = times_known(chosen.information_class)
         self.actions.reset(scenario.trace, simulation.setting, np.random.default_rng([run_seed, 1]))
         self._illegal_in_a_row = 0
@@ -171,7 +205,11 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         if not self.action_space.contains(action):
             remedy = f"give a whole number from 0 to {self.actions.number - 1}"
             raise InputError(f"{action!r} is no action", field="action", remedy=remedy)
-        action = int(action)
+        result = self._act(int(action))
+        self._taken.append(int(action))
+        return result
+
+    def _act(self, action: int) -> Step:
         if not self.actions.legal(action):
             return self._illegal(action)
         self._illegal_in_a_row = 0
@@ -186,7 +224,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             raise InputError(
                 f"{action} ({self.actions.describe(action)}) is illegal now",
                 field="action",
-                remedy="choose where action_masks() is true, or make with on_illegal='ignore'",
+                remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
             )
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:

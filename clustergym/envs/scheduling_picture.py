@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from clustergym.cluster.spec import Ints
-from clustergym.envs.rendering import EMPTY, WHITE, Pixels, canvas, cells, table, write
+from clustergym.cluster.spec import ClusterSpec, Ints
+from clustergym.envs.cluster_picture import (
+    DOWN,
+    FREE,
+    PROFILING,
+    Layout,
+    draw_switches,
+    fill_squares,
+    layout_of,
+    number_squares,
+)
+from clustergym.envs.rendering import (
+    FAINT,
+    GAP,
+    HEIGHT,
+    INK,
+    LIGHT,
+    WHITE,
+    WIDTH,
+    Picture,
+    Pixels,
+    Size,
+    clock,
+    colour_of,
+    ink_on,
+    table,
+    width_of,
+)
 from clustergym.sim.engine import Simulation
-from clustergym.sim.state import Phase
+from clustergym.sim.state import Phase, seconds, ticks
 
-WIDTH, PIXELS, LISTED = 64, 6, 20
-"""GPUs in a line of the picture, pixels of a GPU, jobs that the text lists."""
+LISTED = 20
+"""Jobs that the text lists."""
+
+MARGIN, TOP, LIST, ROW = 12, 64, 264, 17
+"""Pixels: at the edges, above the cluster, of the list of jobs beside it, of a line of that."""
 
 
 def as_text(simulation: Simulation) -> str:
     """Return the GPUs of each type, and the jobs in the system in order of submission."""
-    jobs, cluster = simulation.jobs, simulation.scenario.cluster
-    present = np.flatnonzero((jobs.phase == Phase.QUEUED) | (jobs.phase == Phase.RUNNING))
-    waiting = int((jobs.phase == Phase.QUEUED).sum())
+    cluster, waiting, running = simulation.scenario.cluster, _waiting(simulation), _running(simulation)
+    present = np.sort(np.concatenate([waiting, running]))
     lines = [
-        f"{simulation.now_s / 3600:.2f} h: {len(present) - waiting} jobs run, {waiting} wait, "
+        f"{simulation.now_s / 3600:.2f} h: {len(running)} jobs run, {len(waiting)} wait, "
         f"{simulation.jobs_left} of {len(simulation.scenario.trace)} have left"
     ]
     types = [
@@ -38,40 +68,150 @@ def as_text(simulation: Simulation) -> str:
 def _job(simulation: Simulation, row: int) -> tuple[str, int, str, str]:
     jobs = simulation.jobs
     kind = int(jobs.gpu_type[row])
-    left = float(jobs.remaining[row] / jobs.iterations[row])
     name = simulation.scenario.cluster.gpu_types[kind] if kind >= 0 else "-"
-    return simulation.scenario.trace.job_id[row], int(jobs.gpus[row]), name, f"{1 - left:.0%}"
+    done = _done(simulation, row)
+    return simulation.scenario.trace.job_id[row], int(jobs.gpus[row]), name, f"{done:.0%}"
+
+
+def _done(simulation: Simulation, row: int) -> float:
+    left = simulation.jobs.remaining_at(np.array([row]), ticks(simulation.now_s))[0]
+    return 1.0 - float(left / simulation.jobs.iterations[row])
+
+
+def _waiting(simulation: Simulation) -> Ints:
+    phase = simulation.jobs.phase
+    return np.flatnonzero((phase == Phase.QUEUED) | (phase == Phase.PROFILING))
+
+
+def _running(simulation: Simulation) -> Ints:
+    return np.flatnonzero(simulation.jobs.phase == Phase.RUNNING)
 
 
 def as_pixels(simulation: Simulation) -> Pixels:
-    """Return a square for each GPU, coloured by the job that holds it, one block for each type."""
+    """Return the cluster, a square for each GPU in the colour of its job, beside the jobs.
+
+    A job has the number of its row in the trace. The size depends on the cluster alone.
+
+    Returns
+    -------
+    ndarray of uint8, shape (height, width, 3)
+        At least 540 high, 960 wide.
+    """
+    layout, background = _background(simulation.scenario.cluster)
+    owners, pixels = _owners(simulation), background.copy()
+    fill_squares(pixels, layout, owners, MARGIN, TOP)
+    picture = Picture(pixels)
+    number_squares(picture, layout, owners, MARGIN, TOP)
+    _headline(picture, simulation)
+    _use(picture, simulation, owners)
+    _jobs(picture, simulation, len(pixels) - MARGIN)
+    return picture.pixels()
+
+
+@lru_cache(maxsize=8)
+def _background(cluster: ClusterSpec) -> tuple[Layout, Pixels]:
+    """Return what all pictures of a cluster share."""
+    most = Size(WIDTH - LIST - 3 * MARGIN, HEIGHT - TOP - MARGIN)
+    Picture((1, 1))  # says it if Pillow is missing
+    layout = layout_of(cluster, most)
+    height = layout.size.height + TOP + MARGIN
+    picture = Picture((max(HEIGHT, height + height % 2), WIDTH))  # videos need even numbers
+    draw_switches(picture, layout, MARGIN, TOP)
+    return layout, picture.pixels()
+
+
+def _owners(simulation: Simulation) -> Ints:
+    """Return who holds each GPU, node after node, shape (GPUs,)."""
     cluster, allocations = simulation.scenario.cluster, simulation.allocations
-    owner = np.full((len(cluster.node_gpus), int(cluster.node_gpus.max())), -1, dtype=np.int64)
-    used = np.zeros(len(cluster.node_gpus), dtype=np.int64)
+    first = np.cumsum(cluster.node_gpus) - cluster.node_gpus
+    owners, used = np.full(int(cluster.node_gpus.sum()), FREE, dtype=np.int64), first.copy()
     for holder in allocations.holders:
         for node, gpus in allocations.holding(holder):
-            owner[node, used[node] : used[node] + gpus] = holder if holder >= 0 else -holder
+            owners[used[node] : used[node] + gpus] = holder if holder >= 0 else PROFILING
             used[node] += gpus
-    blocks = [_block(simulation, owner, kind) for kind in range(len(cluster.gpu_types))]
-    return np.concatenate([_headline(simulation), *blocks])
+    for node in allocations.down:
+        owners[first[node] : first[node] + cluster.node_gpus[node]] = DOWN
+    return owners
 
 
-def _headline(simulation: Simulation) -> Pixels:
-    line = canvas(16, WIDTH * PIXELS)
-    waiting = int((simulation.jobs.phase == Phase.QUEUED).sum())
-    write(line, 3, 2, f"{simulation.jobs_left}/{len(simulation.scenario.trace)} DONE {waiting} QUEUED")
-    return line
+def _headline(picture: Picture, simulation: Simulation) -> None:
+    picture.text(MARGIN, 8, clock(simulation.now_s), 18)
+    left = f"{simulation.jobs_left} of {len(simulation.scenario.trace)} jobs have left"
+    picture.text(MARGIN + 150, 12, left, 13)
 
 
-def _block(simulation: Simulation, owner: Ints, kind: int) -> Pixels:
+def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
+    """Draw a bar for each GPU type: how many GPUs are held."""
     cluster = simulation.scenario.cluster
-    nodes = np.flatnonzero(cluster.node_type == kind)
-    held = np.concatenate([owner[node, : cluster.node_gpus[node]] for node in nodes])
-    lines = -(-len(held) // WIDTH)
-    padded = np.full(lines * WIDTH, -1, dtype=np.int64)
-    padded[: len(held)] = held
-    picture = cells(padded.reshape(lines, WIDTH), PIXELS)
-    # Where the last line has no GPUs there are no free ones either.
-    picture[-PIXELS:, (WIDTH - len(padded) + len(held)) * PIXELS :] = WHITE
-    picture[-1:] = EMPTY
-    return picture
+    kinds = np.repeat(cluster.node_type, cluster.node_gpus)
+    held = np.bincount(kinds[(owners >= 0) | (owners == PROFILING)], minlength=len(cluster.capacity))
+    space = WIDTH - LIST - 3 * MARGIN
+    each = space // len(cluster.capacity)
+    for kind, (name, total) in enumerate(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)):
+        left, share = MARGIN + kind * each, held[kind] / total
+        picture.bar(left, 36, each - GAP, 18, [(share, LIGHT)])
+        short = f"{name} {held[kind]}/{total} {share:.0%}"
+        said = f"{name}: {held[kind]} of {total} GPUs in use, {share:.0%}"
+        fits = width_of(said, 12) <= each - 2 * GAP
+        picture.text(left + 5, 45, said if fits else short, 12, INK, "lm")
+
+
+def _jobs(picture: Picture, simulation: Simulation, bottom: int) -> None:
+    """List who waits, with what they ask for, and who runs, with how far they are."""
+    waiting, running = _waiting(simulation), _running(simulation)
+    lines = (bottom - MARGIN) // ROW - 5
+    for_queue = max(lines // 2, lines - len(running))
+    shown = min(len(waiting), for_queue)
+    asked = int(simulation.scenario.request_gpus[waiting].sum())
+    top = _heading(picture, 8, f"Queue: {len(waiting)} jobs", f"ask for {asked:,} GPUs")
+    most = int(simulation.scenario.request_gpus.max())
+    for row in waiting[:shown].tolist():
+        _queued(picture, simulation, row, top, most)
+        top += ROW
+    top = _more(picture, top, len(waiting) - shown)
+    top = _heading(picture, top + 8, f"Running: {len(running)} jobs", "done")
+    shown = min(len(running), (bottom - top) // ROW - 1)
+    for row in running[:shown].tolist():
+        _started(picture, simulation, row, top)
+        top += ROW
+    _more(picture, top, len(running) - shown)
+
+
+def _heading(picture: Picture, top: int, text: str, right: str) -> int:
+    picture.text(WIDTH - MARGIN - LIST, top, text, 15)
+    picture.text(WIDTH - MARGIN, top + 3, right, 12, FAINT, "ra")
+    return top + 24
+
+
+def _more(picture: Picture, top: int, jobs: int) -> int:
+    if jobs <= 0:
+        return top
+    picture.text(WIDTH - MARGIN - LIST, top, f"and {jobs:,} more", 12, FAINT)
+    return top + ROW
+
+
+def _number(picture: Picture, row: int, top: int, runs: bool) -> int:
+    """Draw the number of a job, on its colour once it runs; return where what follows it begins."""
+    left, width = WIDTH - MARGIN - LIST, 36
+    fill = colour_of(row) if runs else WHITE
+    picture.box(left, top, width, ROW - 2, fill, colour_of(row))
+    picture.text(left + width / 2, top + 7, str(row), 12, ink_on(fill), "mm")
+    return left + width + 8
+
+
+def _queued(picture: Picture, simulation: Simulation, row: int, top: int, most: int) -> None:
+    """Draw a waiting job: the GPUs that it asks for, as a bar and a number, and for how long it waits."""
+    left, gpus = _number(picture, row, top, False), int(simulation.scenario.request_gpus[row])
+    length = max(2, round(70 * gpus / most))
+    picture.box(left, top + 3, length, ROW - 8, FAINT)
+    picture.text(left + length + 6, top + 7, f"{gpus} GPUs" if gpus > 1 else "1 GPU", 12, INK, "lm")
+    waits_s = simulation.now_s - seconds(int(simulation.jobs.queued_since[row]))
+    picture.text(WIDTH - MARGIN, top + 7, f"waits {waits_s / 3600:.2f} h", 12, INK, "rm")
+
+
+def _started(picture: Picture, simulation: Simulation, row: int, top: int) -> None:
+    """Draw a running job: its GPUs, and how far it is."""
+    left, (_, gpus, kind, done) = _number(picture, row, top, True), _job(simulation, row)
+    picture.text(left, top + 7, f"{gpus} {kind}", 12, INK, "lm")
+    picture.bar(WIDTH - MARGIN - 110, top + 3, 70, ROW - 8, [(_done(simulation, row), FAINT)])
+    picture.text(WIDTH - MARGIN, top + 7, done, 12, INK, "rm")

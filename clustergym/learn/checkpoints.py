@@ -18,6 +18,7 @@ from clustergym.learn import auction, features
 from clustergym.learn.auction import hidden_units
 from clustergym.paths import PACKAGE, atomic_path
 from clustergym.policy import InformationClass
+from clustergym.reading import opened, read_regular
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,9 +83,9 @@ def is_network(name: str) -> bool:
         If there is none of the name.
     """
     try:
-        with find(name).with_suffix(".yaml").open("rb") as file:
+        with opened(find(name).with_suffix(".yaml")) as file:
             return file.readline(200).strip() == f"schema: {NETWORK_SCHEMA}".encode()
-    except OSError:
+    except InputError:
         return False
 
 
@@ -143,14 +144,7 @@ def _bad(path: Path, message: str, key: str | None, remedy: str) -> InputError:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise _bad(path, "is larger than 16 MiB", None, "it is no checkpoint of ours")
-        return path.read_bytes()
-    except OSError as error:
-        raise _bad(
-            path, f"cannot be read: {error.strerror}", None, "give both files of a checkpoint"
-        ) from error
+    return read_regular(path, LARGEST_BYTES, "give both files of a checkpoint")
 
 
 def _about(path: Path) -> dict[str, Any]:

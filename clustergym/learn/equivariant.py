@@ -173,4 +173,4 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         """Return the most probable legal action of one observation."""
         with torch.no_grad():
             flat = torch.from_numpy(np.asarray(observation, dtype=np.float32))[None]
-            return int(self.logits(flat, torch.from_numpy(mask)[None]).argmax())
+            return int(self.logits(flat, torch.as_tensor(mask, dtype=torch.bool)[None]).argmax())

@@ -110,7 +110,7 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
         if core.view is not seen:
             seen = core.view
             wanted = targets(seen, decision_of(expert, seen))
-        legal = core.action_masks()
+        legal = core.actions.mask()
         acceptable = acceptable_actions(core.actions, *wanted) & legal
         if acceptable.any():
             kept.add(observation, legal, acceptable)

@@ -19,6 +19,7 @@ from clustergym.errors import InputError, nearest
 from clustergym.learn.checkpoints import NETWORK_SCHEMA as SCHEMA
 from clustergym.learn.checkpoints import find, write
 from clustergym.policy import InformationClass
+from clustergym.reading import read_regular
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
@@ -120,13 +121,7 @@ def _bad(path: Path, key: str | None, message: str, remedy: str) -> InputError:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise _bad(path, None, "is larger than 64 MiB", "it is no checkpoint of ours")
-        return path.read_bytes()
-    except OSError as error:
-        remedy = "give both files of a checkpoint"
-        raise _bad(path, None, f"cannot be read: {error.strerror}", remedy) from error
+    return read_regular(path, LARGEST_BYTES, "give both files of a checkpoint")
 
 
 def _about(file: Path) -> dict[str, Any]:

@@ -68,9 +68,9 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
         return observation, scaled, terminated, truncated, info
 
-    def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are legal."""
-        masks: npt.NDArray[np.bool_] = self.env.get_wrapper_attr("action_masks")()
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0."""
+        masks: npt.NDArray[np.int8] = self.env.get_wrapper_attr("action_masks")()
         return masks
 
 

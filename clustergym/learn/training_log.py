@@ -12,9 +12,11 @@ from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.paths import atomic_path
+from clustergym.reading import read_regular
 from clustergym.wandb_logger import LoggerChoice, log_files, one_line, start
 
 RUN_FILE = "wandb-run.json"
+LARGEST_RUN_BYTES = 10_000
 """Beside the state: the id of the run, which a training that goes on goes on with."""
 IMITATION = "imitation/"
 
@@ -141,12 +143,12 @@ class Mirror:
 
 def _run_id(path: Path, training: str) -> str | None:
     """Return the id that a file has for a training; None: it is of another one, or not there."""
+    if not path.exists():
+        return None
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(read_regular(path, LARGEST_RUN_BYTES))
         if not all(isinstance(kept[key], str) for key in ("id", "training")):
             raise ValueError("values of other types")
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         remedy = "delete it: the training goes on, in a run of its own"
         raise InputError("is no record of a wandb run", file=path, remedy=remedy) from error

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.cluster.config import load_cluster
-from clustergym.oracle.accuracy_page import PAPER_ERRORS
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.measured import KINDS, Measurements, read_measurements
-from clustergym.oracle.planning_report import Outcomes, by_gpus, joined, summary
-from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, planned
+from clustergym.oracle.planning_report import PlanningOutcomes, by_gpus, joined, summary
+from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, planned
 from clustergym.reproduction.arena_scenarios import MARGIN, USABLE, read_memory
 from clustergym.reproduction.claims import PaperClaim, quantity
 from clustergym.reproduction.study import check_published
@@ -53,7 +52,7 @@ def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
 class _OracleFigures:
     """What one oracle gives on 1 to 16 GPUs of Arena's clusters."""
 
-    def __init__(self, clusters: Mapping[str, Outcomes]) -> None:
+    def __init__(self, clusters: Mapping[str, PlanningOutcomes]) -> None:
         self.rows = joined(list(clusters.values()))
         self.figures = summary(self.rows)
         self.error = {gpus: 100 * row["estimate_error_mean"] for gpus, row in by_gpus(self.rows).items()}

@@ -44,7 +44,8 @@ def digest(name: str, variant: str) -> str:
             observation, reward, terminated, truncated, info = env.step(action)
             over = terminated or truncated
             shown = [action, f"{reward:.9f}", terminated, truncated, info["illegal"], info["shortfall_nodes"]]
-            found.update(json.dumps([*shown, f"{info['score']:.9f}", info["action_mask"].tolist()]).encode())
+            legal = info["action_mask"].astype(bool).tolist()
+            found.update(json.dumps([*shown, f"{info['score']:.9f}", legal]).encode())
     return found.hexdigest()
 
 

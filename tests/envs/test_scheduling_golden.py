@@ -36,7 +36,7 @@ def digest(name: str) -> str:
         found.update(np.rint(observation.astype(np.float64) * 1e4).astype("<i4").tobytes())
         observation, reward, terminated, truncated, info = env.step(action)
         shown = [action, f"{reward:.9f}", terminated, truncated, info["illegal"], info["now_s"]]
-        found.update(json.dumps([*shown, info["action_mask"].tolist()]).encode())
+        found.update(json.dumps([*shown, info["action_mask"].astype(bool).tolist()]).encode())
         if terminated or truncated:
             found.update(info["digest"].encode())
             observation, info = env.reset()

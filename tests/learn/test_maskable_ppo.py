@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -82,7 +83,7 @@ def observed(env, number: int):
     rng, rows = np.random.default_rng(3), []
     observation, info = env.reset(seed=1)
     while len(rows) < number:
-        rows.append((observation, info["action_mask"]))
+        rows.append((observation, info["action_mask"].astype(bool)))
         action = rng.choice(np.flatnonzero(info["action_mask"]))
         observation, _, terminated, truncated, info = env.step(np.int64(action))
         if terminated or truncated:
@@ -241,3 +242,29 @@ def test_the_committed_one_is_better_than_its_imitator():
 
 def test_agent_is_found_by_name():
     assert make_agent({"name": "maskable_ppo", "expert": "fcfs"}) == MaskablePpo(expert="fcfs")
+
+
+def test_plain_masked_ppo_takes_the_masks_and_never_acts_against_them():
+    contrib = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed")
+    from sb3_contrib.common.maskable.evaluation import evaluate_policy
+    from sb3_contrib.common.wrappers import ActionMasker
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    def made():
+        # An illegal action would raise.
+        env = gymnasium.make(
+            "ClusterGym/Elastic-16-v0", jobs=4, rows=6, observation="flat", on_illegal="raise"
+        )
+        return ActionMasker(Monitor(env), lambda wrapped: wrapped.unwrapped.action_masks())
+
+    vector = DummyVecEnv([made, made])
+    agent = contrib.MaskablePPO("MlpPolicy", vector, n_steps=64, batch_size=64, seed=0, device="cpu")
+    agent.learn(256)
+    assert agent.num_timesteps == 256
+    assert np.isfinite(evaluate_policy(agent, vector, n_eval_episodes=2, deterministic=False)[0])
+    observation = vector.reset()
+    actions, _ = agent.predict(observation, action_masks=np.stack(vector.env_method("action_masks")))
+    assert all(
+        mask[action] == 1 for mask, action in zip(vector.env_method("action_masks"), actions, strict=True)
+    )

@@ -1,0 +1,279 @@
+"""A square for each GPU of a cluster, its nodes inside their leaf switch, that inside its spine switch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.cluster.spec import ClusterSpec, Ints
+from clustergym.envs.rendering import (
+    FAINT,
+    GAP,
+    INK,
+    LINE,
+    WHITE,
+    Picture,
+    Pixels,
+    Size,
+    colour_of,
+    ink_on,
+    width_of,
+)
+
+LARGEST, SMALLEST = 64, 4
+"""Pixels of a GPU's square with the gap to the next."""
+
+FREE, DOWN, PROFILING = -1, -2, -3
+"""Who holds a GPU, where no job does."""
+
+_COLOURS = {FREE: WHITE, DOWN: INK, PROFILING: FAINT}
+
+
+class Style(NamedTuple):
+    """What is said of switches, and pixels between things."""
+
+    leaf: str
+    spine: str
+    label: int
+    padding: int
+    gap: int
+    node_gap: int
+
+
+STYLES = (
+    Style("leaf {leaf}: {types}", "spine {spine}", 15, 5, GAP, 4),
+    Style("", "spine {spine}: {types}", 15, 3, 5, 3),
+    Style("", "{spine}", 15, 2, 3, 2),
+)
+"""The first one that fits is taken."""
+
+
+class Box(NamedTuple):
+    """A labelled rectangle."""
+
+    left: int
+    top: int
+    size: Size
+    label: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything is.
+
+    Attributes
+    ----------
+    square : int
+        Pixels of a GPU's square with the gap to the next.
+    size : Size
+    spines, leaves, nodes : tuple of Box
+    left, top, node : ndarray of int, shape (GPUs,)
+        Corners of the squares, node after node, and their nodes.
+    """
+
+    square: int
+    size: Size
+    spines: tuple[Box, ...]
+    leaves: tuple[Box, ...]
+    nodes: tuple[Box, ...]
+    left: Ints
+    top: Ints
+    node: Ints
+
+
+def node_columns(gpus: int) -> int:
+    """Return how many GPUs of a node are beside each other: 2 of 4, 4 of 8 or 16."""
+    return 1 << -(-(gpus - 1).bit_length() // 2)
+
+
+def layout_of(cluster: ClusterSpec, most: Size) -> Layout:
+    """Return the layout of the largest squares that fit, with as much said as fits.
+
+    Where even the smallest ones do not, it is higher.
+    """
+    leaves = _leaves_of(cluster)
+    for style in STYLES:
+        tree = _largest(leaves, style, most)
+        if tree.size.height <= most.height and tree.size.width <= most.width:
+            break
+    return tree.layout()
+
+
+def _largest(leaves: Sequence[_Leaf], style: Style, most: Size) -> _Tree:
+    """Return the tree of the largest squares that fit, by bisection; of the smallest ones if none do."""
+    best, low, high = _lowest(leaves, style, SMALLEST, most.width), SMALLEST + 1, LARGEST
+    while low <= high:
+        square = (low + high) // 2
+        tree = _lowest(leaves, style, square, most.width)
+        if tree.size.height <= most.height and tree.size.width <= most.width:
+            best, low = tree, square + 1
+        else:
+            high = square - 1
+    return best
+
+
+def _lowest(leaves: Sequence[_Leaf], style: Style, square: int, most: int) -> _Tree:
+    """Return the tree that is lowest, by how many nodes of a leaf are beside each other."""
+    columns = range(1, max(leaf.nodes for leaf in leaves) + 1)
+    tries = [_Tree(leaves, style, square, number, most) for number in columns]
+    return min([tree for tree in tries if tree.size.width <= most] or tries[:1], key=_height)
+
+
+def _height(tree: _Tree) -> int:
+    return tree.size.height
+
+
+class _Leaf(NamedTuple):
+    """A leaf switch with equal nodes."""
+
+    number: int
+    spine: int
+    nodes: int
+    gpus: int
+    gpu_type: str
+
+
+def _leaves_of(cluster: ClusterSpec) -> list[_Leaf]:
+    _, first, nodes = np.unique(cluster.node_leaf, return_index=True, return_counts=True)
+    return [
+        _Leaf(
+            leaf,
+            int(cluster.node_minipod[node]),
+            int(number),
+            int(cluster.node_gpus[node]),
+            cluster.gpu_types[cluster.node_type[node]],
+        )
+        for leaf, (node, number) in enumerate(zip(first, nodes, strict=True))
+    ]
+
+
+class _Tree:
+    """Spines with leaves with nodes, all sizes known, at so many nodes beside each other in a leaf."""
+
+    def __init__(self, leaves: Sequence[_Leaf], style: Style, square: int, columns: int, most: int) -> None:
+        self.style, self.square, self.columns = style, square, columns
+        self.members: dict[int, list[_Leaf]] = {}
+        for leaf in leaves:
+            self.members.setdefault(leaf.spine, []).append(leaf)
+        self.inner, self.spine_sizes = [], []
+        for spine, members in self.members.items():
+            sizes = [self._leaf_size(leaf) for leaf in members]
+            places, size = _flow(sizes, most - 2 * style.padding, style.gap)
+            self.inner.append(places)
+            self.spine_sizes.append(self._around(size, self._spine_label(spine), 12))
+        self.places, self.size = _flow(self.spine_sizes, most, style.gap)
+
+    def _spine_label(self, spine: int) -> str:
+        types = dict.fromkeys(leaf.gpu_type for leaf in self.members[spine])
+        return self.style.spine.format(spine=spine, types=", ".join(types))
+
+    def _leaf_label(self, leaf: _Leaf) -> str:
+        return self.style.leaf.format(leaf=leaf.number, types=leaf.gpu_type)
+
+    def _around(self, inner: Size, label: str, size: int) -> Size:
+        """Return the size of a box with its label above what is in it."""
+        padding = 2 * self.style.padding
+        width = max(inner.width, math.ceil(width_of(label, size)))
+        return Size(width + padding, inner.height + padding + (self.style.label if label else 0))
+
+    def _node_size(self, leaf: _Leaf) -> Size:
+        columns = node_columns(leaf.gpus)
+        return Size(columns * self.square + 1, -(-leaf.gpus // columns) * self.square + 1)
+
+    def _leaf_size(self, leaf: _Leaf) -> Size:
+        (wide, high), gap = self._node_size(leaf), self.style.node_gap
+        beside = min(self.columns, leaf.nodes)
+        inner = Size(beside * (wide + gap) - gap, -(-leaf.nodes // beside) * (high + gap) - gap)
+        return self._around(inner, self._leaf_label(leaf), 11)
+
+    def layout(self) -> Layout:
+        """Return the places of all."""
+        spines, leaves, nodes, lefts, tops = [], [], [], [], []
+        for (spine, members), place, size, inner in zip(
+            self.members.items(), self.places, self.spine_sizes, self.inner, strict=True
+        ):
+            spines.append(Box(*place, size, self._spine_label(spine)))
+            left, top = self._inside(spines[-1])
+            for leaf, (x, y) in zip(members, inner, strict=True):
+                leaves.append(Box(left + x, top + y, self._leaf_size(leaf), self._leaf_label(leaf)))
+                for node in self._nodes_in(leaf, leaves[-1]):
+                    columns, gpus = node_columns(leaf.gpus), np.arange(leaf.gpus)
+                    nodes.append(node)
+                    lefts.append(node.left + 1 + gpus % columns * self.square)
+                    tops.append(node.top + 1 + gpus // columns * self.square)
+        node_of = np.repeat(np.arange(len(nodes)), [len(gpus) for gpus in lefts])
+        squares = np.concatenate(lefts), np.concatenate(tops), node_of
+        return Layout(self.square, self.size, tuple(spines), tuple(leaves), tuple(nodes), *squares)
+
+    def _inside(self, box: Box) -> tuple[int, int]:
+        padding = self.style.padding
+        return box.left + padding, box.top + padding + (self.style.label if box.label else 0)
+
+    def _nodes_in(self, leaf: _Leaf, box: Box) -> list[Box]:
+        size, beside = self._node_size(leaf), min(self.columns, leaf.nodes)
+        left, top = self._inside(box)
+        across, down = size.width + self.style.node_gap, size.height + self.style.node_gap
+        return [
+            Box(left + at % beside * across, top + at // beside * down, size, "") for at in range(leaf.nodes)
+        ]
+
+
+def _flow(sizes: Sequence[Size], most: int, gap: int) -> tuple[list[tuple[int, int]], Size]:
+    """Place rectangles beside each other, in lines as wide as `most`, and return what they take."""
+    places, left, top, line, width = [], 0, 0, 0, 0
+    for size in sizes:
+        if left and left + size.width > most:
+            left, top, line = 0, top + line + gap, 0
+        places.append((left, top))
+        line, width = max(line, size.height), max(width, left + size.width)
+        left += size.width + gap
+    return places, Size(width, top + line)
+
+
+def draw_switches(picture: Picture, layout: Layout, left: int, top: int) -> None:
+    """Draw what does not change: switches with their names, and nodes."""
+    for boxes, fill, line, size in ((layout.spines, WHITE, LINE, 12), (layout.leaves, (247,) * 3, LINE, 11)):
+        for box in boxes:
+            x, y = left + box.left, top + box.top
+            picture.box(x, y, *box.size, fill, line)
+            picture.text(x + 4, y + 3, box.label, size, FAINT)
+    for node in layout.nodes:
+        picture.box(left + node.left, top + node.top, *node.size, LINE)
+
+
+def fill_squares(pixels: Pixels, layout: Layout, owners: Ints, left: int, top: int) -> None:
+    """Colour the square of each GPU by who holds it, in place.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, shape (height, width, 3)
+    owners : ndarray of int, shape (GPUs,)
+        Row of a job, or FREE, DOWN or PROFILING.
+    """
+    colours = np.array([_COLOURS.get(owner) or colour_of(owner) for owner in owners.tolist()], dtype=np.uint8)
+    inside = np.arange(layout.square - 1)
+    rows = (top + layout.top)[:, None, None] + inside[:, None]
+    columns = (left + layout.left)[:, None, None] + inside
+    pixels[rows, columns] = colours[:, None, None]
+
+
+def number_squares(picture: Picture, layout: Layout, owners: Ints, left: int, top: int) -> None:
+    """Write the row of a job once on each node that it has GPUs of, where there is room for it."""
+    side = layout.square
+    size = min(14, side - 3)
+    if size < 8:
+        return
+    # Squares of one job beside each other in a line; the first line of a node has the number.
+    begins = np.flatnonzero(np.diff(owners, prepend=FREE) | np.diff(layout.node, prepend=-1))
+    for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(owners)], strict=True):
+        owner, y = int(owners[first]), int(layout.top[first])
+        room, width = side * int((layout.top[first:end] == y).sum()), width_of(str(owner), size)
+        if owner >= 0 and width <= room - 2:
+            x, middle = left + int(layout.left[first]) + (room - 1) // 2, top + y + (side - 1) // 2
+            colour = colour_of(owner)
+            picture.box(x - width // 2, middle - size // 2, width, size, colour)
+            picture.text(x, middle, str(owner), size, ink_on(colour), "mm")
