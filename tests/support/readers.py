@@ -9,9 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clustergym.oracle.communication.constants import _load as read_network
-from clustergym.oracle.communication.measured import read_collectives
-from clustergym.oracle.sia_profiles import read_sia_profiles
 from scenarios import Job, small_scenario
 
 from clustergym.cluster.config import load_cluster
@@ -27,8 +24,11 @@ from clustergym.learn import checkpoints, network_checkpoints, plot
 from clustergym.learn.training_state import read_state
 from clustergym.oracle import constants
 from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.communication.constants import _load as read_network
+from clustergym.oracle.communication.measured import read_collectives
 from clustergym.oracle.measured import read_measurements
 from clustergym.oracle.sia_oracle import read_profile
+from clustergym.oracle.sia_profiles import read_sia_profiles
 from clustergym.oracle.sia_training import read_training
 from clustergym.report.logs import read_log
 from clustergym.report.payload import _timeline
