@@ -291,32 +291,6 @@ def rerun_messages(root: Path, entry: str = "first", strict: int = 2) -> list[tu
     return [(flag.where, flag.message) for flag in flags]
 
 
-def test_a_file_that_a_parameter_names_is_not_opened(root):
-    path = "/tmp/" + "long" * 20
-    claims(root / "small" / "first", policy={"name": "fcfs", "parameters": {"round_s": None, "file": path}})
-    message = f"{path[:60] + '…'!r} names a file, which is not opened"
-    assert rerun_messages(root) == [("entry.yaml", message)]
-    # One without a folder may be the name of anything: the policy is made, and does not know the key.
-    claims(root / "small" / "first", policy={"name": "fcfs", "parameters": {"file": "plain"}})
-    assert [where for where, _ in rerun_messages(root)] == ["philly-5", "philly-6"]
-    assert all("InputError: " in message for _, message in rerun_messages(root))
-
-
-def test_what_is_not_deterministic_is_not_run_again(root):
-    folder = root / "small" / "short"
-    claims(folder, policy={"name": "sjf", "parameters": {}}, deterministic=False)
-    change_headers(folder, policy="sjf")
-    assert rerun_messages(root, "short") == []
-
-
-def test_a_class_that_is_not_the_policys_is_found_by_running_it_again(root):
-    folder = root / "small" / "first"
-    claims(folder, information_class="clairvoyant")
-    change_headers(folder, information_class="clairvoyant")
-    message = "the policy is of class none, entered as clairvoyant"
-    assert rerun_messages(root) == [("philly-5", message), ("philly-6", message)]
-
-
 def test_as_many_cells_are_run_again_as_are_asked_for(root):
     folder = root / "small" / "first"
     claims(folder, policy={"name": "las", "parameters": {}})
