@@ -1,4 +1,4 @@
-"""Environments from conf/env and from mappings like its files."""
+"""Environments from mappings of an id and parameters, as `clustergym train env=NAME` has them."""
 
 from __future__ import annotations
 

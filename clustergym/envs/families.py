@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
 
 from clustergym.envs.scheduling import SchedulingEnv
 
 
-class _Family(SchedulingEnv):
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-
-    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        super().__init__(render_mode, **{**self.defaults, **parameters})
-
-
-class ElasticEnv(_Family):
+class ElasticEnv(SchedulingEnv):
     """Give jobs of a GPU cluster types and counts of GPUs, and take them away.
 
     ## Description
@@ -26,14 +17,6 @@ class ElasticEnv(_Family):
     seconds, the agent starts from the present allotments and edits them one job at a time, until
     it stops; then the clock moves on to the next point. Starting, moving and resuming a job costs
     standstill (checkpoint, and the search for a parallel plan).
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Elastic-v0`, `-64-v0` | arena-a: 64 GPUs of two types | 150 |
-    | `ClusterGym/Elastic-16-v0` | arena-16: two types | 100 |
-    | `ClusterGym/Elastic-384-v0` | arena-384: four types | 200 |
-    | `ClusterGym/Elastic-1280-v0` | arena-sim: four types | 200 |
-    | `ClusterGym/Elastic-homogeneous-v0`, `-16-v0` … | ares-16, -64, -384, -1280: one type | as above |
 
     ## Action Space
 
@@ -161,18 +144,14 @@ class ElasticEnv(_Family):
     """
 
 
-class FairEnv(_Family):
+class FairEnv(SchedulingEnv):
     """Schedule data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
 
     ## Description
 
     As `ElasticEnv`, in the setting of Ares: GPUs of one type, rounds of 60 s, measured relaunch
-    costs, profiles of data parallelism. The default reward weighs fairness too.
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Fair-v0`, `-64-v0` | ares-64 | 150 |
-    | `ClusterGym/Fair-16-v0`, `-384-v0`, `-1280-v0` | ares-16, ares-384, ares-1280 | 100, 200, 200 |
+    costs, profiles of data parallelism. The default reward weighs fairness too. What is not said
+    here is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -186,26 +165,6 @@ class FairEnv(_Family):
     ## Rewards
 
     As `ElasticEnv`; by default `{"jobs_in_system": 1.0, "unfairness": 1.0}`.
-
-    ## Illegal Actions
-
-    As `ElasticEnv`.
-
-    ## Starting State
-
-    As `ElasticEnv`.
-
-    ## Episode End
-
-    As `ElasticEnv`.
-
-    ## Arguments
-
-    Parameters
-    ----------
-    render_mode : {"ansi", "rgb_array"}, optional
-    **parameters
-        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
     """
 
     defaults = MappingProxyType(
@@ -220,18 +179,14 @@ class FairEnv(_Family):
     )
 
 
-class DeadlineEnv(_Family):
+class DeadlineEnv(SchedulingEnv):
     """Admit jobs with deadlines, and meet the deadlines of those that were admitted.
 
     ## Description
 
     As `ElasticEnv`; every job has a deadline, as in ElasticFlow's trace, and may be rejected at the
-    first decision point that shows it. A job that is not rejected there is admitted for good.
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Deadline-v0`, `-64-v0` | arena-a | 150 |
-    | `ClusterGym/Deadline-16-v0`, `-384-v0`, `-1280-v0` | arena-16, arena-384, arena-sim | 100, 200, 200 |
+    first decision point that shows it. A job that is not rejected there is admitted for good. What
+    is not said here is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -252,26 +207,6 @@ class DeadlineEnv(_Family):
     As `ElasticEnv`; by default `{"deadlines_met": 1.0, "broken_promises": 1.0}`: the return is the
     share of jobs that met their deadline less the share that was admitted and missed it. The
     terms of time in the system would reward rejection.
-
-    ## Illegal Actions
-
-    As `ElasticEnv`.
-
-    ## Starting State
-
-    As `ElasticEnv`.
-
-    ## Episode End
-
-    As `ElasticEnv`.
-
-    ## Arguments
-
-    Parameters
-    ----------
-    render_mode : {"ansi", "rgb_array"}, optional
-    **parameters
-        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
     """
 
     defaults = MappingProxyType(
@@ -284,19 +219,14 @@ class DeadlineEnv(_Family):
     )
 
 
-class MetaEnv(_Family):
+class MetaEnv(SchedulingEnv):
     """Choose at each decision point which policy, with which parameters, decides.
 
     ## Description
 
-    The jobs and the cluster are those of `ElasticEnv`. All policies of the menu see the same View:
-    one that needs less than `information` grants is shown no less. A policy that is not chosen is
-    not told of the decision point.
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Meta-v0`, `-64-v0` | arena-a | 150 |
-    | `ClusterGym/Meta-16-v0`, `-384-v0`, `-1280-v0` | arena-16, arena-384, arena-sim | 100, 200, 200 |
+    All policies of the menu see the same View: one that needs less than `information` grants is
+    shown no less. A policy that is not chosen is not told of the decision point. What is not said
+    here is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -311,29 +241,9 @@ class MetaEnv(_Family):
 
     `features="jobs"` needs rows, which this environment has not.
 
-    ## Rewards
-
-    As `ElasticEnv`.
-
     ## Illegal Actions
 
     There are none.
-
-    ## Starting State
-
-    As `ElasticEnv`.
-
-    ## Episode End
-
-    As `ElasticEnv`.
-
-    ## Arguments
-
-    Parameters
-    ----------
-    render_mode : {"ansi", "rgb_array"}, optional
-    **parameters
-        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
     """
 
     defaults = MappingProxyType({"actions": "meta", "features": "summary", "information": "clairvoyant"})

@@ -249,7 +249,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
     def _observation_layout(self) -> dict[str, npt.NDArray[np.float64]]:
         """Return what each part of an observation is divided by, in order."""
         job, minipods = self.problem.job, self.minipods
-        groups = job.groups(self.parameters.unit_checked)
+        groups = job.groups(self.parameters.unit)
         return {
             "alpha": np.ones(1),
             "free": np.full(minipods, float(self.problem.minipod_nodes.max())),

@@ -44,7 +44,7 @@ def episode_instance(
     if free is None:
         fits = not (parameters.infeasible and rng.random() < parameters.infeasible)
         free = draw_free_nodes(problem, fits, rng)
-    instance = Instance(problem.job, free, alpha, parameters.unit_checked)
+    instance = Instance(problem.job, free, alpha, parameters.unit)
     _check_cluster(instance, problem, "options.free_nodes")
     return instance
 

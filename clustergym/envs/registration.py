@@ -35,6 +35,11 @@ class Environment(NamedTuple):
     entry_point: str
     kwargs: Mapping[str, Any] = MappingProxyType({})
 
+    @property
+    def short_name(self) -> str:
+        """The name in `clustergym train env=NAME`, as `elastic-16`."""
+        return self.id.removeprefix("ClusterGym/").removesuffix("-v0").lower()
+
 
 _PLACEMENT = "clustergym.envs.placement:PlacementEnv"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -56,6 +58,8 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     parameters : SchedulingParameters
     actions : EditActions or MetaActions
     features : Summary or JobRows
+    defaults : mapping
+        Parameters that a subclass changes.
 
     Raises
     ------
@@ -64,13 +68,16 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
             raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
         self.render_mode = render_mode
-        self.parameters: SchedulingParameters = build(SchedulingParameters, parameters, "env")
+        self.parameters: SchedulingParameters = build(
+            SchedulingParameters, {**self.defaults, **parameters}, "env"
+        )
         chosen = self.parameters
         if chosen.features == "jobs" and chosen.actions == "meta":
             raise InputError("'jobs' needs rows", field="env.features", remedy="give features=summary")

@@ -1,40 +1,29 @@
-"""Every YAML in conf/env makes its environment, and its mistakes are one line."""
+"""`env=NAME` and mappings like it make environments, and their mistakes are one line."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-import yaml
 
 from clustergym.envs.config import make_env
-from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.envs.registration import ENVIRONMENTS
 from clustergym.errors import InputError
-from clustergym.paths import conf_dir
-
-FILES = sorted((conf_dir() / "env").glob("*.yaml"))
+from clustergym.hydra_edge import composed
 
 
-def load(path):
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+def test_every_environment_has_a_short_name():
+    for row in ENVIRONMENTS:
+        given = composed("train", ["agent=ppo", f"env={row.short_name}", "~env.baseline"])["env"]
+        assert given == {"id": row.id}
+        env = make_env(given)
+        assert (env.spec.id, env.reset(seed=1)[0] in env.observation_space) == (row.id, True)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_makes_its_environment(path):
-    env = make_env(load(path))
-    observation, _ = env.reset(seed=1)
-    assert env.observation_space.contains(observation)
-    assert env.spec.id == load(path)["id"]
-
-
-def test_every_id_has_a_file():
-    assert sorted(load(path)["id"] for path in FILES) == sorted(row.id for row in ENVIRONMENTS)
-
-
-def test_placement_yaml_states_every_parameter_at_its_default():
-    given = load(conf_dir() / "env" / "placement.yaml")
-    assert given == {"id": "ClusterGym/Placement-v0", **dataclasses.asdict(PlacementParameters())}
+def test_a_file_of_ones_own_may_start_from_a_short_name(tmp_path):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "mine.yaml").write_text("defaults: [elastic-16]\njobs: 20\n")
+    given = composed("train", ["agent=ppo", "env=mine", f"hydra.searchpath=[file://{tmp_path}]"])
+    assert given["env"]["id"] == "ClusterGym/Elastic-16-v0"
+    assert given["env"]["jobs"] == 20
 
 
 @pytest.mark.parametrize(
@@ -48,6 +37,10 @@ def test_placement_yaml_states_every_parameter_at_its_default():
             "env.stepp: unknown key 'stepp' (did you mean step",
         ),
         ({"id": "ClusterGym/Placement-v0", "step": 3}, "env.step: 3 is no str"),
+        (
+            {"id": "ClusterGym/Placement-v0", "step": "nodes"},
+            "env.step: unknown value 'nodes' (did you mean node",
+        ),
     ],
 )
 def test_mistakes(mapping, line):
