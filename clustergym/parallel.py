@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
 from clustergym.progress import counted
 
@@ -20,13 +22,23 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+@contextmanager
+def workers(processes: int, start: str | None = None) -> Iterator[Any]:
+    """Yield a `map` over so many processes (0: one per core); over this one where it is 1.
+
+    `start` is how a process begins: `spawn` where PyTorch may have threads, which do not survive a fork.
+    """
+    count = processes or cores()
+    if count == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(count, mp_context=get_context(start)) as pool:
+        yield pool.map
+
+
 def in_order(
-    task: Callable[[T], R], items: Sequence[T], workers: int = 1, label: str | None = None
+    task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
 ) -> Iterator[R]:
     """Yield the task's results in the order of the items; with a label progress is shown on stderr."""
-    workers = min(workers, len(items))
-    if workers <= 1:
-        yield from counted(label or "", map(task, items), len(items), label is not None)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from counted(label or "", pool.map(task, items), len(items), label is not None)
+    with workers(max(1, min(processes, len(items)))) as run:
+        yield from counted(label or "", run(task, items), len(items), label is not None)

@@ -57,7 +57,6 @@ QUEUE_FEATURES = (
     "edits",
     "progress",
 )
-DYNAMIC = ("gpus", "assigned", "preempted", "may_reject")
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 

@@ -87,7 +87,7 @@ class Agent(ABC):
 
             save_network(path, self.name, trained.weights, trained.described, trained.information, about)
         else:
-            from clustergym.learn.checkpoints import save
+            from clustergym.learn.auction_checkpoints import save
 
             save(path, trained.weights, trained.information, about)
 

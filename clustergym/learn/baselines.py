@@ -45,21 +45,14 @@ class Ppo(NetworkAgent):
         """Return Stable-Baselines3's PPO."""
         from stable_baselines3 import PPO
 
-        return PPO(
-            "MlpPolicy",
-            envs,
-            seed=seed,
-            n_steps=self.n_steps,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            gamma=self.gamma,
-            gae_lambda=self.gae_lambda,
-            clip_range=self.clip_range,
-            ent_coef=self.ent_coef,
-            policy_kwargs={"net_arch": list(self.hidden)},
-            device="cpu",
-        )
+        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
+        return PPO("MlpPolicy", envs, seed=seed, **given)
+
+    def algorithm(self) -> dict[str, Any]:
+        """Return the parameters that Stable-Baselines3 and sb3-contrib both take."""
+        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
+        names += ["clip_range", "ent_coef"]
+        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
 
 
 @dataclass

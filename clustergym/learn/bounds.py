@@ -13,45 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest, require
-from clustergym.learn.checkpoints import load
+from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.episodes import Episode
-from clustergym.metrics.bounds import shortest_remaining_first
-from clustergym.policy import InformationClass
+from clustergym.metrics.bounds import least_work, lower_bounds
 from clustergym.scenario import Scenario
 
 Floats = npt.NDArray[np.float64]
 
 
-def alone_s(scenario: Scenario) -> Floats:
-    """Return each job's least seconds from arrival to end, alone at its fastest allotment, shape (n,)."""
-    times = scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of]
-    least_s: Floats = times.min(axis=(1, 2)) * scenario.trace.iterations
-    return least_s
-
-
-def pooled_mean_s(submit_s: Floats, work_gpu_s: Floats, gpus: int) -> float:
-    """Return the least mean time from arrival to end on one machine that serves `gpus` GPU-seconds a second.
-
-    Shortest remaining work first is optimal there (Schrage, 1968). With each job's work the least
-    GPU-seconds that any allotment ends it in, the machine can do all that the cluster can.
-
-    Parameters
-    ----------
-    submit_s, work_gpu_s : ndarray of float, shape (n,)
-        Submission ascending.
-    gpus : int
-    """
-    return shortest_remaining_first(submit_s, work_gpu_s / gpus) / len(submit_s)
-
-
 def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
-    """Return the JCTs of jobs alone, and the greater of their mean and `pooled_mean_s`."""
+    """Return the JCTs of jobs alone, and the bound of `clustergym.metrics.bounds` on their mean."""
     _only(parameters)
-    alone = alone_s(scenario)
-    times = scenario.known_times(InformationClass.CLAIRVOYANT)[scenario.class_of]
-    work = (times * scenario.tables.counts).min(axis=(1, 2)) * scenario.trace.iterations
-    pooled = pooled_mean_s(scenario.trace.submit_s, work, int(scenario.cluster.capacity.sum()))
-    return alone, max(float(alone.mean()), pooled)
+    return least_work(scenario)[0], lower_bounds(scenario).jct_mean
 
 
 def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:

@@ -33,11 +33,6 @@ class Outcome:
     attained_gpu_s: Floats
     decisions: int
 
-    @property
-    def mean_jct_s(self) -> float:
-        """Mean job completion time, seconds."""
-        return float(self.jct_s.mean())
-
 
 @dataclass(frozen=True, eq=False)
 class Episode:

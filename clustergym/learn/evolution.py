@@ -17,11 +17,11 @@ from clustergym.errors import InputError, nearest, require
 from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction import INPUTS
-from clustergym.learn.checkpoints import load
+from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.episodes import Episode
 from clustergym.learn.objective import TERMS, Objective
-from clustergym.learn.workers import workers
+from clustergym.parallel import workers
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
 
@@ -115,7 +115,7 @@ class AuctionEvolution(Agent):
         for number, fitness in enumerate(history.fitness, start=1):
             search.tell(search.ask(), fitness)
             progress(number, self.generations, history.figures(number, search))
-        with workers(processes) as run:
+        with workers(processes, "spawn") as run:
             for generation in range(len(history.fitness), self.generations):
                 began = time.monotonic()
                 candidates = search.ask()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clustergym import evaluate as evaluate_command
 from clustergym.errors import InputError
-from clustergym.learn.checkpoints import load, save
+from clustergym.learn.auction_checkpoints import load, save
 from clustergym.learn.comparison import METRICS, Entrant, ratio, run_figures
 from clustergym.learn.distribution import Distribution
 from clustergym.policy import InformationClass

@@ -27,7 +27,7 @@ KNOWN = InformationClass.DATA_PARALLEL
 
 
 def learned(folder, weights, round_s=None) -> Learned:
-    from clustergym.learn.checkpoints import save
+    from clustergym.learn.auction_checkpoints import save
 
     path = folder / "some.safetensors"
     save(path, weights, KNOWN, {})
