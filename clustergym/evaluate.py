@@ -35,7 +35,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         tuned,
     )
     from clustergym.learn.distribution import Distribution
-    from clustergym.learn.files import TraceFiles
+    from clustergym.learn.trace_files import TraceFiles
     from clustergym.learn.windows import SPLITS
     from clustergym.parallel import workers
     from clustergym.progress import counted

@@ -103,5 +103,5 @@ class SchedulingParameters:
 
     @property
     def information_class(self) -> InformationClass:
-        """`information` as the class the simulation takes."""
+        """`information` as an `InformationClass`."""
         return InformationClass(self.information)

@@ -40,7 +40,7 @@ class AuctionCheckpoint:
 
 
 def save(path: Path, weights: Floats, information: InformationClass, about: Mapping[str, Any]) -> None:
-    """Write weights to `path`, and what they are to the YAML beside it."""
+    """Write weights to `path`, and their description to the YAML beside it."""
     head = {
         "schema": AUCTION_SCHEMA,
         "agent": "auction_es",
@@ -78,7 +78,7 @@ def _outdated(file: Path, message: str, key: str) -> InputError:
 
 
 def _weights(stored: Stored, names: list[str]) -> Floats:
-    """Return the checked weights, as this version takes them."""
+    """Check the weights, and return them in the layout of this version."""
     weights = stored.tensors.get("weights")
     if weights is None or weights.dtype != np.float64:
         found = "nothing" if weights is None else f"{weights.dtype}"
@@ -91,7 +91,7 @@ def _weights(stored: Stored, names: list[str]) -> Floats:
 
 
 def _widened(weights: Floats, names: list[str]) -> Floats:
-    """Return the weights of some features as those of all; the others weigh 0.
+    """Return weights over all features, given those over some; the other features weigh 0.
 
     Raises
     ------

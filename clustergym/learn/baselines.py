@@ -1,4 +1,4 @@
-"""`agent=ppo` and `agent=dqn`: the algorithms of Stable-Baselines3 as they are."""
+"""`agent=ppo` and `agent=dqn`: the algorithms of Stable-Baselines3, unchanged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ppo(NetworkAgent):
 
 @dataclass
 class Dqn(NetworkAgent):
-    """Deep Q-learning (Mnih et al., 2015), which knows no masks: for environments without illegal actions.
+    """Deep Q-learning (Mnih et al., 2015), for environments without illegal actions: it ignores masks.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Dqn(NetworkAgent):
 
 
 def _require_forgiving(env: SplitEnv) -> None:
-    """Refuse environments in which an agent without masks would soon choose what ends the training."""
+    """Refuse environments in which an illegal action, which the agent may choose, ends the training."""
     core = env.unwrapped
     raises = getattr(getattr(core, "parameters", None), "on_illegal", None) == "raise"
     if raises and not isinstance(getattr(core, "actions", None), MetaActions):

@@ -1,4 +1,4 @@
-"""The one format of checkpoints: tensors in safetensors, all else in YAML beside them; never a pickle."""
+"""The format of checkpoints: a safetensors file with a YAML file beside it; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What the two files of a checkpoint hold.
+    """The content of the two files of a checkpoint.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Stored:
 
 
 def find(name: str) -> Path:
-    """Return the weights file of a checkpoint: a path, or the name of one in the package.
+    """Return the weights file of a checkpoint, given its path or its name in the package.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def find(name: str) -> Path:
     if path.suffix != SUFFIX and len(path.parts) == 1:
         path = TRAINED / f"{name}{SUFFIX}"
     if not path.is_file():
-        known = [one.stem for one in TRAINED.glob(f"*{SUFFIX}")]
+        known = [path.stem for path in TRAINED.glob(f"*{SUFFIX}")]
         raise InputError(
             f"no checkpoint {name!r}",
             field="checkpoint",
@@ -75,7 +75,7 @@ def find(name: str) -> Path:
 
 
 def is_network(name: str) -> bool:
-    """Whether a checkpoint is of a network, by the first line of its YAML.
+    """Return whether a checkpoint is of a network, by the first line of its YAML.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def write(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path`, and what they are to the YAML beside it; the YAML last, with the digest."""
+    """Write tensors to `path`, then their description and digest to the YAML beside it."""
     from safetensors.numpy import save as packed
 
     data = packed(dict(tensors))
@@ -120,7 +120,9 @@ def read(name: str, schema: str) -> Stored:
     file, data = path.with_suffix(".yaml"), _bytes(path)
     about = parse_mapping(_bytes(file), file).content
     if about.get("schema") != schema:
-        raise InputError("is no checkpoint of this kind", file=file, field="schema", remedy=f"want {schema}")
+        raise InputError(
+            "is not a checkpoint of this kind", file=file, field="schema", remedy=f"want {schema}"
+        )
     digest = hashlib.sha256(data).hexdigest()
     if about.get("sha256") != digest:
         remedy = "take both from one source"
@@ -136,7 +138,7 @@ def read(name: str, schema: str) -> Stored:
 def _bytes(path: Path) -> bytes:
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise InputError("is larger than 64 MiB", file=path, remedy="it is no checkpoint of ours")
+            raise InputError("is larger than 64 MiB", file=path, remedy="it is not a checkpoint of ours")
         return path.read_bytes()
     except OSError as error:
         remedy = "give both files of a checkpoint"
@@ -153,9 +155,9 @@ def _tensors(path: Path, data: bytes) -> Tensors:
     try:
         tensors: Tensors = unpacked(data)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise InputError("is no safetensors file", file=path, remedy="the file is damaged") from error
+        raise InputError("is not a safetensors file", file=path, remedy="the file is damaged") from error
     for name, value in tensors.items():
         if not np.isfinite(value).all():
-            message = "has a value that is no finite number"
+            message = "has a value that is not a finite number"
             raise InputError(message, file=path, field=name, remedy="train it anew")
     return tensors

@@ -1,4 +1,4 @@
-"""Iteration times of jobs that are each a model class of their own, the same wherever their GPUs are."""
+"""Iteration times of jobs: each is its own model class, and placement does not matter."""
 
 from __future__ import annotations
 

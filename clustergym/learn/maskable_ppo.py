@@ -87,7 +87,7 @@ class MaskablePpo(Ppo):
             policy_of(self.expert, "agent.expert")
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse environments without rows of jobs and masks of their edits."""
+        """Refuse environments without rows of jobs and masks of edits."""
         if not isinstance(getattr(env.unwrapped, "actions", None), EditActions):
             raise InputError(
                 "has no rows of jobs with masked edits",
@@ -154,7 +154,7 @@ class MaskablePpo(Ppo):
         return {"dev_jct_h": float(np.mean(hours))}
 
     def segment(self, model: Any, number: int) -> None:
-        """Let the critic alone learn in the first segments after imitation."""
+        """Let only the critic learn in the first segments after imitation."""
         moves = self.expert is None or number > self.critic_segments
         model.learning_rate = self.learning_rate if moves else self.critic_rate
         model._setup_lr_schedule()

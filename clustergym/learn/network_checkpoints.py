@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clustergym.envs.config import make_env
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError, nearest
 from clustergym.learn.checkpoints import NETWORK_SCHEMA, Stored, Tensors, read, write
@@ -52,7 +52,7 @@ class NetworkCheckpoint:
 
 
 def description_of(env: Any) -> dict[str, Any]:
-    """Return the shapes and names that a network trained in an environment depends on."""
+    """Return the shapes and names of an environment that its networks depend on."""
     core = env.unwrapped
     described: dict[str, Any] = {
         "environment": core.spec.id,
@@ -78,7 +78,7 @@ def save(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path`, and what they are to the YAML beside it."""
+    """Write tensors to `path`, and their description to the YAML beside it."""
     packable = {name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())}
     write(path, packable, {"schema": NETWORK_SCHEMA, "agent": agent, **described}, information, about)
 
@@ -117,7 +117,7 @@ def _check(file: Path, about: Mapping[str, Any]) -> None:
 
 
 def _env(file: Path, about: Mapping[str, Any]) -> Any:
-    """Make the environment a checkpoint was trained in; refuse it if that has become another."""
+    """Make the environment that a checkpoint was trained in; refuse the checkpoint if that has changed."""
     mapping = about["traces"].get("env")
     if not isinstance(mapping, dict) or not all(isinstance(key, str) for key in mapping):
         raise _bad(file, "traces.env", "is missing", "the file is damaged")
@@ -139,16 +139,36 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
+def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
+    """Return the untrained network of an agent in an environment with flat observations.
+
+    Parameters
+    ----------
+    agent : {"ppo", "dqn", "maskable_ppo"}
+    env : gymnasium.Env
+    hidden : sequence of int
+        Widths of the hidden layers.
+    """
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from stable_baselines3.dqn.policies import DQNPolicy
+
+    from clustergym.learn.equivariant import EquivariantPolicy, shapes_of
+
+    spaces = (env.observation_space, env.action_space, lambda _: 0.0)
+    if agent == "maskable_ppo":
+        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=shapes_of(env))
+    return {"ppo": ActorCriticPolicy, "dqn": DQNPolicy}[agent](*spaces, net_arch=list(hidden))
+
+
 def _network(stored: Stored, env: Any) -> Any:
-    """Build the network and give it the tensors; every name and shape has to be the network's."""
+    """Build the network and load the tensors, whose names and shapes must be the network's."""
     try:
-        from clustergym.learn.networks import build_policy
+        policy = build_policy(stored.about["agent"], env, stored.about["hidden"])
     except ImportError as error:
         remedy = "pip install 'clustergym[rl]'"
         raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
     from clustergym.learn.training_state import load_arrays
 
-    policy = build_policy(stored.about["agent"], env, tuple(stored.about["hidden"]))
     wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     given = {name: value.shape for name, value in stored.tensors.items()}
     for name in sorted(wanted.keys() | given.keys()):

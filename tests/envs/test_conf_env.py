@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clustergym.envs.config import make_env
-from clustergym.envs.registration import ENVIRONMENTS
+from clustergym.envs.registration import ENVIRONMENTS, make_env
 from clustergym.errors import InputError
 from clustergym.hydra_edge import composed
 

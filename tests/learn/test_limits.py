@@ -9,9 +9,9 @@ from scenarios import Job, small_scenario
 
 from clustergym.errors import InputError
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.bounds import hindsight, lower_bound
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
+from clustergym.learn.limits import hindsight, lower_bound
 from clustergym.policy import InformationClass
 from clustergym.sim.costs import Costs
 

@@ -1,7 +1,7 @@
-"""What no policy can beat on a scenario, and what the auction reaches with weights fitted to it.
+"""Reference rows of a comparison: a bound that no policy beats, and the auction fitted to the scenario.
 
-Neither is a policy: both look at the whole scenario, the second at its outcome as well. In a comparison they
-are rows that say how far there is to go.
+Neither is a policy: both see the whole scenario, and the second its outcome. They show how much a policy
+could still gain.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.episodes import Episode
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.metrics.bounds import least_work, lower_bounds
 from clustergym.scenario import Scenario
 
@@ -43,7 +43,7 @@ def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> t
     best = episode.run(start.weights).jct_s
     for _ in range(int(given["generations"])):
         candidates = search.ask()
-        outcomes = [episode.run(np.asarray(one)).jct_s for one in candidates]
+        outcomes = [episode.run(np.asarray(candidate)).jct_s for candidate in candidates]
         search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
         best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
     return best, float(best.mean())
@@ -59,4 +59,4 @@ BOUNDS: dict[str, Callable[[Scenario, int, Mapping[str, Any]], tuple[Floats, flo
     "lower_bound": lower_bound,
     "hindsight": hindsight,
 }
-"""Rows that are no policies, by name: JCTs, and the mean that the row shows."""
+"""Name of a row -> function that returns the JCTs and the mean that the row shows."""
