@@ -120,11 +120,9 @@ def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) 
     """Return the lowest tree: try every number of nodes side by side in a leaf."""
     columns = range(1, max(leaf.nodes for leaf in leaves) + 1)
     tries = [_Tree(leaves, style, square, number, most) for number in columns]
-    return min([tree for tree in tries if tree.size.width <= most] or tries[:1], key=_height)
-
-
-def _height(tree: _Tree) -> int:
-    return tree.size.height
+    return min(
+        [tree for tree in tries if tree.size.width <= most] or tries[:1], key=lambda tree: tree.size.height
+    )
 
 
 class _Leaf(NamedTuple):

@@ -74,10 +74,7 @@ def share(value: Any, half: float) -> Any:
 class Summary:
     """Observes the cluster and the queue, without rows of jobs.
 
-    | Key | Shape | Meaning |
-    |---|---|---|
-    | `cluster` | (3 T,) | of each GPU type: GPUs free as edited, GPUs available, share of all GPUs |
-    | `queue` | (8,) | `QUEUE_FEATURES` |
+    `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`.
 
     Parameters
     ----------
@@ -176,15 +173,7 @@ class Summary:
 
 
 class JobRows(Summary):
-    """Observes the summary, and rows of jobs with their options.
-
-    | Key | Shape | Meaning |
-    |---|---|---|
-    | `cluster` | (3 T,) | as in the summary |
-    | `jobs` | (R J,) | of each row: `JOB_FEATURES`, one-hot type held as edited, one-hot type requested |
-    | `options` | (R T K 3,) | of each row and (type, count): `OPTION_FEATURES` |
-    | `queue` | (8,) | as in the summary |
-    """
+    """Observes the summary, and rows of jobs with their options: the parts `jobs` and `options`."""
 
     def _layout(self) -> dict[str, tuple[int, ...]]:
         return {

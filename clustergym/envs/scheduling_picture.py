@@ -102,7 +102,9 @@ def as_pixels(simulation: Simulation) -> Pixels:
     fill_squares(pixels, layout, owners, MARGIN, TOP)
     picture = Picture(pixels)
     number_squares(picture, layout, owners, MARGIN, TOP)
-    _headline(picture, simulation)
+    picture.text(MARGIN, 8, clock(simulation.now_s), 18)
+    left = f"{simulation.jobs_left} of {len(simulation.scenario.trace)} jobs have left"
+    picture.text(MARGIN + 150, 12, left, 13)
     _use(picture, simulation, owners)
     _jobs(picture, simulation, len(pixels) - MARGIN)
     return picture.pixels()
@@ -132,12 +134,6 @@ def _owners(simulation: Simulation) -> Ints:
     for node in allocations.down:
         owners[first[node] : first[node] + cluster.node_gpus[node]] = DOWN
     return owners
-
-
-def _headline(picture: Picture, simulation: Simulation) -> None:
-    picture.text(MARGIN, 8, clock(simulation.now_s), 18)
-    left = f"{simulation.jobs_left} of {len(simulation.scenario.trace)} jobs have left"
-    picture.text(MARGIN + 150, 12, left, 13)
 
 
 def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
