@@ -95,6 +95,12 @@ class Distribution:
         """Return `draw_scenario` of this distribution."""
         return draw_scenario(self, split, seed, index)
 
+    def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:
+        """Draw the load, the factor of restart costs, and the deviation of known iteration times."""
+        load = float(rng.uniform(self.load[0], self.load[1]))
+        restart = float(np.exp(rng.uniform(*np.log(self.restart_factor))))
+        return load, restart, float(rng.uniform(self.size_error[0], self.size_error[1]))
+
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
     """Draw a scenario; equal arguments give the equal scenario in any process.
@@ -113,12 +119,10 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     window = draw_window(rng, split, distribution.origin, jobs)
     if distribution.max_duration_s is not None:
         window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
-    load = float(rng.uniform(distribution.load[0], distribution.load[1]))
-    restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
-    error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
+    factors = distribution.draw_factors(rng)
     types = int(rng.choice(np.array(distribution.types)))
     cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile={})
-    drawn = _scenario(rng, window, cluster, costs, load, restart, error)
+    drawn = _scenario(rng, window, cluster, costs, *factors)
     return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
 
 
@@ -170,9 +174,7 @@ def _scenario(
     span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
     stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
     trace = _trace(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus)
-    classes = tuple(trace.model_class(row) for row in range(n))
-    order = sorted(range(n), key=lambda row: classes[row])
-    tables = job_tables([classes[row] for row in order], cluster, counts, times[order], known[order])
+    tables, order = job_tables(trace, cluster, counts, times, known)
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
 

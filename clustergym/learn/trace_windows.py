@@ -49,9 +49,7 @@ def trace_window(rng: np.random.Generator, ranges: Distribution, split: str) -> 
     require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
     begin = first + int(rng.integers(last - first - jobs + 1))
     rows = np.arange(begin, begin + jobs)
-    load = float(rng.uniform(ranges.load[0], ranges.load[1]))
-    restart = float(np.exp(rng.uniform(*np.log(ranges.restart_factor))))
-    error = float(rng.uniform(ranges.size_error[0], ranges.size_error[1]))
+    load, restart, error = ranges.draw_factors(rng)
     name = f"{split}-{Path(files.files[index]).stem}-{begin}-{jobs}"
     return _window(rng, whole, rows, load, restart, error, name)
 
@@ -89,12 +87,9 @@ def _window(
         submit_s=_stretched(whole, rows, load),
         model_family=tuple(f"m{row:05d}" for row in range(n)),
     )
-    own = tuple(trace.model_class(row) for row in range(n))
-    order = sorted(range(n), key=lambda row: own[row])
     times = whole.known_times(InformationClass.CLAIRVOYANT)[model_class]
     known = times * np.exp(error * rng.normal(size=n))[:, None, None]
-    kinds, counts = [own[row] for row in order], whole.tables.counts
-    tables = job_tables(kinds, whole.cluster, counts, times[order], known[order])
+    tables, order = job_tables(trace, whole.cluster, whole.tables.counts, times, known)
     checkpoint_s = whole.checkpoint_s[model_class][order] * restart
     return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s)
 
