@@ -138,7 +138,7 @@ def read(name: str, schema: str) -> Stored:
 def _bytes(path: Path) -> bytes:
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise InputError("is larger than 64 MiB", file=path, remedy="it is not a checkpoint of ours")
+            raise InputError("is larger than 64 MiB", file=path, remedy="give a checkpoint of clustergym")
         return path.read_bytes()
     except OSError as error:
         remedy = "give both files of a checkpoint"
