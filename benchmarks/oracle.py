@@ -1,4 +1,4 @@
-"""Speed of an oracle: building tables, reading them from the cache, and look-ups.
+"""Speed of an oracle: building tables, and reading them from the cache.
 
     python benchmarks/oracle.py [--oracle grid] [--processes 1 2] [--json FILE]
 
@@ -18,19 +18,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from clustergym.cluster.config import load_cluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.oracle.base import Oracle
 from clustergym.oracle.cache import cached_tables
 from clustergym.oracle.config import oracle_from_config
-from clustergym.oracle.lookup import iteration_time
 from clustergym.oracle.planning_report import arena_classes
 from clustergym.workload.trace import ModelClass
 
 COUNTS = [1, 2, 4, 8, 16, 32, 64]
-LOOKUPS, REPEATS = 1_000_000, 5
+REPEATS = 5
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -49,16 +46,6 @@ def column_seconds(oracle: Oracle, classes: list[ModelClass], cluster: ClusterSp
     ]
 
 
-def lookups_per_s(tables: OracleTables) -> float:
-    rng = np.random.default_rng([0, LOOKUPS])
-    model, gpu_type, level, locality = (rng.integers(0, size, LOOKUPS) for size in tables.execution.shape)
-
-    def look_up() -> object:
-        return iteration_time(tables, model, gpu_type, level, locality)
-
-    return LOOKUPS / statistics.median(seconds(look_up) for _ in range(REPEATS))
-
-
 def cache_seconds(
     oracle: Oracle, classes: list[ModelClass], cluster: ClusterSpec, processes: int
 ) -> tuple[float, float]:
@@ -75,7 +62,7 @@ def cache_seconds(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the times, and the rate of look-ups."""
+    """Print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--oracle", default="grid", help="name of a group conf/oracle")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
@@ -92,11 +79,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"build, {processes} processes     {build:10.3f} s")
     columns = column_seconds(oracle, classes, cluster)
     figures["column_median_s"], figures["column_worst_s"] = statistics.median(columns), max(columns)
-    figures["lookups_per_s"] = lookups_per_s(oracle.tables(classes, cluster, COUNTS))
     print(f"read from the cache       {figures['read_s']:10.3f} s")
     print(f"one column, median        {figures['column_median_s'] * 1e3:10.3f} ms")
     print(f"one column, worst         {figures['column_worst_s'] * 1e3:10.3f} ms")
-    print(f"look-ups                  {figures['lookups_per_s']:10,.0f} /s")
     if options.json is not None:
         options.json.write_text(json.dumps({"oracle": options.oracle, **figures}, indent=2) + "\n")
         print(f"wrote {options.json}")

@@ -1,4 +1,4 @@
-"""`python -m clustergym.bench placement`: placement algorithms compared, and what placement is worth."""
+"""`clustergym bench placement`: placement algorithms compared, and what placement is worth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m clustergym.bench", description="Run benchmarks.")
+    parser = Parser(prog="clustergym bench", description="Run benchmarks.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     placement = commands.add_parser("placement", help="spread and step time of LLM pre-training jobs")
     placement.add_argument("--quick", action="store_true", help=f"{QUICK_STATES} states and 5 alphas")

@@ -166,6 +166,7 @@ def _horizon(value: Any) -> float | None:
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     """Build the cluster of the `cluster` group: its `path` wins over what it names."""
+    require(isinstance(config, Mapping), "cluster", config, "give its keys")
     path = config.get("path")
     if path is not None:
         return load_cluster(str(Path(str(path)).absolute()))

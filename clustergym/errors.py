@@ -9,7 +9,11 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
 
+from clustergym.text import visible
+
 P = ParamSpec("P")
+LONGEST = (600, 200, 800, 380)
+"""Characters of the parts of the line: place, field, message, remedy. What a file brings may be longer."""
 
 
 class InputError(ValueError):
@@ -42,13 +46,21 @@ class InputError(ValueError):
         self.message = message
         where = "" if file is None else str(file)
         where += "" if line is None else f":{line}"
-        parts = [part for part in (where, field, message) if part]
-        text = ": ".join(parts) + (f" ({remedy})" if remedy else "")
-        super().__init__(" ".join(text.split()))
+        given = zip((where, field, message, remedy), LONGEST, strict=True)
+        where, field, message, remedy = (_shown(part or "", longest) for part, longest in given)
+        text = ": ".join(part for part in (where, field, message) if part)
+        super().__init__(text + (f" ({remedy})" if remedy else ""))
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
         """Cross a process boundary, as from a worker of a sweep, as the line alone."""
         return InputError, (str(self),)
+
+
+def _shown(part: str, longest: int) -> str:
+    """Return a part of the line with nothing invisible in it; a long one without its middle."""
+    text = visible(" ".join(part.split()))
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
@@ -67,6 +79,12 @@ def require(holds: bool, field: str, value: object, remedy: str) -> None:
         raise InputError(f"{value} is not valid", field=field, remedy=remedy)
 
 
+def out_of_memory(error: MemoryError) -> InputError:
+    """Return the line about memory that ran out."""
+    told = f": {error}" if str(error) else ""
+    return InputError(f"out of memory{told}", remedy="give fewer jobs or processes, or more memory")
+
+
 def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
     """Turn an `InputError` of a command into one line on stderr and exit status 2."""
 
@@ -76,6 +94,9 @@ def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
             return command(*args, **kwargs)
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
+            return 2
+        except MemoryError as error:
+            print(f"error: {out_of_memory(error)}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

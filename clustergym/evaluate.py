@@ -1,4 +1,4 @@
-"""`python -m clustergym.evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
+"""`clustergym evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy as np
 
 from clustergym.errors import InputError, exits_on_bad_input, nearest, require
 from clustergym.paths import atomic_path
+
+SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     from clustergym.learn.distribution import Distribution
     from clustergym.learn.trace_files import TraceFiles
     from clustergym.learn.windows import SPLITS
-    from clustergym.parallel import workers
+    from clustergym.parallel import lost_processes_told, workers
     from clustergym.progress import counted
     from clustergym.registry import build
 
@@ -56,7 +58,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
-    with workers(_count(config, "processes", 0), "spawn") as run:
+    with lost_processes_told(), workers(_count(config, "processes", 0), "spawn") as run:
         tuning = _count(config, "tuning_windows", 1)
         steps = (tuned(one, base, seed, tuning, run) for one in entrants)
         chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))
@@ -232,10 +234,11 @@ def _quoted(word: str) -> str:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.hydra_edge import composed, helped
+    from clustergym.command_help import helped
+    from clustergym.hydra_edge import composed
 
     overrides = list(sys.argv[1:] if argv is None else argv)
-    if helped("evaluate", __doc__, overrides):
+    if helped("evaluate", SUMMARY, overrides):
         return 0
     config = composed("evaluate", overrides)
     outcome = evaluate(config, progress=True)

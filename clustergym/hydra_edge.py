@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError, nearest, out_of_memory
 from clustergym.overrides import GROUPS, check_composed, check_used, check_words
 from clustergym.paths import conf_dir
 
@@ -56,8 +56,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             check_composed(plain)
             check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
-        except (InputError, OmegaConfBaseException) as error:
-            failure = error if isinstance(error, InputError) else _one_line(error, overrides)
+        except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
+            failure = _one_line(error, overrides)
             if not sweep:
                 # Raised after Hydra has returned, which would print a line of its own about it.
                 failed.append(failure)
@@ -81,26 +81,13 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         wrapped()
     except SystemExit as stopped:
         return int(stopped.code or 0)
-    except (OmegaConfBaseException, HydraException) as error:
+    except (OmegaConfBaseException, HydraException, OSError) as error:
         raise _one_line(error, words) from error
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", file=error.filename, remedy="choose another hydra.run.dir"
-        ) from error
     finally:
         sys.argv = before
     if failed:
         raise failed[0]
     return _report(SweepCallback.failures)
-
-
-def helped(name: str, summary: str | None, argv: list[str]) -> bool:
-    """Print what a command does and every key it takes, if asked to; return whether it was."""
-    if not {"-h", "--help"} & set(argv):
-        return False
-    print(f"{(summary or '').strip()}\n\nAny key can be given as key=value:\n")
-    print((conf_dir() / f"{name}.yaml").read_text(encoding="utf-8").strip())
-    return True
 
 
 def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
@@ -219,7 +206,7 @@ def remove_empty(folder: Path) -> None:
 FILES = (
     ("trace", "path"),
     ("cluster", "path"),
-    *(("oracle", key) for key in ("path", "models", "calibration", "collectives")),
+    *(("oracle", key) for key in ("path", "models", "calibration")),
 )
 """Keys of files."""
 
@@ -228,7 +215,7 @@ def _absolute(plain: Any) -> dict[str, Any]:
     """Make the files that a configuration names absolute, so that it can be replayed from any folder."""
     config: dict[str, Any] = dict(plain)
     for group, key in FILES:
-        if config[group].get(key) not in (None, "calibrated"):
+        if config[group].get(key) is not None:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
     for name in ("failures", "reservations"):
@@ -269,7 +256,17 @@ def _short(group: Mapping[str, Any]) -> str:
     return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
 
 
-def _one_line(error: Exception, argv: list[str]) -> InputError:
+def _one_line(error: BaseException, argv: list[str]) -> InputError:
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, SystemExit):
+        remedy = "a policy, or a module it imports, must not exit"
+        return InputError(f"called sys.exit({error.code!r})", field="the run", remedy=remedy)
+    if isinstance(error, OSError) and error.errno is not None:  # Hydra's own have no number.
+        message, remedy = f"cannot be written: {error.strerror}", "choose another hydra.run.dir"
+        return InputError(message, file=error.filename, remedy=remedy)
+    if isinstance(error, MemoryError):
+        return out_of_memory(error)
     text = " ".join(str(error).split())
     for pattern, explain in _EXPLAIN:
         found = re.search(pattern, text)

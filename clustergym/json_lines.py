@@ -7,10 +7,12 @@ import io
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clustergym.errors import InputError
+from clustergym.reading import opened
 
 
 def read_json_lines(
@@ -36,7 +38,7 @@ def read_json_lines(
     """
     read, number = 0, 0
     try:
-        with gzip.open(path if packed is None else io.BytesIO(packed), "rb") as unpacked:
+        with _stream(path, packed, remedy) as stream, gzip.GzipFile(fileobj=stream) as unpacked:
             while line := unpacked.readline(longest_line_bytes + 1):
                 read, number = read + len(line), number + 1
                 if read > largest_bytes or len(line) > longest_line_bytes:
@@ -47,6 +49,10 @@ def read_json_lines(
                 yield number, _parse(path, number, line, remedy)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", file=path, remedy=remedy) from None
+
+
+def _stream(path: Path, packed: bytes | None, remedy: str) -> AbstractContextManager[BinaryIO]:
+    return opened(path, remedy) if packed is None else io.BytesIO(packed)
 
 
 def _parse(path: Path, number: int, line: bytes, remedy: str) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ import yaml
 
 from clustergym import __version__
 from clustergym.decision_log import DECISIONS_SCHEMA
+from clustergym.errors import InputError
 from clustergym.metrics.jobs import write_jobs_csv
 from clustergym.metrics.metrics import Measurement, measure
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.policy import Placer, Policy
+from clustergym.reading import read_json
 from clustergym.registry import parameters_of
+from clustergym.results import UNFINISHED
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import NO_JOB, EventKind
@@ -47,10 +51,22 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
 def finished(folder: Path, key: str) -> dict[str, Any] | None:
     """Return the result that already lies in a folder, if it is of the same run."""
     try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        result = read_json(folder / "result.json", 2**24, "run it again")
+    except InputError:
         return None
     return result if isinstance(result, dict) and result.get("run_key") == key else None
+
+
+@contextlib.contextmanager
+def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
+    """Mark a folder as that of a run that has not ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / UNFINISHED
+    mark.write_text(f"{policy}: begun and not finished\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def measurement_of(simulation: Simulation) -> Measurement:

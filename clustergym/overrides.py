@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 from clustergym.errors import InputError, nearest, require
@@ -20,8 +22,12 @@ READ_WITH_FILE = {
 """Keys of a group that count where its `path` names a file; the file says the rest."""
 
 
+MOST_FILES = 500
+"""YAML files of a folder of configuration."""
+
 OPTIONS: Mapping[str, Any] = {
     "seed": int,
+    "run": Mapping[str, float | None],
     "horizon_s": float | None,
     "compare": str | None,
     "objective": str | None,
@@ -36,11 +42,35 @@ def check_words(words: Sequence[str]) -> None:
     """Raise an `InputError` about the first word that Hydra would answer with its grammar or a traceback."""
     if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
         raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
+    for folder in _config_folders(words):
+        _check_folder(folder)
     after_option = False
     for word in words:
         if not (word.startswith("-") or after_option):
             _check_word(word)
         after_option = word in ("-c", "--cfg", "-p", "--package", "-cd", "--config-dir", "-i", "--info")
+
+
+def _config_folders(words: Sequence[str]) -> list[Path]:
+    """Return the folders of configuration that a command line adds to `conf/`."""
+    options = ("-cd", "--config-dir")
+    given = [after for word, after in pairwise(words) if word in options]
+    pairs = [word.partition("=") for word in words]
+    return [Path(name) for name in [*given, *(value for key, is_, value in pairs if key in options and is_)]]
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise an `InputError` about a YAML file that would take Hydra's own reader for ever."""
+    from clustergym.cluster.yaml_file import read_mapping
+
+    if not folder.is_dir():
+        raise InputError("is no folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
+    files = list(islice(folder.rglob("*.yaml"), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        message = f"holds more than {MOST_FILES} YAML files"
+        raise InputError(message, file=folder, field="--config-dir", remedy="name a folder of configuration")
+    for path in sorted(files):
+        read_mapping(path)
 
 
 def _check_word(word: str) -> None:

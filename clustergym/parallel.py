@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
+from clustergym.errors import InputError
 from clustergym.progress import counted
 
 T = TypeVar("T")
@@ -36,9 +38,19 @@ def workers(processes: int, start: str | None = None) -> Iterator[Any]:
         yield pool.map
 
 
+@contextmanager
+def lost_processes_told() -> Iterator[None]:
+    """Turn the end of a process from outside, as by the system when memory runs out, into one line."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        message, remedy = "one was ended before its work was done", "give fewer if memory ran out"
+        raise InputError(message, field="processes", remedy=remedy) from error
+
+
 def in_order(
     task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
 ) -> Iterator[R]:
     """Yield the task's results in the order of the items; with a label progress is shown on stderr."""
-    with workers(max(1, min(processes, len(items)))) as run:
+    with lost_processes_told(), workers(max(1, min(processes, len(items)))) as run:
         yield from counted(label or "", run(task, items), len(items), label is not None)

@@ -100,8 +100,9 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
     Raises
     ------
     InputError
-        For an unknown key, a missing one, or a value of the wrong type.
+        For an unknown key, a missing one, a value of the wrong type, or where there is no mapping.
     """
+    require(isinstance(given, Mapping), where, given, "give its keys")
     hints = typing.get_type_hints(made_by)
     known = {f.name: f for f in dataclasses.fields(made_by) if f.init}
     for key in given:

@@ -1,4 +1,4 @@
-"""`python -m clustergym.replay DIR`: rebuild a result from its decision log and compare digests."""
+"""`clustergym replay DIR`: rebuild a result from its decision log and compare digests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ def replay_folder(folder: Path) -> dict[str, Any]:
     from clustergym.output import measurement_of
     from clustergym.policy import InformationClass
     from clustergym.registry import make_placer
+    from clustergym.results import read_result
+    from clustergym.sim.engine import StalledError
     from clustergym.sim.run import replay
+    from clustergym.sim.validate import DecisionError
 
     config = _read_config(folder / "config.yaml")
-    result = _read_result(folder / "result.json")
+    result = read_result(folder / "result.json")
     scenario = build_scenario(config)
     header, changes = read_decisions(folder / "decisions.jsonl.gz", scenario)
     if header.get("scenario_sha256") != scenario.sha256:
@@ -47,19 +50,25 @@ def replay_folder(folder: Path) -> dict[str, Any]:
     try:
         information, round_s = InformationClass(header["information_class"]), header["round_s"]
         placer, seed = make_placer(header["placer"]), int(header["seed"])
-    except (KeyError, TypeError, ValueError) as error:
+        if round_s is not None and (isinstance(round_s, bool) or not 1e-3 <= round_s < 1e9):
+            raise ValueError(f"round_s is {round_s!r}, no seconds from 0.001 to below a billion")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"its header is damaged: {error}",
             file=folder / "decisions.jsonl.gz",
             line=1,
             remedy="run it again",
         ) from error
-    simulation = replay(scenario, placer, information, round_s, seed, changes)
+    try:
+        simulation = replay(scenario, placer, information, round_s, seed, changes)
+    except (DecisionError, StalledError) as error:
+        message, remedy = f"its decisions cannot be replayed: {error}", "run it again"
+        raise InputError(message, file=folder / "decisions.jsonl.gz", remedy=remedy) from error
     metrics = measurement_of(simulation).metrics
     return {
         "digest": simulation.log.digest,
-        "recorded_digest": result.get("digest"),
-        "equal": simulation.log.digest == result.get("digest") and metrics == result.get("metrics"),
+        "recorded_digest": result.digest,
+        "equal": simulation.log.digest == result.digest and metrics == result.metrics,
         "metrics": metrics,
         "decisions": len(changes),
     }
@@ -74,25 +83,18 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise InputError(
             "is no configuration of a run", file=path, remedy="give the folder of a finished run"
         )
+    for key in sorted(needed - {"seed"}):
+        if not isinstance(config[key], dict):
+            message = f"{config[key]!r} is no mapping"
+            raise InputError(message, file=path, field=key, remedy="give the folder of a finished run")
     return config
-
-
-def _read_result(path: Path) -> dict[str, Any]:
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"cannot be read: {type(error).__name__}", file=path, remedy="give the folder of a finished run"
-        ) from error
-    if not isinstance(result, dict):
-        raise InputError("is no result", file=path, remedy="give the folder of a finished run")
-    return result
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Replay each folder; 0: all equal, 1: one differs, 2: bad input."""
-    parser = Parser(prog="clustergym.replay", description=__doc__)
+    summary = "Rebuild results from their decision logs and compare digests."
+    parser = Parser(prog="clustergym replay", description=summary)
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`python -m clustergym.reproduce PAPER`: a paper's figures beside ours, and all papers' claims, as pages."""
+"""`clustergym reproduce PAPER`: a paper's figures beside ours, and all papers' claims, as pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     summaries = {name: importlib.import_module(module).SUMMARY for name, module in PAPERS.items()} | SUMMARIES
     papers = "\n".join(f"  {name:<10}{summary}" for name, summary in summaries.items())
     parser = Parser(
-        prog="python -m clustergym.reproduce",
+        prog="clustergym reproduce",
         description="Run a paper's comparison and hold its figures beside ours. Its claims, and the page "
         f"of all papers' claims, are written beside its page.\n\nPAPER is one of:\n{papers}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
 
 from clustergym.errors import InputError
+from clustergym.reading import read_json
+from clustergym.text import visible_all
 
 FILE_NAME = "result.json"
+UNFINISHED = "unfinished.txt"
+"""In the folder of a run that goes on, or that was killed; a run that ends, also by an error, removes it."""
+LARGEST_BYTES, LARGEST_NUMBER = 2**24, 1e30
 SCHEMA_VERSION = 1
 SCHEMA = f"clustergym.result/{SCHEMA_VERSION}"
 """Value of the key `schema` in the result.json of this version."""
 
 
 def _number(value: object) -> float | int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+    if value is None:
         return value
-    if isinstance(value, float) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST_NUMBER:
         return value
-    raise ValueError("is neither a finite number nor null")
+    raise ValueError("is neither null nor a finite number from 0")
 
 
 Number = Annotated[float | int | None, PlainValidator(_number)]
@@ -58,9 +63,9 @@ class ScenarioName(_Checked):
 class Decisions(_Checked):
     """How many decisions a policy made, and how long one took."""
 
-    count: int
-    seconds_p50: float | None = None
-    seconds_p99: float | None = None
+    count: int = Field(ge=0)
+    seconds_p50: float | None = Field(default=None, ge=0)
+    seconds_p99: float | None = Field(default=None, ge=0)
 
 
 class Result(_Checked):
@@ -91,11 +96,11 @@ class Result(_Checked):
     information_class: str
     scenario: ScenarioName
     seed: int
-    horizon_s: float | None = None
+    horizon_s: float | None = Field(default=None, ge=0)
     metrics: dict[str, Number]
     digest: str
     decisions: Decisions | None = None
-    wall_s: float | None = None
+    wall_s: float | None = Field(default=None, ge=0)
     versions: dict[str, str] = {}
     _path: Path = PrivateAttr(default=Path())
 
@@ -113,7 +118,12 @@ def read_result(path: Path) -> Result:
     InputError
         If it cannot be read, is cut short, is no result of clustergym, or is of a newer schema.
     """
-    data = _read_json(path)
+    try:
+        data = visible_all(read_json(path, LARGEST_BYTES, "run it again, or leave it out"))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(str(error), file=path, remedy="run it again, or leave it out") from None
     schema = data.pop("schema", None) if isinstance(data, dict) else None
     match = re.fullmatch(r"clustergym\.result/(\d{1,9})", schema) if isinstance(schema, str) else None
     if match is None:
@@ -135,27 +145,6 @@ def read_result(path: Path) -> Result:
     return result
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_constant)
-    except OSError as error:
-        raise InputError(
-            error.strerror or "cannot be read", file=path, remedy="give a readable file"
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8 text", file=path, remedy="run it again, or leave it out") from None
-    except json.JSONDecodeError as error:
-        message = f"not JSON, or cut short: {error.msg}"
-        raise InputError(message, file=path, line=error.lineno, remedy="run it again") from None
-    except (ValueError, RecursionError) as error:
-        message = f"not a result of clustergym: {type(error).__name__} while reading: {error}"
-        raise InputError(message, file=path, remedy="run it again, or leave it out") from None
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def find_results(places: Iterable[Path]) -> list[Path]:
     """Return every result.json in or under the given folders, or given itself; sorted.
 
@@ -168,7 +157,8 @@ def find_results(places: Iterable[Path]) -> list[Path]:
     for place in places:
         here = [place] if place.is_file() else list(_search(place))
         if not here:
-            raise InputError(f"holds no {FILE_NAME}", file=place, remedy="name a folder of finished runs")
+            message = f"holds no {FILE_NAME}" + _unfinished([place]).replace("note:", ", but", 1)
+            raise InputError(message, file=place, remedy="name a folder of finished runs")
         found.update(Path(os.path.abspath(path)) for path in here)
     return sorted(found)
 
@@ -188,8 +178,17 @@ def _search(folder: Path) -> Iterator[Path]:
             yield Path(root) / FILE_NAME
 
 
+def _unfinished(places: Sequence[Path]) -> str:
+    """Return a note on the runs below folders that were begun and not finished; empty: there are none."""
+    found = [path.parent for place in places for path in sorted(place.rglob(UNFINISHED))]
+    several = f" and {len(found) - 1} more" * (len(found) > 1)
+    return f"note: a run was begun and not finished in {found[0]}{several}" if found else ""
+
+
 def read_results(places: Iterable[Path]) -> list[Result]:
     """Return the results in the given folders, one per run key, in order of their paths.
+
+    Runs that were begun and not finished are noted on stderr.
 
     Raises
     ------
@@ -197,10 +196,13 @@ def read_results(places: Iterable[Path]) -> list[Result]:
         As `read_result` and `find_results`; also if two files of one run key disagree.
     """
     by_key: dict[str, Result] = {}
+    places = list(places)
     for path in find_results(places):
         result = read_result(path)
         twin = by_key.setdefault(result.run_key, result)
         if (twin.digest, twin.metrics) != (result.digest, result.metrics):
             message = f"disagrees with {twin.path}, which has the same run key {result.run_key}"
             raise InputError(message, file=path, field="digest", remedy="run both again")
+    if note := _unfinished(places):
+        print(note, file=sys.stderr)
     return list(by_key.values())

@@ -1,4 +1,4 @@
-"""`python -m clustergym.run policy=… scenario=…`: one policy on one scenario, and what it wrote."""
+"""`clustergym run policy=… scenario=…`: one policy on one scenario, and what it wrote."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
         folders.append(target)
         fresh |= ran
     if config.get("report", True) and (fresh or not (folder / "report.html").is_file()):
-        from clustergym.report.write import write_report
+        from clustergym.report.write import write_run_report
 
-        write_report([target / "result.json" for target in folders], folder / "report.html")
+        write_run_report(folders)
     if logger.name == "wandb" and fresh:
         page = folder / "report.html"
         log_result(logger, config, results[0], folder, page if page.is_file() else None)
@@ -65,25 +65,33 @@ def _run_policy(
     scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], bool]:
     """Return a policy's result, and whether it had to be run."""
-    from clustergym.output import finished, measurement_of, result_of, run_key, write_result
+    from clustergym.output import finished, measurement_of, result_of, run_key, unfinished_mark, write_result
     from clustergym.progress import progress_of
+    from clustergym.registry import build
+    from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
+    from clustergym.sim.guard import RunOptions, Watch
     from clustergym.sim.run import simulate
 
-    seed = int(config["seed"])
+    seed, options = int(config["seed"]), build(RunOptions, config.get("run") or {}, "run")
     done = finished(folder, run_key(scenario, policy, placer, seed))
     if done is not None:
         print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
         return done, False
-    try:
+
+    def task(watch: Watch) -> dict[str, Any]:
         with progress_of(policy.name, scenario, bool(config.get("progress", True))) as progress:
-            run = simulate(scenario, policy, placer, seed, progress)
+            run = simulate(scenario, policy, placer, seed, progress, watch)
+        measured = measurement_of(run.simulation)
+        result = result_of(run, measured, policy, placer, seed)
+        write_result(folder, config, run.simulation, measured, result)
+        return result
+
+    try:
+        with unfinished_mark(folder, policy.name):
+            return guarded(task, policy, placer, options.decision_limit_s), True
     except StalledError as error:
         raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
-    measured = measurement_of(run.simulation)
-    result = result_of(run, measured, policy, placer, seed)
-    write_result(folder, config, run.simulation, measured, result)
-    return result, True
 
 
 def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
@@ -130,7 +138,12 @@ def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path, i
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    return run_hydra(run_job, sys.argv[1:] if argv is None else argv, "clustergym.run")
+    from clustergym.command_help import RUN_MORE, RUN_SUMMARY, helped
+
+    given = sys.argv[1:] if argv is None else argv
+    if helped("run", RUN_SUMMARY, given, "config", RUN_MORE):
+        return 0
+    return run_hydra(run_job, given, "clustergym.run")
 
 
 if __name__ == "__main__":

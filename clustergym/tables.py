@@ -58,11 +58,8 @@ def human_value(value: Value, unit: Unit) -> str:
         scaled = value if unit.factor == 1 else value * unit.factor
         return human_number(scaled) + ends
     mean, low, high = (figure * unit.factor for figure in value[:3])
-    if value.seeds == 1 or low == high:
-        return human_number(mean) + ends
-    if value.seeds == 2:
-        return f"{human_number(mean)} [{human_number(low)}, {human_number(high)}]{ends}"
-    return f"{human_number(mean)} ± {human_number(high - mean)}{ends}"
+    interval = "" if low == high else f" [{human_number(low)}, {human_number(high)}]"
+    return human_number(mean) + interval + ends
 
 
 def _mean(value: Value) -> float | None:
@@ -93,7 +90,8 @@ def comparison_table(
     rows : sequence of mapping
         One per policy, in order of the columns: `policy` (a label, or a mapping with `name`),
         `metrics` (name to number, `Estimate` or None), and optionally `information_class`,
-        shown in words under the label. The content of a result.json is such a row.
+        shown in words under the label, and `ratios` (name to `Aggregate`), shown with their intervals.
+        The content of a result.json is such a row.
     metrics : iterable of str, optional
         Lines, in order; by default all of `METRICS` that some row has a value of.
     reference : int or None
@@ -128,13 +126,16 @@ def _cells(name: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, Any]
         text = Text(human_value(value, unit))
         share = ratio(value, base["metrics"].get(name)) if base is not None and row is not base else None
         if metric.better and share is not None:
-            text.append(f"  {share:.2f}x", style=_style(metric, share))
+            known = row.get("ratios", {}).get(name)
+            low, high = (share, share) if known is None else (known.low, known.high)
+            interval = "" if low == high else f" [{low:.2f}, {high:.2f}]"
+            text.append(f"  {share:.2f}x{interval}", style=_style(metric, share, low, high))
         cells.append(text)
     return cells
 
 
-def _style(metric: Metric, share: float) -> str:
-    if abs(share - 1) < 0.005:
+def _style(metric: Metric, share: float, low: float, high: float) -> str:
+    if abs(share - 1) < 0.005 or low < 1 < high:
         return "dim"
     return "green" if (share < 1) == (metric.better == "lower") else "red"
 

@@ -1,4 +1,4 @@
-"""`python -m clustergym.trace import|validate|describe|generate|slice`."""
+"""`clustergym trace import|validate|describe|generate|slice`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _write_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _parser(command: str) -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m clustergym.trace",
+        prog="clustergym trace",
         description="Read, check and write traces.",
         epilog=COLUMNS_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,

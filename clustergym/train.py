@@ -1,4 +1,4 @@
-"""`python -m clustergym.train agent=auction_es`: train an agent and write its checkpoint."""
+"""`clustergym train agent=auction_es`: train an agent and write its checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.errors import InputError, exits_on_bad_input, out_of_memory
 from clustergym.paths import PACKAGE
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clustergym.wandb_logger import LoggerChoice
 
 SUFFIX = ".safetensors"
+SUMMARY = "Train an agent and write its checkpoint."
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
@@ -105,6 +106,11 @@ def _reported(folder: Path) -> Iterator[None]:
         raise InputError(
             "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
         ) from error
+    except RuntimeError as error:
+        # What PyTorch raises in place of a MemoryError.
+        if "allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        raise out_of_memory(MemoryError(*error.args)) from error
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror or error}",
@@ -161,10 +167,11 @@ def _git_revision() -> str | None:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.hydra_edge import composed, helped
+    from clustergym.command_help import helped
+    from clustergym.hydra_edge import composed
 
     overrides = list(sys.argv[1:] if argv is None else argv)
-    if helped("train", __doc__, overrides):
+    if helped("train", SUMMARY, overrides):
         return 0
     # `env=NAME` says the id alone, so every parameter of the environment is a new key to Hydra.
     words = [f"++{word}" if word.startswith("env.") else word for word in overrides]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+import yaml
 
-from clustergym.collect import group_results, main
+from clustergym.collect import main
 from clustergym.errors import InputError
+from clustergym.groups import group_results
 from clustergym.results import read_result, read_results
 
 
@@ -118,9 +121,73 @@ def test_a_scenario_whose_jobs_depend_on_the_seed_is_one_table(save):
     assert table["seeds"] == [0, 1, 2]
     assert table["sha256"] == {"0": "0" * 64, "1": "1" * 64, "2": "2" * 64}
     interval = table["columns"][1]["metrics"]["jct_mean"]
-    # s = 1: 4.302653 / sqrt(3) = 2.484138 to each side.
-    assert interval["high"] == pytest.approx(11 + 2.484138, rel=1e-6)
+    # s = 1: 4.302653 / sqrt(3) = 2.484138 of 11, on the logarithm: 11 e^0.225831, 11 e^-0.225831.
+    assert interval["high"] == pytest.approx(13.786998, rel=1e-6)
+    assert interval["low"] == pytest.approx(8.776385, rel=1e-6)
+    # 20 / 10, 21 / 11, 22 / 12 of single seeds.
+    assert table["columns"][1]["ratio"]["jct_mean"] == 11 / 21
+    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [10 / 20, 12 / 22]
     assert (interval["least"], interval["greatest"], interval["seeds"]) == (10, 12, 3)
+
+
+def equal_runs(policy, *seeds, jct=100.0):
+    return [result(policy, seed, jct=jct, digest=f"the same of {policy}") for seed in seeds]
+
+
+def test_seeds_of_one_digest_count_once_and_are_named(save, capsys):
+    # 10, 10 and 30 would be 16.7 on average; the two that are one run count once: 20.
+    folder = save(*equal_runs("fcfs", 0, 1, jct=10.0), result("fcfs", 2, jct=30.0))
+    [table] = collected(folder)
+    assert table["columns"][0]["metrics"]["jct_mean"] == {
+        "mean": 20.0, "low": 10.0, "high": 30.0, "least": 10.0, "greatest": 30.0, "seeds": 2
+    }  # fmt: skip
+    [note] = table["notes"]
+    assert "these seeds gave one and the same run (equal digests), counted once (fcfs: 0, 1)" in note
+    assert f"note: {note}" in capsys.readouterr().out
+
+
+def test_seeds_that_change_nothing_give_no_interval(save, capsys):
+    folder = save(*equal_runs("fcfs", 0, 1, 2, jct=120.0), *equal_runs("srtf", 0, 1, 2, jct=60.0))
+    [table] = collected(folder)
+    assert [column["metrics"]["jct_mean"]["seeds"] for column in table["columns"]] == [1, 1]
+    out = capsys.readouterr().out
+    assert "(fcfs: 0, 1, 2; srtf: 0, 1, 2)" in out
+    line = next(line for line in out.splitlines() if "jct_mean" in line)
+    assert "1.000 min  0.50x " in line
+    # As its file has it: of one run a count stays whole.
+    assert next(line for line in out.splitlines() if "jobs_finished" in line).split()[4] == "10"
+
+
+def test_a_ratio_to_a_deterministic_policy_is_over_the_runs_that_differ(save):
+    # fcfs takes 20 whatever the seed; the other 10, 30 and 50: 1.5 on average, 0.5 to 2.5.
+    others = [result("random", seed, jct=jct) for seed, jct in enumerate((10.0, 30.0, 50.0))]
+    [table] = collected(save(*equal_runs("fcfs", 0, 1, 2, jct=20.0), *others))
+    assert [column["metrics"]["jct_mean"]["seeds"] for column in table["columns"]] == [1, 3]
+    assert table["columns"][1]["ratio"]["jct_mean"] == 1.5
+    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [0.5, 2.5]
+
+
+def test_no_interval_of_a_positive_quantity_goes_below_0_or_a_share_above_1(save):
+    runs = [result("fcfs", seed, jct=jct) for seed, jct in enumerate((1.0, 1.0, 100.0))]
+    for run, share in zip(runs, (0.9, 1.0, 1.0), strict=True):
+        run["metrics"]["gpu_utilization"] = share
+    [table] = collected(save(*runs))
+    jct, share = (table["columns"][0]["metrics"][name] for name in ("jct_mean", "gpu_utilization"))
+    assert 0 < jct["low"] < jct["mean"] < jct["high"]
+    assert 0 < share["low"] < share["mean"] < share["high"] < 1
+
+
+def test_a_ratio_without_an_interval_is_shown_alone(save, capsys):
+    # In seed 1 the reference has none: a resample of that seed alone would divide by 0.
+    runs = [result(policy, seed) for policy in ("fcfs", "arena") for seed in (0, 1)]
+    for run, preemptions in zip(runs, (2.0, 0.0, 3.0, 1.0), strict=True):
+        run["metrics"]["preemptions_mean"] = preemptions
+    [table] = collected(save(*runs))
+    assert table["columns"][1]["ratio"]["preemptions_mean"] == 2.0
+    assert "preemptions_mean" not in table["columns"][1]["ratio_interval"]
+    line = next(line for line in capsys.readouterr().out.splitlines() if "preemptions" in line)
+    assert "2.00x " in line
+    assert "2.00x [" not in line
 
 
 def test_two_job_sets_for_one_seed_are_two_tables(save, capsys):
@@ -199,6 +266,106 @@ def test_by_placer(save):
         {"buddy": 1.0, "random": 3.0},
         {"buddy": 10.0, "random": 20.0},
     ]
+
+
+@pytest.fixture
+def configured(tmp_path):
+    """Write results with their configurations: cluster, load, policy, seed, mean JCT; and further changes."""
+    count = iter(range(1000))
+
+    def write(cluster, load, policy, seed, jct, **changes):
+        folder = tmp_path / "runs" / f"{next(count):03}"
+        folder.mkdir(parents=True)
+        cluster_of = {"name": cluster, "path": None, "nodes": [{"gpu_type": "A40", "count": 4}]}
+        given = {
+            "cluster": changes.pop("group", cluster_of),
+            "trace": {"source": "philly", "load": load, "path": None},
+            "scenario": {"name": f"demo+cluster={cluster}", "version": 1},
+            "policy": {"name": policy},
+            "placer": {"name": "buddy"},
+            **{"seed": seed, "horizon_s": 7200.0, "compare": None if policy == "fcfs" else "fcfs"},
+        }
+        (folder / "config.yaml").write_text(yaml.safe_dump(given))
+        about = scenario(f"demo+cluster={cluster}", sha256=f"{seed}{load}{cluster}")
+        content = result(policy, seed, jct=jct, scenario=about, run_key=str(folder), **changes)
+        (folder / "result.json").write_text(json.dumps(content))
+        return tmp_path / "runs"
+
+    return write
+
+
+def test_two_clusters_are_columns_of_one_table(configured, capsys):
+    for seed in (0, 1):
+        configured("small", 1.0, "fcfs", seed, 100.0 + seed)
+        runs = configured("large", 1.0, "fcfs", seed, 50.0 + seed)
+    [table] = collected(runs, "--by", "cluster", "--reference", "small")
+    assert figures(table) == {"cluster=small": 100.5, "cluster=large": 50.5}
+    assert [column["by"] for column in table["columns"]] == [{"cluster": "small"}, {"cluster": "large"}]
+    assert (table["reference"], table["seeds"], table["sha256"]) == ("cluster=small", [0, 1], {})
+    assert table["columns"][1]["ratio_interval"]["jct_mean"] == [50 / 100, 51 / 101]
+    assert "fcfs on demo v1, horizon 2 h, 4 scenarios" in " ".join(capsys.readouterr().out.split())
+
+
+def test_keys_together_are_columns_of_every_combination(configured):
+    for cluster, load, policy in itertools.product(("small", "large"), (1.0, 2), ("fcfs", "srtf")):
+        runs = configured(cluster, load, policy, 0, 100.0 * load)
+    [table] = collected(runs, "--by", "policy,cluster", "--by", "trace.load")
+    assert len(table["columns"]) == 8
+    assert figures(table)["srtf / cluster=large / trace.load=2"] == 200.0
+    # No ratio of one cluster to another, unless it is asked for.
+    assert table["reference"] is None
+
+
+def test_what_is_not_asked_for_is_a_table_of_its_own(configured, capsys):
+    for cluster, load, policy in itertools.product(("small", "large"), (1.0, 2.5), ("fcfs", "srtf")):
+        runs = configured(cluster, load, policy, 0, 100.0 * load)
+    tables = collected(runs, "--by", "cluster")
+    assert [list(figures(table)) for table in tables] == [["cluster=large", "cluster=small"]] * 4
+    assert [len({*figures(table).values()}) for table in tables] == [1] * 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("note: apart from other tables by trace.load=2.5; --by puts") == 2
+    assert out.count("srtf on demo v1") == 2
+
+
+def test_one_value_written_in_two_ways_is_one_column(configured):
+    configured("small", 2, "fcfs", 0, 10.0)
+    [table] = collected(configured("small", 2.0, "fcfs", 1, 20.0), "--by", "trace.load")
+    assert figures(table) == {"trace.load=2": 15.0}
+
+
+def test_clusters_of_one_name_are_told_apart_by_what_differs(configured):
+    def nodes(count):
+        return {"name": "small", "path": None, "nodes": [{"gpu_type": "A40", "count": count}]}
+
+    configured("small", 1, "fcfs", 0, 10.0, group=nodes(4))
+    configured("small", 1, "fcfs", 0, 5.0, group=nodes(8))
+    mine = {"name": "small", "path": "/home/me/mine.yaml"}
+    runs = configured("small", 1, "fcfs", 0, 7.0, group=mine)
+    [table] = collected(runs, "--by", "cluster")
+    assert figures(table) == {
+        "cluster=mine": 7.0,
+        "cluster=small(nodes.0.count=4)": 10.0,
+        "cluster=small(nodes.0.count=8)": 5.0,
+    }
+
+
+def test_csv_has_the_keys(configured, tmp_path):
+    configured("small", 1.0, "fcfs", 0, 10.0)
+    runs = configured("large", 1.5, "fcfs", 0, 5.0)
+    path = tmp_path / "results.csv"
+    assert main([str(runs), "--by", "cluster", "--by", "trace.load", "--csv", str(path)]) == 0
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    assert [(row["cluster"], row["trace.load"]) for row in rows] == [("small", "1"), ("large", "1.5")]
+
+
+def test_a_key_that_no_run_has_is_one_line(configured, capsys):
+    runs = configured("small", 1.0, "fcfs", 0, 10.0)
+    line = refusal(capsys, runs, "--by", "clutser")
+    assert line.startswith("error: --by: no run has a key 'clutser' (did you mean cluster")
+    assert "trace.load" in refusal(capsys, runs, "--by", "trace.laod")
+    assert "did you mean small?" in refusal(capsys, runs, "--by", "cluster", "--reference", "smal")
+    (runs / "000" / "config.yaml").write_text("a: [")
+    assert "config.yaml" in refusal(capsys, runs, "--by", "cluster")
 
 
 def test_a_placer_may_be_a_plain_name(save):
@@ -313,7 +480,7 @@ def test_bad_places_and_options(save, tmp_path, capsys):
     assert "no such file or folder" in refusal(capsys, tmp_path / "absent")
     assert "required" in refusal(capsys)
     assert "did you mean jct_mean" in refusal(capsys, folder, "--metric", "jct_maen")
-    assert "did you mean placer" in refusal(capsys, folder, "--by", "plaser")
+    assert "config.yaml: no such file (--by a key" in refusal(capsys, folder, "--by", "plaser")
     assert "did you mean fcfs" in refusal(capsys, folder, "--reference", "fcsf")
     assert "is a folder" in refusal(capsys, folder, "--json", tmp_path)
     assert "cannot be written" in refusal(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
-from clustergym.metrics.statistics import estimate
+from clustergym.metrics.statistics import estimate, estimate_within
 from clustergym.tables import (
     comparison_table,
     human_number,
@@ -40,8 +41,9 @@ def test_human_units(metric, value, shown):
 def test_estimates_show_their_interval():
     hours = human_unit(METRICS["jct_mean"], 36000.0)
     assert human_value(estimate([7200.0, 10800.0]), hours) == "2.500 [2.000, 3.000] h"
-    # s = 1 h, half the width 4.302653 / sqrt(3) = 2.484 h.
-    assert human_value(estimate([3600.0, 7200.0, 10800.0]), hours) == "2.000 ± 2.484 h"
+    # s = 1 h of 2 h on average: factors of e^(4.302653 / sqrt(3) / 2) = 3.463.
+    assert human_value(estimate_within([3600.0, 7200.0, 10800.0]), hours) == "2.000 [0.5776, 6.926] h"
+    assert human_value(estimate([3600.0, 3600.0, 3600.0]), hours) == "1.000 h"
     assert human_value(estimate([3600.0]), hours) == "1.000 h"
 
 
@@ -79,6 +81,14 @@ def test_better_and_worse_are_coloured_by_direction():
     table = comparison_table(rows(), ["jct_mean", "jobs_finished"], 1)
     cells = list(table.columns[1].cells)
     assert [cell.spans[0].style for cell in cells] == ["green", "red"]
+
+
+def test_a_ratio_that_may_be_1_is_neither_better_nor_worse():
+    sure, unsure = (rows()[0] | {"ratios": {"jct_mean": Aggregate(2 / 3, 0.5, high)}} for high in (0.9, 1.1))
+    cells = [comparison_table([one, rows()[1]], ["jct_mean"], 1).columns[1] for one in (sure, unsure)]
+    (clear,), (unclear,) = (cell.cells for cell in cells)
+    assert (str(clear), clear.spans[0].style) == ("60.00 s  0.67x [0.50, 0.90]", "green")
+    assert (str(unclear), unclear.spans[0].style) == ("60.00 s  0.67x [0.50, 1.10]", "dim")
 
 
 def test_no_reference_no_ratios(capsys):

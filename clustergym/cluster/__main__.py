@@ -1,4 +1,4 @@
-"""`python -m clustergym.cluster describe NAME` and `… draw NAME`."""
+"""`clustergym cluster describe NAME` and `… draw NAME`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m clustergym.cluster", description="Look at clusters.")
+    parser = Parser(prog="clustergym cluster", description="Look at clusters.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     describe = commands.add_parser("describe", help="print GPU types, sizes, switches and bandwidths")
     draw = commands.add_parser("draw", help="draw the switches: a tree here, or a picture in a file")

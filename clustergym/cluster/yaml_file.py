@@ -21,6 +21,7 @@ LARGEST_NODES = 100_000
 """Values of a file once every alias is written out."""
 LONGEST_NUMBER = 100
 """Characters of a number; PyYAML reads a long one in time that grows with its square."""
+KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:int")
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -211,6 +212,9 @@ def _check_keys(node: yaml.MappingNode, path: Path) -> None:
         if key.tag == "tag:yaml.org,2002:merge":
             message = "merge keys (<<) are not allowed"
             raise InputError(message, file=path, line=line, remedy="write the keys out")
+        if key.tag not in KEYS:
+            message = f"{key.value} is no text to YAML where a key must be one"
+            raise InputError(message, file=path, line=line, field=key.value, remedy="put it in quotes")
         if key.value in seen:
             raise InputError("key stands twice", file=path, line=line, field=key.value, remedy="keep one")
         seen.add(key.value)

@@ -1,4 +1,4 @@
-"""`python -m clustergym.leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
+"""`clustergym leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import Any
 
 from clustergym.arguments import Parser
 from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.leaderboard import DECISION_LIMIT_S
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="clustergym.leaderboard", description=__doc__, allow_abbrev=False)
+    summary = "Check, score and add entries of boards, and write the boards' pages."
+    parser = Parser(prog="clustergym leaderboard", description=summary, allow_abbrev=False)
     parser.add_argument("--root", type=Path, metavar="DIR", help="folder of boards (leaderboards/)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="run a policy or placer in every cell and write it as an entry")
@@ -27,6 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--title", help="as it is to be shown")
     add.add_argument("--author", action="append", metavar="NAME", help="may be given several times")
     add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    limit = f"seconds of wall time that a decision may take ({DECISION_LIMIT_S:g})"
+    add.add_argument("--decision-limit-s", type=float, default=DECISION_LIMIT_S, metavar="S", help=limit)
     check = commands.add_parser("check", help="replay entries without running them and compare every metric")
     check.add_argument("board", nargs="?", help="all by default")
     check.add_argument("entry", nargs="*", help="all by default")
@@ -61,6 +65,7 @@ def _add(options: argparse.Namespace) -> int:
     from clustergym.hydra_edge import composed
     from clustergym.leaderboard.add import add
     from clustergym.leaderboard.board import load_board
+    from clustergym.sim.guard import check_limit
 
     board = load_board(options.board, options.root)
     kind = board.chooses
@@ -79,6 +84,7 @@ def _add(options: argparse.Namespace) -> int:
         authors=authors,
         workers=workers,
         words=options.override,
+        decision_limit_s=check_limit(options.decision_limit_s, "--decision-limit-s"),
     )
     print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")
     return 0
@@ -95,8 +101,9 @@ def _workers(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import board_names, load_board
-    from clustergym.leaderboard.check import check_entries
+    from clustergym.leaderboard.check import check_entries, word_of
     from clustergym.leaderboard.entry import entry_names
+    from clustergym.text import visible
 
     found: dict[str, Any] = {}
     workers = _workers(options)
@@ -107,9 +114,9 @@ def _check(options: argparse.Namespace) -> int:
         for entry, flags in every.items():
             found[f"{name}/{entry}"] = [asdict(flag) for flag in flags]
             replayed = f"{len(board.cells)} cells replayed, every metric equal"
-            print(f"{name}/{entry}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
-            for flag in flags:
-                print(f"  {flag}")
+            print(f"{name}/{visible(entry)}: " + (f"{len(flags)} FLAGS" if flags else replayed), flush=True)
+            for line in flags or word_of(board, entry):
+                print(f"  {line}")
     _write_json(found, options.json)
     return 2 if any(found.values()) else 0
 

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from clustergym.errors import InputError
-from clustergym.leaderboard import cell_logs
+from clustergym.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.leaderboard.curves import write_curves
@@ -51,6 +51,7 @@ def add(
     authors: Sequence[str] = ("clustergym",),
     workers: int = 1,
     words: Sequence[str] = (),
+    decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> Path:
     """Run a policy or placer in every cell of a board and write it as an entry; cells already run are kept.
 
@@ -68,6 +69,8 @@ def add(
         Processes.
     words : sequence of str
         The overrides that say the same on the command line; by default every parameter.
+    decision_limit_s : float, optional
+        Wall seconds that a decision may take.
 
     Raises
     ------
@@ -91,8 +94,8 @@ def add(
         _write_runs(folder, board, runs)
 
     try:
-        run_cells(board, parameters, missing, workers, done)
-    except InputError:
+        run_cells(board, parameters, missing, workers, done, decision_limit_s)
+    except (InputError, MemoryError):
         if not begun and not runs:
             shutil.rmtree(folder)
         raise

@@ -146,7 +146,7 @@ class Board(Checked):
         """Return what a cell is scored against."""
         found = next(one for one in self.scenarios if one.name == cell.scenario)
         if cell.seed not in found.constants:
-            remedy = f"run `python -m clustergym.leaderboard freeze {self.name}`"
+            remedy = f"run `clustergym leaderboard freeze {self.name}`"
             raise InputError(
                 f"has no constants of seed {cell.seed}",
                 file=self.folder / "board.yaml",
@@ -210,9 +210,19 @@ def boards_dir() -> Path:
 
 
 def board_names(root: Path | None = None) -> list[str]:
-    """Return the names of the boards there are."""
+    """Return the names of the boards there are.
+
+    Raises
+    ------
+    InputError
+        If there is none, as in an installed package.
+    """
     folder = boards_dir() if root is None else root
-    return sorted(path.parent.name for path in folder.glob("*/board.yaml"))
+    found = sorted(path.parent.name for path in folder.glob("*/board.yaml"))
+    if not found:
+        remedy = "boards are in a checkout: `clustergym leaderboard --root CHECKOUT/leaderboards …`"
+        raise InputError("holds no board", file=folder, remedy=remedy)
+    return found
 
 
 def load_board(name: str, root: Path | None = None) -> Board:

@@ -15,6 +15,7 @@ from clustergym.leaderboard.entry import Entry, ResultRow
 from clustergym.leaderboard.logs import LOGS
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
+from clustergym.text import visible
 
 BOUNDED = ("jct_mean", "makespan")
 TOLERANCE = 1e-9
@@ -28,6 +29,10 @@ class Kind(enum.StrEnum):
     """entry.yaml, results.csv or a file that does not belong there."""
     BOARD = "board"
     """Of another board, or of another version of it."""
+    PUBLISHED = "not as published"
+    """The registry knows better: class, parameters, determinism or training of what is published here."""
+    TITLE = "title"
+    """May be taken for that of another entry."""
     MISSING_CELL = "missing cell"
     """No row in results.csv, or no log."""
     DUPLICATE_CELL = "duplicate cell"
@@ -71,7 +76,7 @@ class Flag:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.kind.value}: {self.where}: {self.message}"
+        return visible(f"{self.kind.value}: {self.where}: {self.message}")
 
 
 @dataclass(frozen=True)

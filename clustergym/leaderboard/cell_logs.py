@@ -16,6 +16,7 @@ from clustergym.cluster.schema import Checked, checked
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import NAME, Cell
 from clustergym.paths import atomic_path
+from clustergym.reading import opened
 
 FILE, SCHEMA = "decisions.jsonl.gz", "clustergym.cells/1"
 LARGEST_CONTENTS_BYTES = 1_000_000
@@ -75,7 +76,7 @@ class CellLogs:
             message = f"the log of {cell} is larger than {LARGEST_PACKED_BYTES:,} bytes"
             raise InputError(message, file=self.path, remedy=REMEDY)
         try:
-            with self.path.open("rb") as stream:
+            with opened(self.path, REMEDY) as stream:
                 stream.seek(self.starts[at])
                 return stream.read(self.sizes[at])
         except OSError as error:
@@ -107,7 +108,7 @@ def read_logs(folder: Path) -> CellLogs:
     """
     path = folder / FILE
     try:
-        with path.open("rb") as stream:
+        with opened(path, REMEDY) as stream:
             head = stream.read(LARGEST_CONTENTS_BYTES)
             size = stream.seek(0, 2)
         unpacker = zlib.decompressobj(wbits=GZIP)

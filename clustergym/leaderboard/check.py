@@ -17,12 +17,16 @@ from clustergym.leaderboard.entry import (
     Entry,
     ResultRow,
     entry_folder,
+    entry_names,
     read_entry,
     read_results,
+    text_of,
 )
+from clustergym.leaderboard.registered import problems, published, unchecked
 from clustergym.parallel import in_order
+from clustergym.text import alike, shortened, visible
 
-__all__ = ["Flag", "Kind", "check", "check_entries", "published"]
+__all__ = ["Flag", "Kind", "check", "check_entries", "published", "word_of"]
 
 BATCH = 6
 """Entries that a process replays in a cell on one and the same scenario."""
@@ -62,6 +66,8 @@ def check_entries(
     claims: dict[str, dict[Cell, Claim]] = {}
     for name in flags:
         claims[name] = _opened(board, name, flags[name])
+    for name, flag in _titles(board, flags):
+        flags[name].append(flag)
     tasks = [
         (cell, batch)
         for cell in board.cells
@@ -112,19 +118,45 @@ def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, Claim]:
 
 def _readme(folder: Path) -> Iterator[Flag]:
     path = folder / "README.md"
-    if path.is_file() and path.stat().st_size > LARGEST_README_BYTES:
-        yield Flag(Kind.SCHEMA, "README.md", f"is larger than {LARGEST_README_BYTES:,} bytes")
+    if not path.is_file():
+        return
+    try:
+        lines = text_of(path, LARGEST_README_BYTES).replace("\t", " ").splitlines()
+    except InputError as error:
+        yield Flag(Kind.SCHEMA, "README.md", str(error))
+        return
+    for number, line in enumerate(lines, start=1):
+        if visible(line) != line:
+            message = f"line {number} has characters that nobody sees: {shortened(visible(line), 60)}"
+            yield Flag(Kind.SCHEMA, "README.md", message)
+            return
+
+
+def word_of(board: Board, name: str) -> list[str]:
+    """Return what of an entry without flags is not checked, in a line; none if all is."""
+    line = unchecked(board, read_entry(entry_folder(board, name), board))
+    return [line] if line else []
 
 
 def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(Kind.BOARD, "entry.yaml", of)
-    if board.chooses == "placer" and entry.chosen.name in published("placer"):
+    yield from (Flag(Kind.PUBLISHED, "entry.yaml", one) for one in problems(board, entry))
+
+
+def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
+    """Tell of entries whose title may be taken for that of another on the board."""
+    by_title: dict[str, list[str]] = {}
+    for name in entry_names(board):
         try:
-            board.contestants(entry.keys)
-        except InputError as error:
-            yield Flag(Kind.SCHEMA, "entry.yaml", str(error))
+            by_title.setdefault(alike(read_entry(entry_folder(board, name), board).title), []).append(name)
+        except InputError:  # Told of elsewhere.
+            continue
+    for shared in by_title.values():
+        for name in [one for one in shared if len(shared) > 1 and one in names]:
+            others = ", ".join(one for one in shared if one != name)
+            yield name, Flag(Kind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
 
 
 def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator[Flag]:
@@ -161,11 +193,6 @@ def _rerun(board: Board, task: tuple[Sequence[Claim], int, int]) -> list[Flag]:
     if entry.chosen.name not in published(board.chooses):
         message = f"{entry.chosen.name!r} is not published here and cannot be run again"
         return [Flag(Kind.RERUN, "entry.yaml", message)]
-    files = [value for value in entry.chosen.parameters.values() if isinstance(value, str) and "/" in value]
-    if files:
-        return [Flag(Kind.RERUN, "entry.yaml", f"{_short(files[0])!r} names a file, which is not opened")]
-    if not entry.deterministic:
-        return []
     rng = np.random.default_rng([seed, 41])
     drawn = rng.choice(len(claims), min(strict, len(claims)), replace=False)
     return [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
@@ -176,25 +203,9 @@ def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
 
     where = str(row.cell)
     try:
-        policy = board.contestants(entry.keys)[0]
-        knows = policy.information_class.value if board.chooses == "policy" else "none"
         digest = run_cell(board, entry.keys, row.cell).row.digest
     except Exception as error:  # Of one with parameters that nobody tried before.
-        yield Flag(Kind.RERUN, where, f"{type(error).__name__}: {_short(str(error))}")
+        yield Flag(Kind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
         return
-    if knows != entry.information_class:
-        yield Flag(Kind.RERUN, where, f"the policy is of class {knows}, entered as {entry.information_class}")
     if digest != row.digest:
         yield Flag(Kind.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")
-
-
-def published(kind: str) -> frozenset[str]:
-    """Return the names of the policies, or placers, in this project's own package."""
-    from clustergym.registry import entry_points
-
-    points = entry_points({"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind])
-    return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "…"

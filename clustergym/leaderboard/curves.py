@@ -16,6 +16,7 @@ from clustergym.leaderboard.board import Board, Cell, Name
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import entry_folder, read_entry
 from clustergym.paths import atomic_path
+from clustergym.reading import read_json
 from clustergym.report.series import Floats, means
 from clustergym.sim.engine import Simulation
 
@@ -138,20 +139,9 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
     """
     path = folder / FILE
     remedy = f"write it with `leaderboard curves {board.name} {folder.name}`"
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(LARGEST_BYTES + 1)
-        if len(text) > LARGEST_BYTES:
-            raise InputError(f"is larger than {LARGEST_BYTES:,} bytes", file=path, remedy=remedy)
-        found = checked(EntryCurves, json.loads(text), file=path)
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(error.strerror or "cannot be read", file=path, remedy=remedy) from None
-    except (ValueError, RecursionError):
-        raise InputError("is no JSON", file=path, remedy=remedy) from None
+    found = checked(EntryCurves, read_json(path, LARGEST_BYTES, remedy), file=path)
     if [*found.scenarios] != [one.name for one in board.scenarios] or found.seed != board.seeds[0]:
         message = f"is not of the board's scenarios in order, and of seed {board.seeds[0]}"
         raise InputError(message, file=path, field="scenarios", remedy=remedy)

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from clustergym.cluster.schema import Checked, checked
 from clustergym.cluster.yaml_file import read_mapping
-from clustergym.errors import InputError
+from clustergym.errors import InputError, nearest
 from clustergym.leaderboard import cell_logs
-from clustergym.leaderboard.board import NAME, Board, Cell, Name
+from clustergym.leaderboard.board import NAME, Board, Cell, Name, board_names
 from clustergym.metrics.catalogue import METRICS
 from clustergym.policy import InformationClass
+from clustergym.reading import read_regular
+from clustergym.text import shortened, visible
 
 LARGEST_RESULTS_BYTES = 4_000_000
 LARGEST_README_BYTES = 1_000_000
@@ -41,14 +43,55 @@ RAW = (
 """Metrics that every entry has; further columns are those of the catalogue when it was made."""
 
 CLASSES = tuple(one.value for one in InformationClass)
-Line = Annotated[str, Field(min_length=1, max_length=500)]
+Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(visible)]
+"""Control, bidirectional and invisible characters are written out, wherever it is shown."""
+
+MOST_PARAMETERS, DEEPEST, LONGEST_TEXT = 500, 6, 200
+"""Of a policy or placer: values, levels of nesting, and characters of a name or text."""
+TUNING = ("train", "dev")
+"""Splits to train and tune on, of boards that name none."""
+ELSEWHERE = "elsewhere"
+"""What was trained on is of none of the boards."""
+
+
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters that are few, short and plain; raises ValueError for others."""
+    if "name" in value:
+        raise ValueError("has a parameter `name`: the name stands beside the parameters")
+    left = [MOST_PARAMETERS]
+
+    def plain(one: Any, depth: int) -> Any:
+        left[0] -= 1
+        if left[0] < 0 or depth > DEEPEST:
+            raise ValueError(f"has more than {MOST_PARAMETERS} values, or more than {DEEPEST} levels")
+        if isinstance(one, dict):
+            return {text(key): plain(inner, depth + 1) for key, inner in one.items()}
+        if isinstance(one, list):
+            return [plain(inner, depth + 1) for inner in one]
+        if isinstance(one, str):
+            return text(one)
+        whole = one is None or isinstance(one, bool) or (isinstance(one, int) and abs(one) < 2**63)
+        if not whole and not (isinstance(one, float) and math.isfinite(one)):
+            raise ValueError("has a value that is no finite number, text, true, false, null, list or mapping")
+        return one
+
+    def text(one: Any) -> str:
+        if not isinstance(one, str) or len(one) > LONGEST_TEXT:
+            raise ValueError(f"has a name that is no text, or a text of over {LONGEST_TEXT} characters")
+        return visible(one)
+
+    made: dict[str, Any] = plain(value, 0)
+    return made
+
+
+Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class Chosen(Checked):
     """A policy or placer: a name of the registry and its parameters, or any name if it is not published."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: Parameters = Field(default_factory=dict)
 
 
 class Entry(Checked):
@@ -66,9 +109,10 @@ class Entry(Checked):
     information_class : str
         `none` of a placer: it is told which nodes are free, and nothing of jobs but type and number of GPUs.
     deterministic : bool
-        Whether the same seed gives the same decisions; only then can it be re-run.
+        Whether the same seed gives the same decisions; all that is published here does.
     trained_on : list of str
-        Splits or traces; none if nothing was trained or tuned.
+        Splits of the board, `train`, `dev`, names of boards, or `elsewhere`; none if nothing was trained
+        or tuned.
     search_budget, solver, hardware, licence, command : str
     limits : str
         Of time, nodes or gap.
@@ -105,7 +149,8 @@ class Entry(Checked):
 
     def division(self, board: Board) -> str:
         """Return the division: information class, and open if trained on the board's own traces."""
-        return f"{self.information_class}, {'open' if board.split in self.trained_on else 'closed'}"
+        trained_here = {board.name, board.split} & {*self.trained_on}
+        return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 
 
 class ResultRow(NamedTuple):
@@ -176,6 +221,11 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     if board.chooses == "placer" and entry.information_class != "none":
         message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
         yield "information_class", message, "give none"
+    known = [*dict.fromkeys((*board.splits, *TUNING)), *board_names(board.folder.parent), ELSEWHERE]
+    for one in entry.trained_on:
+        if one not in known:
+            message = f"{shortened(one, 60)!r} is no split of {board.name}, no board and not {ELSEWHERE!r}"
+            yield "trained_on", message, nearest(one, known)
 
 
 def read_results(folder: Path) -> list[ResultRow]:
@@ -187,20 +237,15 @@ def read_results(folder: Path) -> list[ResultRow]:
         If it is missing, too large or malformed.
     """
     path = folder / "results.csv"
-    return list(_rows(path, _text(path, LARGEST_RESULTS_BYTES)))
+    return list(_rows(path, text_of(path, LARGEST_RESULTS_BYTES)))
 
 
-def _text(path: Path, largest: int) -> str:
+def text_of(path: Path, largest: int) -> str:
+    """Return the text of a file of an entry; raises InputError if it is too large or no UTF-8."""
     try:
-        with path.open("rb") as stream:
-            content = stream.read(largest + 1)
-        if len(content) > largest:
-            raise InputError(f"is larger than {largest:,} bytes", file=path, remedy="write it anew")
-        return content.decode("utf-8")
+        return read_regular(path, largest, "write it anew").decode("utf-8")
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", file=path, remedy="write it anew") from None
-    except OSError as error:
-        raise InputError(error.strerror or "cannot be read", file=path, remedy="write it anew") from None
 
 
 def _rows(path: Path, text: str) -> Iterator[ResultRow]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.cell_logs import CellLogs
 from clustergym.leaderboard.entry import Entry
+from clustergym.leaderboard.registered import period_of
 from clustergym.policy import InformationClass, Placer, Policy
 from clustergym.scenario import Scenario
 
@@ -56,6 +57,9 @@ class Log(ABC):
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key
         length_s = header.get(self.period, "")
+        known = period_of(self.board, self.entry, self.period)
+        if known and length_s != known[0]:
+            return self.period
         is_number = isinstance(length_s, int | float) and not isinstance(length_s, bool)
         if length_s is not None and not (is_number and SHORTEST_PERIOD_S <= length_s <= LONGEST_PERIOD_S):
             return self.period

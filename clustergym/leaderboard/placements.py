@@ -19,6 +19,7 @@ from clustergym.errors import InputError
 from clustergym.policy import Infeasible, Placer, Policy
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
+from clustergym.sim.guard import Watch
 from clustergym.sim.run import DecisionTimes, drive
 
 PLACEMENTS_SCHEMA = "clustergym.placements/1"
@@ -79,6 +80,7 @@ class RecordingPlacer(Placer):
 
     def __post_init__(self) -> None:
         self.defragment_s = self.inner.defragment_s
+        self.name = self.inner.name  # type: ignore[misc]
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Prepare the other placer."""
@@ -199,13 +201,13 @@ def nodes_of(runs: Sequence[Run]) -> Nodes:
 
 
 def simulate_recorded(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch | None = None
 ) -> tuple[Any, RecordingPlacer]:
     """Run a policy and record its placer's answers; returns the `Run` and the record."""
     recording = RecordingPlacer(placer)
     simulation = Simulation(scenario, recording, policy.information_class, policy.round_s, seed)
     recording.clock = lambda: simulation.now_s
-    return drive(simulation, policy, seed), recording
+    return drive(simulation, policy, seed, watch=watch), recording
 
 
 def replay_placements(

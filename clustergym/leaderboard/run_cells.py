@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustergym.errors import InputError
+from clustergym.leaderboard import DECISION_LIMIT_S
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.cell_logs import pack
 from clustergym.leaderboard.entry import ResultRow
@@ -18,6 +19,7 @@ from clustergym.policy import Placer, Policy
 from clustergym.scenario import Scenario
 
 if TYPE_CHECKING:
+    from clustergym.sim.guard import Watch
     from clustergym.sim.run import Run
 
 
@@ -29,7 +31,11 @@ class CellRun(NamedTuple):
 
 
 def run_cell(
-    board: Board, parameters: Mapping[str, Any], cell: Cell, overrides: Sequence[str] = ()
+    board: Board,
+    parameters: Mapping[str, Any],
+    cell: Cell,
+    overrides: Sequence[str] = (),
+    decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> CellRun:
     """Run a policy or placer in a cell.
 
@@ -41,22 +47,37 @@ def run_cell(
     cell : Cell
     overrides : sequence of str
         Of the main job, beyond the cell's.
+    decision_limit_s : float, optional
+        Wall seconds that a decision may take.
 
     Raises
     ------
     InputError
-        For a policy or placer that is unknown, that the scenario lacks something for, or that stalls.
+        For a policy or placer that is unknown, that the scenario lacks something for, that stalls, exits,
+        or takes too long.
     """
-    from clustergym.output import measurement_of, result_of
+    from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
+    from clustergym.sim.guard import StoppedError
 
     scenario = board.scenario(cell, overrides)
     policy, placer = board.contestants(parameters)
+    task = partial(_watched, board, scenario, policy, placer, cell)
     try:
-        run, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed)
+        return guarded(task, policy, placer, decision_limit_s)
     except StalledError as error:
         label = f"{board.chooses} {parameters['name']}, {cell}"
         raise InputError(str(error), field=label, remedy="no entry was written") from error
+    except StoppedError as error:
+        raise InputError(str(error), field=str(cell)) from error
+
+
+def _watched(
+    board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: Watch
+) -> CellRun:
+    from clustergym.output import measurement_of, result_of
+
+    run, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
     result = result_of(run, measurement_of(run.simulation), policy, placer, cell.seed)
     times = result["decisions"]
     seconds = {
@@ -72,19 +93,21 @@ Lines = Callable[[Mapping[str, Any]], Iterable[object]]
 """Lines of the log, of the content of result.json."""
 
 
-def _decided(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> tuple[Run, Lines]:
+def _decided(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+) -> tuple[Run, Lines]:
     from clustergym.output import decision_lines
     from clustergym.sim.run import simulate
 
-    run = simulate(scenario, policy, placer, seed)
+    run = simulate(scenario, policy, placer, seed, watch=watch)
     return run, partial(decision_lines, run.simulation)
 
 
-def _placed(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> tuple[Run, Lines]:
+def _placed(scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch) -> tuple[Run, Lines]:
     """Run a policy under a placer; the decisions and their times are the placer's."""
     from clustergym.leaderboard.placements import placement_lines, simulate_recorded
 
-    run, recorded = simulate_recorded(scenario, policy, placer, seed)
+    run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
 
     def lines_of(result: Mapping[str, Any]) -> Iterable[object]:
         keys = ("policy", "placer")
@@ -108,11 +131,13 @@ def run_cells(
     cells: Sequence[Cell],
     workers: int = 1,
     done: Callable[[CellRun], None] = lambda run: None,
+    decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> list[CellRun]:
     """Run a policy or placer in cells; `done` is told of each as it ends. Raises as `run_cell`."""
     board.compose()
     label, started, runs = str(parameters["name"]), time.perf_counter(), []
-    for run in in_order(partial(run_cell, board, dict(parameters)), cells, workers):
+    task = partial(run_cell, board, dict(parameters), decision_limit_s=decision_limit_s)
+    for run in in_order(task, cells, workers):
         done(run)
         runs.append(run)
         spent = time.perf_counter() - started

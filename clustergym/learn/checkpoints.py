@@ -16,6 +16,7 @@ from clustergym.cluster.yaml_file import parse_mapping
 from clustergym.errors import InputError, nearest
 from clustergym.paths import PACKAGE, atomic_path
 from clustergym.policy import InformationClass
+from clustergym.reading import opened, read_regular
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
@@ -83,9 +84,9 @@ def is_network(name: str) -> bool:
         If there is none of the name.
     """
     try:
-        with find(name).with_suffix(".yaml").open("rb") as file:
+        with opened(find(name).with_suffix(".yaml")) as file:
             return file.readline(200).strip() == f"schema: {NETWORK_SCHEMA}".encode()
-    except OSError:
+    except InputError:
         return False
 
 
@@ -117,8 +118,9 @@ def read(name: str, schema: str) -> Stored:
         If one is missing or damaged, or the YAML has another schema.
     """
     path = find(name)
-    file, data = path.with_suffix(".yaml"), _bytes(path)
-    about = parse_mapping(_bytes(file), file).content
+    file, both = path.with_suffix(".yaml"), "give both files of a checkpoint"
+    data = read_regular(path, LARGEST_BYTES, both)
+    about = parse_mapping(read_regular(file, LARGEST_BYTES, both), file).content
     if about.get("schema") != schema:
         raise InputError(
             "is not a checkpoint of this kind", file=file, field="schema", remedy=f"want {schema}"
@@ -133,16 +135,6 @@ def read(name: str, schema: str) -> Stored:
         message = f"unknown class {information!r}"
         raise InputError(message, file=file, field="information_class", remedy=remedy)
     return Stored(path, file, _tensors(path, data), InformationClass(information), digest, about)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise InputError("is larger than 64 MiB", file=path, remedy="give a checkpoint of clustergym")
-        return path.read_bytes()
-    except OSError as error:
-        remedy = "give both files of a checkpoint"
-        raise InputError(f"cannot be read: {error.strerror}", file=path, remedy=remedy) from error
 
 
 def _tensors(path: Path, data: bytes) -> Tensors:

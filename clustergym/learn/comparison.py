@@ -14,9 +14,11 @@ import numpy.typing as npt
 from clustergym.errors import InputError
 from clustergym.learn.distribution import Distribution
 from clustergym.learn.limits import BOUNDS
-from clustergym.policy import Policy
+from clustergym.metrics.metrics import Metrics
+from clustergym.policy import Placer, Policy
 from clustergym.registry import make_placer, make_policy, parameters_of
 from clustergym.scenario import Scenario
+from clustergym.sim.guard import Watch
 
 Floats = npt.NDArray[np.float64]
 METRICS = (
@@ -136,9 +138,8 @@ def run_figures(
     source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
     """Return the figures of each policy on a drawn scenario, shape (policies, METRICS)."""
-    from clustergym.output import measurement_of
+    from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
-    from clustergym.sim.run import simulate
 
     scenario = source.draw(split, seed, index)
     placer = make_placer({"name": "buddy", "defragment_s": None})
@@ -151,20 +152,31 @@ def run_figures(
             rows.append([mean_s, p99_s, slowdown, *[np.nan] * (len(METRICS) - 3)])
             continue
         try:
-            run = simulate(scenario, make_policy(parameters), placer, seed)
+            policy = make_policy(parameters)
+            metrics, finish_s = guarded(partial(_run, scenario, policy, placer, seed), policy, placer)
         except StalledError as error:
             raise InputError(
                 str(error), field=f"policy {parameters['name']}", remedy="leave it out"
             ) from error
-        metrics = measurement_of(run.simulation).metrics
-        finish_s = np.full(len(scenario.trace), np.nan)
-        for event in run.simulation.log.events:
-            if event.kind.value == "complete":
-                finish_s[event.job] = event.time_s
         slowdown = _slowdown(scenario, finish_s - scenario.trace.submit_s)
         found: dict[str, float | None] = {**metrics, "slowdown_mean": slowdown}
         rows.append([np.nan if (value := found[name]) is None else float(value) for name in METRICS])
     return np.array(rows)
+
+
+def _run(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+) -> tuple[Metrics, Floats]:
+    """Return the metrics of a run, and when each job completed; NaN if it did not."""
+    from clustergym.output import measurement_of
+    from clustergym.sim.run import simulate
+
+    run = simulate(scenario, policy, placer, seed, watch=watch)
+    finish_s = np.full(len(scenario.trace), np.nan)
+    for event in run.simulation.log.events:
+        if event.kind.value == "complete":
+            finish_s[event.job] = event.time_s
+    return measurement_of(run.simulation).metrics, finish_s
 
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:

@@ -132,5 +132,5 @@ def _refuse(scenario: Scenario, information: InformationClass, known: Floats) ->
             raise InputError(
                 f"scenario {scenario.name} {reason}, which compiled episodes do not cover",
                 field=field,
-                remedy=f"{free}run it in the simulator: python -m clustergym.run policy=learned",
+                remedy=f"{free}run it in the simulator: clustergym run policy=learned",
             )

@@ -24,11 +24,13 @@ from clustergym.learn.objective import TERMS, Objective
 from clustergym.parallel import workers
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
+from clustergym.reading import read_regular
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 STATE_SCHEMA = "clustergym.evolution/1"
+LARGEST_STATE_BYTES = 2**28
 START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
 """Where the search begins: the shortest remaining work first, doublings while they pay."""
 VALIDATION_SEED_OFFSET = 1_000_003
@@ -258,7 +260,7 @@ class _History:
         if not path.is_file():
             return cls(key)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(read_regular(path, LARGEST_STATE_BYTES))
             history = cls(found["key"], found["fitness"], found["validated"])
             good = found["schema"] == STATE_SCHEMA and all(
                 len(row) == key["population"] for row in history.fitness

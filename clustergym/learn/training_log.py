@@ -12,10 +12,12 @@ from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.paths import atomic_path
+from clustergym.reading import read_regular
 from clustergym.wandb_logger import LoggerChoice, log_files, one_line, start
 
 RUN_FILE = "wandb-run.json"
 """Beside the state: the id of the run, which a resumed training continues."""
+LARGEST_RUN_BYTES = 10_000
 IMITATION = "imitation/"
 
 
@@ -141,12 +143,12 @@ class Mirror:
 
 def _run_id(path: Path, training: str) -> str | None:
     """Return the id of a training's run from a file; None if there is none, or it is of another training."""
+    if not path.exists():
+        return None
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(read_regular(path, LARGEST_RUN_BYTES))
         if not all(isinstance(kept[key], str) for key in ("id", "training")):
             raise ValueError("values of other types")
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         remedy = "delete it: the training goes on, in a run of its own"
         raise InputError("is not a record of a wandb run", file=path, remedy=remedy) from error

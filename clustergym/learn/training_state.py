@@ -95,7 +95,15 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
             raise ValueError("other bytes than were written")
         good = about.pop("schema") == STATE_SCHEMA
         history = History(**about)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise InputError("is not a state of a training", file=path, remedy=remedy) from error
     if not good or history.key != key:
         raise InputError("is of a training with other parameters", file=path, remedy=remedy)

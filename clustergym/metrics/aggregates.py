@@ -51,6 +51,32 @@ def paired_difference(mine: Sequence[Floats], other: Sequence[Floats], seed: int
     return _aggregate(_whole(mine) - _whole(other), _resampled(mine, seed) - _resampled(other, seed))
 
 
+def paired_ratio(mine: Floats, other: Floats, seed: int = 0) -> Aggregate | None:
+    """Return the mean of one over the mean of the other, both over the same resampled seeds.
+
+    Of up to three seeds the interval is the range of the single seeds' ratios, as more than 2.5 % of the
+    resamples are one seed alone.
+
+    Parameters
+    ----------
+    mine, other : ndarray of float, shape (seeds,)
+        Not negative, in one order of seeds.
+    seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    Aggregate or None
+        None where the other is 0 in some seed, as a resample may then have no ratio.
+    """
+    if not other.all():
+        return None
+    rng = np.random.default_rng([seed, 281])
+    drawn = rng.integers(len(mine), size=(RESAMPLES, len(mine)))
+    ratios = mine[drawn].mean(axis=1) / other[drawn].mean(axis=1)
+    return _aggregate(float(mine.mean() / other.mean()), ratios)
+
+
 def _whole(scores: Sequence[Floats]) -> float:
     return float(interquartile_mean(np.concatenate(scores)))
 

@@ -53,8 +53,8 @@ class Estimate(NamedTuple):
     ----------
     mean : float
     low, high : float
-        95 % interval of the mean by Student's t from three seeds on; least and greatest value of
-        two; the value itself of one.
+        95 % interval of the mean from three seeds on, as the function that made it says; least and
+        greatest value of two; the value itself of one.
     least, greatest : float
     seeds : int
     """
@@ -68,7 +68,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return mean and interval of independent values, at least one."""
+    """Return mean and interval of independent values, at least one; the interval is Student's."""
     array = np.asarray(values, dtype=np.float64)
     mean, least, greatest, count = float(array.mean()), float(array.min()), float(array.max()), len(array)
     if count < 3 or least == greatest:
@@ -77,3 +77,26 @@ def estimate(values: Sequence[float]) -> Estimate:
 
     half = float(stdtrit(count - 1, 0.975) * array.std(ddof=1) / np.sqrt(count))
     return Estimate(mean, mean - half, mean + half, least, greatest, count)
+
+
+def estimate_within(values: Sequence[float], most: float | None = None) -> Estimate:
+    """Return mean and interval of independent values of a quantity that is never below 0.
+
+    The interval is Student's on the logarithm of the mean, or on its log-odds where the quantity is never
+    above `most`, with the standard error carried there by the delta method: it stays inside of the
+    quantity's range, and is Student's of `estimate` where that is narrow.
+
+    Parameters
+    ----------
+    values : sequence of float
+        At least one; not below 0, not above `most`.
+    most : float, optional
+    """
+    plain = estimate(values)
+    if plain.seeds < 3 or plain.least == plain.greatest:
+        return plain
+    mean, half = plain.mean, plain.high - plain.mean
+    room = 1.0 if most is None else 1.0 - mean / most
+    times = float(np.exp(half / (mean * room)))
+    low, high = (mean * factor / (room + (1.0 - room) * factor) for factor in (1.0 / times, times))
+    return plain._replace(low=low, high=high)

@@ -1,4 +1,4 @@
-"""`python -m clustergym.oracle COMMAND …`: explain, calibrate and validate the oracle."""
+"""`clustergym oracle COMMAND …`: explain, calibrate and validate the oracle."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from types import ModuleType
 
 from clustergym.errors import exits_on_bad_input
-from clustergym.oracle.commands.common import Parser
+from clustergym.oracle.commands.common import StrictParser
 
-COMMANDS = ("explain", "calibrate", "validate", "collectives", "memory", "sia", "report", "cache")
+COMMANDS = ("explain", "calibrate", "validate", "memory", "report", "cache")
 """Modules of `clustergym.oracle.commands`."""
 
 
-def _parser(modules: dict[str, ModuleType]) -> Parser:
-    parser = Parser(prog="python -m clustergym.oracle", description="Ask the performance oracle.")
+def _parser(modules: dict[str, ModuleType]) -> StrictParser:
+    parser = StrictParser(prog="clustergym oracle", description="Ask the performance oracle.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in modules.items():
         text = module.SUMMARY

@@ -1,14 +1,14 @@
-"""The page of docs that shows measured figures beside the papers' and beside what they are held to."""
+"""Writes the accuracy page of the docs: measured figures beside the papers' and beside their targets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Figures = Mapping[str, Any]
+from clustergym.oracle.commands.common import percent
+from clustergym.oracle.report import PAPER_ERRORS
 
-PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
-"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
+Figures = Mapping[str, Any]
 
 HEAD = """\
 # How accurate the performance oracle is
@@ -51,9 +51,6 @@ is Crius's.
 """
 
 VARIANTS_NOTE = """\
-The estimate takes collectives at the rates that the calibration of iteration times found. With
-`oracle.collectives` it looks them up instead, in a table measured alone (here `arena_comm.csv`) or by the
-alpha-beta constants fitted to it; what is executed keeps the calibration's rates, so the estimate errs more.
 With `oracle.schedule=gpipe` pipelines hold the activations of all micro-batches; fewer allocations have a
 plan.
 """
@@ -83,28 +80,15 @@ ran there with smaller batches, whose micro-batches need as much memory: what fa
 and is not modelled.
 """
 
-SIA_NOTE = """\
-## Data-parallel view
-
-Two constants per model and GPU type, fitted on `placements.csv` of Sia's profiles, against step times of
-`scalability.csv`; held to a median of 10 %. `not in the fit`: rows that are not in `placements.csv` too.
-"""
-
 SOURCES_NOTE = """\
 ## Sources
 
-Published data, not part of this project, and the start of its sha256 (of a folder: of the names and contents
-of its CSV files).
+Published data, not part of this project, and the start of its sha256.
 """
 
 
-def percent(value: float | None, digits: int = 1) -> str:
-    """Return a share in percent; a dash where there is none."""
-    return "-" if value is None else f"{100 * value:.{digits}f} %"
-
-
 def factor(value: float | None) -> str:
-    """Return a factor; a dash where there is none."""
+    """Return a factor as text; a dash for None."""
     return "-" if value is None else f"{value:.1f}x"
 
 
@@ -147,7 +131,7 @@ COLUMNS = ("leave_one_model_out", "half", "fitted", "roofline")
 
 
 def at(figures: Figures, path: Path) -> Any:
-    """Return what stands at a path of keys; None where there is nothing."""
+    """Return the value at a path of keys in nested mappings; None if a key is missing."""
     found: Any = figures
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -311,32 +295,16 @@ def _row(row: Figures) -> tuple[str, ...]:
     return (*map(percent, shares), factor(row["pruned_times_cheaper_mean"]))
 
 
-def parts_section(figures: Figures) -> str:
-    """Return the section on collectives, memory and the data-parallel view."""
-    collectives, memory, sia = figures["collectives"], figures["memory"], figures["sia"]
-    names = ("interpolated_median_ape", "alpha_beta_median_ape")
-    hardware = [
-        (name, f"{row['rows']:,}", *(percent(row[key]) for key in names))
-        for name, row in {"all": collectives, **collectives["by_hardware"]}.items()
-    ]
-    return (
-        "## Collectives\n\nAll-reduce and all-gather over 1 MB against `arena_comm.csv`: median error of "
-        "interpolation (with the volume itself left out of the table), and of the fitted constants alone.\n\n"
-        + markdown(("", "rows", "interpolated", "alpha-beta"), hardware)
-        + "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
-        + _errors({"all": memory, **memory["by_family"]})
-        + SIA_NOTE
-        + "\n"
-        + _errors({"all": sia, "not in the fit": sia["unseen"], **sia["by_model"]})
-    )
-
-
-def _errors(groups: Figures) -> str:
+def memory_section(memory: Figures) -> str:
+    """Return the section on memory."""
     rows = [
         (name, f"{row['rows']:,}", percent(row["median_ape"]), percent(row["mape"]))
-        for name, row in groups.items()
+        for name, row in {"all": memory, **memory["by_family"]}.items()
     ]
-    return markdown(("", "rows", "median error", "mean error"), rows)
+    return (
+        "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
+        + markdown(("", "rows", "median error", "mean error"), rows)
+    )
 
 
 def page(figures: Figures) -> str:
@@ -347,7 +315,7 @@ def page(figures: Figures) -> str:
         + "\n"
         + accuracy_section(figures["accuracy"])
         + planning_section(figures["planning"])
-        + parts_section(figures)
+        + memory_section(figures["memory"])
         + SOURCES_NOTE
         + "\n"
         + markdown(("file", "sha256"), sources).rstrip()

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.errors import InputError, nearest
 from clustergym.workload.trace import ModelClass
 
 if TYPE_CHECKING:
     from clustergym.oracle.catalog import Catalog
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:
-    """Return the progress of a sample at a global batch over that at the base batch.
+    """Return how much progress a sample makes at a global batch, relative to the base batch.
 
     (phi + M0) / (phi + M) with the gradient noise scale phi (Pollux, OSDI '21, section 3.1; Sia,
     SOSP '23, section 3.3).
@@ -40,7 +38,7 @@ def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, nois
 
 @dataclass(frozen=True)
 class BatchTables:
-    """Global batches that classes may train at, and what an iteration there takes and is worth.
+    """Global batches that classes may train at, with iteration time and statistical efficiency of each.
 
     The requested batch is one of each class's; a class without a choice has no other. As a job
     progresses its efficiency changes from one of S segments of its training to the next.
@@ -96,9 +94,24 @@ class OracleTables:
     data_parallel: Floats
     batches: BatchTables | None = None
 
+    @staticmethod
+    def of(
+        classes: Sequence[ModelClass],
+        cluster: ClusterSpec,
+        counts: Sequence[int],
+        tables: Sequence[Floats],
+        batches: BatchTables | None = None,
+    ) -> OracleTables:
+        """Return `execution`, `profiled` and `data_parallel` as tables, rounded to six digits."""
+        axis = np.array(counts, dtype=np.int64)
+        execution, profiled, data_parallel = map(six_digits, tables)
+        return OracleTables(
+            tuple(classes), cluster.gpu_types, axis, execution, profiled, data_parallel, batches
+        )
+
     @property
     def sha256(self) -> str:
-        """Digest of axes and values."""
+        """SHA-256 of axes and values."""
         digest = hashlib.sha256(repr((self.classes, self.gpu_types, self.counts.tolist())).encode())
         for table in (self.execution, self.profiled, self.data_parallel):
             digest.update(np.ascontiguousarray(table, dtype="<f8").tobytes())
@@ -110,7 +123,7 @@ class OracleTables:
 
 
 class Oracle(ABC):
-    """Knows how fast a model class trains on an allocation of one cluster.
+    """Predicts how fast a model class trains on an allocation of a cluster.
 
     Attributes
     ----------
@@ -142,7 +155,19 @@ class Oracle(ABC):
 
     @abstractmethod
     def fingerprint(self) -> dict[str, object]:
-        """Return what the tables depend on besides the arguments, as plain JSON values."""
+        """Return everything but the arguments that the tables depend on, as plain JSON values."""
+
+
+def check_counts(counts: Sequence[int]) -> None:
+    """Raise an `InputError` for a count below 1."""
+    if any(count < 1 for count in counts):
+        raise InputError(f"{min(counts)} GPUs are not an allocation", remedy="give counts of at least 1")
+
+
+def check_choice(value: str, valid: Collection[str], field: str) -> None:
+    """Raise an `InputError` if a name is not valid, with the nearest valid ones."""
+    if value not in valid:
+        raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
 
 
 def six_digits(values: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Builds the tables of many model classes, a few at a time, in as many processes as pay."""
+"""Builds the tables of many model classes, a few at a time, in several processes where that is faster."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 import multiprocessing
 import pickle
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import ModuleType
@@ -16,6 +15,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.errors import InputError
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.parallel import cores
+from clustergym.progress import counted
 from clustergym.workload.trace import ModelClass
 
 Built = Iterator[OracleTables]
@@ -25,8 +25,6 @@ CLASSES_AT_ONCE = 6
 
 CLASSES_PER_PROCESS = 12
 """Fewer are built sooner than a process has started."""
-
-EVERY_LINE_S = 10.0
 
 _task: tuple[Oracle, ClusterSpec, list[int]] | None = None
 
@@ -47,7 +45,7 @@ def build_each(
     oracle, classes, cluster, counts
         As for `Oracle.tables`; an oracle that cannot be pickled is used in this process only.
     progress : bool
-        Show on stderr how many are done: a bar on a terminal, else a line now and then.
+        Show on stderr how many of these parts are done: a bar on a terminal, else a line now and then.
     processes : int, optional
         By default one per core, and per `CLASSES_PER_PROCESS` classes.
 
@@ -57,14 +55,11 @@ def build_each(
         As `Oracle.tables`; for fewer than 1 process.
     """
     workers = _workers(len(classes), processes)
-    counts, done = [int(count) for count in counts], 0
+    counts = [int(count) for count in counts]
     size = min(CLASSES_AT_ONCE, -(-len(classes) // max(workers, 1)))
     parts = [list(classes[start : start + size]) for start in range(0, len(classes), max(size, 1))]
-    with _shown(len(classes), progress and bool(classes)) as show:
-        for tables in _built(oracle, parts, cluster, counts, workers):
-            done += len(tables.classes)
-            show(done)
-            yield tables
+    built = _built(oracle, parts, cluster, counts, workers)
+    yield from counted("oracle tables", built, len(parts), progress and bool(parts))
 
 
 def _workers(classes: int, processes: int | None) -> int:
@@ -120,7 +115,7 @@ def _in_processes(
 
 @contextlib.contextmanager
 def _main_left_out() -> Iterator[None]:
-    """Keep spawned processes from running the user's main script once more; they need nothing of it."""
+    """Keep spawned processes from running the user's main script again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -139,38 +134,3 @@ def _build(part: list[ModelClass]) -> OracleTables:
         raise RuntimeError("the process was not prepared")
     oracle, cluster, counts = _task
     return oracle.tables(part, cluster, counts)
-
-
-@contextlib.contextmanager
-def _shown(total: int, wanted: bool) -> Iterator[Callable[[int], None]]:
-    """Yield what is called with the number of classes that are done."""
-    if not wanted:
-        yield lambda done: None
-    elif sys.stderr.isatty():
-        with _bar(total) as show:
-            yield show
-    else:
-        yield _lines(total)
-
-
-@contextlib.contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("oracle tables"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def _lines(total: int) -> Callable[[int], None]:
-    last = time.monotonic()
-
-    def show(done: int) -> None:
-        nonlocal last
-        if done == total or time.monotonic() - last >= EVERY_LINE_S:
-            last = time.monotonic()
-            print(f"oracle tables: {done} of {total} model classes built", file=sys.stderr)
-
-    return show

@@ -1,4 +1,4 @@
-"""Dense tables on disk: one file per model class, named by the hash of all that it depends on."""
+"""Dense tables on disk: one file per model class, named by the hash of its inputs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import os
 import re
 import secrets
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from clustergym import __version__
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.oracle.base import Floats, Oracle, OracleTables
+from clustergym.errors import InputError
+from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.reading import read_regular
 from clustergym.workload.trace import ModelClass
 
 SCHEMA = 1
@@ -30,7 +34,7 @@ _noted: set[str] = set()
 
 
 def cache_folder() -> Path | None:
-    """Return the folder the tables lie in by default; None where there is no home to have it in.
+    """Return the default folder of the tables; None if the user has no home folder.
 
     `$CLUSTERGYM_CACHE`, else `$XDG_CACHE_HOME/clustergym`, else `~/.cache/clustergym`, each with
     `tables` in it.
@@ -56,7 +60,7 @@ def cached_tables(
     progress: bool = False,
     processes: int | None = None,
 ) -> OracleTables:
-    """Return `oracle.tables(classes, cluster, counts)`, each class from its file where there is one.
+    """Return `oracle.tables(classes, cluster, counts)`, reading each class from its file if there is one.
 
     Classes without a file, or with one that is damaged or of something else, are built and
     written. The result does not depend on where a class came from or on the number of processes.
@@ -92,14 +96,13 @@ def cached_tables(
             store.write(keys[model], stack)
     found = [stack for model in classes if (stack := stacks[model]) is not None]
     whole = np.stack(found, axis=1) if found else np.empty((shape[0], 0, *shape[1:]))
-    named = dict(zip(KINDS, whole, strict=True))
-    return OracleTables(tuple(classes), cluster.gpu_types, np.array(counts, dtype=np.int64), **named)
+    return OracleTables(tuple(classes), cluster.gpu_types, np.array(counts, dtype=np.int64), *whole)
 
 
 def cache_keys(
     oracle: Oracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
 ) -> list[str]:
-    """Return the sha256 of all that the table of each class depends on."""
+    """Return for each class the SHA-256 of everything that its table depends on."""
     shared = {
         "schema": SCHEMA,
         "version": __version__,
@@ -134,19 +137,18 @@ class Store:
         self.folder = folder
 
     def read(self, key: str, shape: tuple[int, ...]) -> Floats | None:
-        """Return the array of a key; None if there is no whole and sound file of that shape."""
+        """Return the array of a key; None if its file is missing, damaged or of another shape."""
         if self.folder is None:
             return None
         size = len(pack(key, np.empty(shape)))
         try:
-            with (self.folder / f"{key}.npz").open("rb") as file:
-                content = file.read(size + 1)
-        except OSError:
+            content = read_regular(self.folder / f"{key}.npz", size)
+        except InputError:
             return None
         return unpack(key, content, shape) if len(content) == size else None
 
     def write(self, key: str, stack: Floats | None) -> None:
-        """Keep an array; whoever is the last of several writers wins, all of them with the same bytes."""
+        """Write an array to its file; concurrent writers write the same bytes, and the last one wins."""
         if self.folder is None or stack is None:
             return
         target = self.folder / f"{key}.npz"
@@ -163,7 +165,7 @@ class Store:
             self.folder = None
 
     def files(self) -> Iterator[Path]:
-        """Yield the files of the cache, those of interrupted writers too, and nothing else."""
+        """Yield the files of the cache, including those that interrupted writers left."""
         if self.folder is None:
             return
         try:
@@ -184,6 +186,8 @@ def unpack(key: str, content: bytes, shape: tuple[int, ...]) -> Floats | None:
     """Return the array in a file's bytes; None if it is damaged or not the array of that key."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
+                return None
             stack = archive[key]
             sound = stack.dtype == np.dtype("<f8") and stack.shape == shape and bool((stack > 0).all())
     except Exception:

@@ -1,31 +1,30 @@
-"""Fitting the grid oracle's constants to measured iteration times, and cross-validation by model."""
+"""Fits the grid oracle's constants to measured iteration times, and cross-validates them by model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.errors import InputError
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.search import Found, full_search
+from clustergym.oracle.search import BestPlans, full_search
 from clustergym.oracle.validation import Figures, Rows, figures, read_rows, summary
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Progress = Callable[[str], None]
 
 
-class Entry(NamedTuple):
-    """A fitted constant.
+class ConstantPrior(NamedTuple):
+    """A fitted constant and the spread of its prior.
 
     Attributes
     ----------
@@ -60,9 +59,9 @@ _SINGLE = {
     "split_saturation": 0.3,
     "slow_machine": 0.15,
 }
-ENTRIES = tuple(
-    [Entry(name, gpu, spread) for name, types, spread in _BY_TYPE for gpu in types]
-    + [Entry(name, None, spread) for name, spread in _SINGLE.items()]
+PRIORS = tuple(
+    [ConstantPrior(name, gpu, spread) for name, types, spread in _BY_TYPE for gpu in types]
+    + [ConstantPrior(name, None, spread) for name, spread in _SINGLE.items()]
 )
 """The 24 fitted constants with their priors."""
 
@@ -74,6 +73,12 @@ ROUNDS, DAMPED_AFTER, EVALUATIONS = 8, 3, 6
 and constants cannot chase each other; evaluations of the Jacobian in a round."""
 
 SCHEMES = ("leave_one_model_out", "half")
+OF_WHOLE_CLASSES = (
+    *("spearman", "regret", "regret_within_type"),
+    *("feasibility_agreement", "failures", "failure_recall", "of_rows"),
+)
+"""Figures that a row counted several times would distort."""
+
 HALVINGS = 4
 """Ways to halve the models; of each, either half is trained on in turn."""
 
@@ -103,11 +108,11 @@ class Fit:
 
 
 def vector(constants: Constants) -> Floats:
-    """Return the fitted constants in the order of `ENTRIES`, shape (24,)."""
-    values = [getattr(constants, entry.name) for entry in ENTRIES]
+    """Return the fitted constants in the order of `PRIORS`, shape (24,)."""
+    values = [getattr(constants, entry.name) for entry in PRIORS]
     numbers = [
         value[entry.gpu_type] if entry.gpu_type else value
-        for value, entry in zip(values, ENTRIES, strict=True)
+        for value, entry in zip(values, PRIORS, strict=True)
     ]
     return np.array(numbers, dtype=np.float64)
 
@@ -115,7 +120,7 @@ def vector(constants: Constants) -> Floats:
 def with_vector(constants: Constants, values: Floats) -> Constants:
     """Return the constants with the fitted ones replaced."""
     changed: dict[str, Any] = {}
-    for entry, value in zip(ENTRIES, values.tolist(), strict=True):
+    for entry, value in zip(PRIORS, values.tolist(), strict=True):
         if entry.gpu_type:
             own = changed.setdefault(entry.name, dict(getattr(constants, entry.name)))
             own[entry.gpu_type] = value
@@ -125,7 +130,7 @@ def with_vector(constants: Constants, values: Floats) -> Constants:
 
 
 class _Group:
-    """Measured rows whose graphs are equally long, and the plans that the search has for them."""
+    """Measured rows whose graphs have equally many operators, and the plans found for them."""
 
     def __init__(self, rows: Rows, chosen: Sequence[int], catalog: Catalog) -> None:
         self.index = np.array(chosen)
@@ -135,7 +140,7 @@ class _Group:
         ports = [
             layout.per_node if gpu.nic_per_gpu else 1 for gpu, layout in zip(types, layouts, strict=True)
         ]
-        self.rows = Allocations.of(
+        self.rows = GraphAllocations.of(
             graphs,
             [rows.models[row].global_batch for row in chosen],
             types,
@@ -144,11 +149,11 @@ class _Group:
             [gpu.nic_gbps / 8 * count for gpu, count in zip(types, ports, strict=True)],
         )
         self.slow = rows.slow[self.index]
-        self.found: Found | None = None
+        self.found: BestPlans | None = None
         self.layouts: Layouts | None = None
 
     def plan(self, constants: Constants) -> None:
-        """Search anew, and keep the plans."""
+        """Search for the best plans with these constants, and keep them."""
         self.found = full_search(self.rows, Machine.of(self.rows, constants))
         self.layouts = Layouts(self.rows, self.found.plans)
 
@@ -191,11 +196,11 @@ class Calibrator:
         return seconds
 
     def fit(self, chosen: Bools, rounds: int = ROUNDS) -> Constants:
-        """Return the constants fitted to the feasible rows among the chosen, with four digits."""
+        """Return the constants fitted to the feasible ones of the chosen rows, with four digits."""
         from scipy.optimize import least_squares
 
         constants = centre = Constants()
-        prior, spread = np.log(vector(centre)), np.array([entry.spread for entry in ENTRIES])
+        prior, spread = np.log(vector(centre)), np.array([entry.spread for entry in PRIORS])
         usable = chosen & np.isfinite(self.rows.seconds)
 
         for step in range(rounds):
@@ -214,16 +219,20 @@ class Calibrator:
 
 
 def robust(errors: Floats) -> Floats:
-    """Return residuals whose halved squares are pseudo-Huber losses of the errors."""
+    """Return residuals: half their squares are the pseudo-Huber losses of the errors."""
     losses = np.sqrt(1 + (errors / ROBUST) ** 2) - 1
     return np.asarray(np.sign(errors) * ROBUST * np.sqrt(2 * losses))
+
+
+def _silent(message: str) -> None:
+    """Show no progress."""
 
 
 def fit(
     path: str | Path,
     catalog: Catalog | None = None,
     schemes: Sequence[str] = SCHEMES,
-    progress: Progress | None = None,
+    progress: Progress = _silent,
 ) -> Fit:
     """Fit the constants to a CSV of measured iteration times.
 
@@ -234,8 +243,8 @@ def fit(
     catalog : Catalog, optional
     schemes : sequence of str
         Cross-validations to make, see `cross_validate`.
-    progress : callable, optional
-        Told, in words, what is being done.
+    progress : callable
+        Receives a message at each step.
 
     Raises
     ------
@@ -245,9 +254,9 @@ def fit(
     known = catalog or load_catalog()
     rows = _usable(path, known)
     calibrator = Calibrator(rows, known)
-    _tell(progress, f"fitting {len(ENTRIES)} constants to {len(rows.models)} rows")
+    progress(f"fitting {len(PRIORS)} constants to {len(rows.models)} rows")
     constants = calibrator.fit(np.ones(len(rows.models), dtype=bool))
-    fitted = _errors(rows, calibrator.predict(constants))
+    fitted = summary(np.abs(calibrator.predict(constants) / rows.seconds - 1))
     crossed = {scheme: _crossed(rows, known, scheme, progress) for scheme in schemes}
     return Fit(constants, Path(path).name, rows.sha256, len(rows.models), fitted, crossed)
 
@@ -256,7 +265,7 @@ def cross_validate(
     path: str | Path,
     scheme: str = "leave_one_model_out",
     catalog: Catalog | None = None,
-    progress: Progress | None = None,
+    progress: Progress = _silent,
 ) -> Figures:
     """Return the errors on models that the constants were not fitted to.
 
@@ -277,43 +286,26 @@ def cross_validate(
     return _crossed(_usable(path, known), known, scheme, progress)
 
 
-def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress | None) -> Figures:
-    from clustergym.oracle.profiler import check
-
-    check(scheme, SCHEMES, "scheme")
+def _crossed(rows: Rows, catalog: Catalog, scheme: str, progress: Progress) -> Figures:
+    check_choice(scheme, SCHEMES, "scheme")
     calibrator = Calibrator(rows, catalog)
     if scheme == "leave_one_model_out":
         seconds = np.full(len(rows.models), np.inf)
         for model, held in _left_out(rows):
-            _tell(progress, f"{scheme}: without {model}")
+            progress(f"{scheme}: without {model}")
             seconds[held] = calibrator.predict(calibrator.fit(~held))[held]
         return figures(rows, seconds)
     parts, times = [], []
     for number, held in enumerate(_halves(rows), start=1):
-        _tell(progress, f"{scheme}: {number} of {2 * HALVINGS}")
+        progress(f"{scheme}: {number} of {2 * HALVINGS}")
         parts.append(held)
         times.append(calibrator.predict(calibrator.fit(~held))[held])
     every = np.concatenate([np.flatnonzero(held) for held in parts])
-    repeated = Rows(
-        tuple(rows.models[row] for row in every),
-        tuple(rows.layouts[row] for row in every),
-        tuple(rows.gpu_types[row] for row in every),
-        rows.seconds[every],
-        rows.sha256,
-    )
-    found = figures(repeated, np.concatenate(times))
-    ranks = (
-        "spearman",
-        "regret",
-        "regret_within_type",
-        "feasibility_agreement",
-        "failures",
-        "failure_recall",
-        "of_rows",
-    )
-    rest = {name: value for name, value in found.items() if name not in ranks}
-    plain = {name: value for name, value in found["without_anomalies"].items() if name not in ranks}
-    return rest | {"without_anomalies": plain}
+    found = figures(rows.take(every), np.concatenate(times))
+    for name in OF_WHOLE_CLASSES:
+        found.pop(name)
+        found["without_anomalies"].pop(name, None)
+    return found
 
 
 def _left_out(rows: Rows) -> Iterator[tuple[str, Bools]]:
@@ -343,62 +335,34 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
     rows = rows.take(np.isfinite(rows.seconds))
     planned = np.array([catalog.get(model).kind != "dense" for model in rows.models], dtype=bool)
     rows = rows.take(planned)
-    if len(rows.models) < len(ENTRIES):
-        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(ENTRIES)} constants"
-        raise InputError(message, file=path, remedy=f"give at least {len(ENTRIES)}")
+    if len(rows.models) < len(PRIORS):
+        message = f"has {len(rows.models)} feasible rows of kind optimal for {len(PRIORS)} constants"
+        raise InputError(message, file=path, remedy=f"give at least {len(PRIORS)}")
     return rows
-
-
-def _errors(rows: Rows, seconds: Floats) -> Figures:
-    return summary(np.abs(seconds / rows.seconds - 1))
-
-
-def _tell(progress: Progress | None, message: str) -> None:
-    if progress is not None:
-        progress(message)
-
-
-def write(found: Fit, path: str | Path) -> None:
-    """Write fitted constants as YAML, with their provenance; equal fits give equal bytes.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    from dataclasses import asdict
-
-    import yaml
-
-    from clustergym.paths import atomic_path
-
-    content = {
-        "provenance": {
-            "file": found.file,
-            "sha256": found.sha256,
-            "rows": found.rows,
-            "constants": len(ENTRIES),
-            "error": {"fitted": _digits(found.fitted)}
-            | {scheme: _digits(errors) for scheme, errors in found.cross_validated.items()},
-        },
-        "constants": {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in asdict(found.constants).items()
-        },
-    }
-    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
-    try:
-        with atomic_path(Path(path)) as temporary:
-            temporary.write_text(HEADER + text, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"cannot be written: {reason}", file=path, remedy="give another file") from None
 
 
 HEADER = """\
 # Constants of the grid oracle, fitted to measured iteration times: written by `python -m clustergym.oracle
 # calibrate`, read by oracle=grid. What each one means: clustergym/oracle/constants.py. Errors are fractions.
 """
+
+
+def as_yaml(found: Fit) -> str:
+    """Return fitted constants as YAML, with their provenance; equal fits give equal texts."""
+    import yaml
+
+    content = {
+        "provenance": {
+            "file": found.file,
+            "sha256": found.sha256,
+            "rows": found.rows,
+            "constants": len(PRIORS),
+            "error": {"fitted": _digits(found.fitted)}
+            | {scheme: _digits(errors) for scheme, errors in found.cross_validated.items()},
+        },
+        "constants": asdict(found.constants),
+    }
+    return HEADER + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 
 def _digits(errors: Figures) -> dict[str, float]:

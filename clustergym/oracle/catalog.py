@@ -1,4 +1,4 @@
-"""The catalogue of models: one YAML file per family, read when a family is first asked for."""
+"""The catalogue of models: one YAML file per family, read at the family's first use."""
 
 from __future__ import annotations
 
@@ -97,13 +97,11 @@ class Catalog:
         return self._families[family]
 
 
-def load_catalog(folder: str | Path | None = None, extra: str | Path | None = None) -> Catalog:
-    """Return the catalogue of a folder of YAML files, `conf/model` by default.
+def load_catalog(extra: str | Path | None = None) -> Catalog:
+    """Return the catalogue of the YAML files in `conf/model`; a file's name is the family's.
 
     Parameters
     ----------
-    folder : str or Path, optional
-        The folder; a file's name is the family's.
     extra : str or Path, optional
         A folder of further models, or one file. It may not redefine a family.
 
@@ -112,7 +110,7 @@ def load_catalog(folder: str | Path | None = None, extra: str | Path | None = No
     InputError
         If a folder is missing or holds no models, or a family is given twice.
     """
-    files = _yaml_files(Path(folder) if folder is not None else conf_dir() / "model")
+    files = _yaml_files(conf_dir() / "model")
     for family, path in ({} if extra is None else _yaml_files(Path(extra))).items():
         if family in files:
             message = f"model family {family} is in the catalogue already"
@@ -136,7 +134,7 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
 
 @lru_cache(maxsize=64)
 def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> dict[str, ModelSpec]:
-    """Read a family; a process that builds many catalogues reads a file once while it stays the same."""
+    """Read a family's file; the result is kept until the file changes."""
     from clustergym.cluster.yaml_file import read_mapping
     from clustergym.oracle.schema import parse_family
 

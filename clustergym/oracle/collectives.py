@@ -1,13 +1,11 @@
-"""Seconds that collectives take: latency per step, and volume over links and networks."""
+"""Duration of collectives, from the latency of a step and the bandwidth of links and networks."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.oracle.devices import Layout
-
-Floats = npt.NDArray[np.float64]
 
 LINK_STEP_S, NETWORK_STEP_S = 10e-6, 25e-6
 """Latency of a ring step inside a node and between nodes: an all-reduce of a few bytes on 2 to 16 GPUs takes
@@ -15,7 +13,7 @@ LINK_STEP_S, NETWORK_STEP_S = 10e-6, 25e-6
 
 
 def groups(size: Floats | float, stride: Floats | float, per_node: Floats) -> tuple[Floats, Floats]:
-    """Return (members on a node, nodes) of groups of `size` ranks that lie `stride` GPUs apart."""
+    """Return ranks per node, and nodes, of groups of `size` ranks that lie `stride` GPUs apart."""
     inside = np.minimum(size, np.maximum(1.0, per_node // stride))
     return inside, np.ceil(size / inside)
 

@@ -1,8 +1,9 @@
-"""Oracles by name, from a plain mapping of the configuration."""
+"""Builds the oracle that a configuration names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,9 @@ from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.registry import build
 
 
-@dataclass(frozen=True)
-class RooflineChoice:
-    """Configuration of the roofline oracle.
+@dataclass(frozen=True, kw_only=True)
+class Choice(ABC):
+    """Keys of the configuration's group `oracle`; an oracle's own keys are described in its class.
 
     Attributes
     ----------
@@ -26,136 +27,85 @@ class RooflineChoice:
     name: str
     models: str | None = None
 
+    @abstractmethod
+    def oracle(self, catalog: Catalog) -> Oracle:
+        """Return the oracle."""
 
-@dataclass(frozen=True)
-class TableChoice:
-    """Configuration of the table oracle.
 
-    Attributes
-    ----------
-    name : str
-    path : str
-        CSV of measured iteration times.
-    missing : str
-        What an unmeasured cell is: `infeasible` or `estimate`.
-    models : str or None
-        A folder of further model files, or one file.
-    """
+@dataclass(frozen=True, kw_only=True)
+class RooflineChoice(Choice):
+    """Keys of `roofline.RooflineOracle`."""
 
-    name: str
+    def oracle(self, catalog: Catalog) -> Oracle:
+        """Return the oracle."""
+        from clustergym.oracle.roofline import RooflineOracle
+
+        return RooflineOracle(catalog)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChoice(Choice):
+    """Keys of `table.TableOracle`."""
+
     path: str
     missing: str = "infeasible"
-    models: str | None = None
+
+    def oracle(self, catalog: Catalog) -> Oracle:
+        """Return the oracle."""
+        from clustergym.oracle.table import TableOracle
+
+        return TableOracle(self.path, self.missing, catalog)
 
 
-@dataclass(frozen=True)
-class GridChoice:
-    """Configuration of the grid oracle.
+@dataclass(frozen=True, kw_only=True)
+class GridChoice(Choice):
+    """Keys of `grid.GridOracle`."""
 
-    Attributes
-    ----------
-    name : str
-    strategy : str
-        How a grid is estimated: `frontier`, `least_bias` or `assembly`.
-    micro_batches : str or int
-        Of the estimate: `fixed`, `stages`, `four_stages`, or a number.
-    calibration : str or None
-        YAML of fitted constants, `conf/calibration/grid.yaml` by default.
-    schedule : str
-        Of pipelines: `1f1b` or `gpipe`.
-    collectives : str or None
-        Where the estimate looks collectives up: `calibrated`, or a CSV of measured latencies.
-    overlap : bool
-        Let the estimate hide transfers between stages behind computation.
-    models : str or None
-        A folder of further model files, or one file.
-    """
-
-    name: str
     strategy: str = "frontier"
     micro_batches: str | int = "fixed"
     calibration: str | None = None
     schedule: str = "1f1b"
-    collectives: str | None = None
     overlap: bool = False
-    models: str | None = None
+
+    def oracle(self, catalog: Catalog) -> Oracle:
+        """Return the oracle."""
+        from clustergym.oracle.grid import GridOracle
+
+        estimate = (self.strategy, self.micro_batches, self.schedule, self.overlap)
+        return GridOracle(catalog, self.calibration, *estimate)
 
 
-@dataclass(frozen=True)
-class SiaChoice:
-    """Configuration of the oracle of Sia's profiles.
+@dataclass(frozen=True, kw_only=True)
+class SiaChoice(Choice):
+    """Keys of `sia_oracle.SiaProfileOracle`."""
 
-    Attributes
-    ----------
-    name : str
-    path : str
-        Folder of profiles, one folder per model in it.
-    batch : str
-        Global batch that jobs train at: `fixed`, their own or the one that their policy chooses, or `best`,
-        under any policy the one that ends them soonest.
-    calibrated : bool
-        Lengthen the profiles' times as Sia's isolated run times are.
-    models : str or None
-        A folder of further model files, or one file.
-    """
-
-    name: str
     path: str
     batch: str = "fixed"
     calibrated: bool = True
-    models: str | None = None
+
+    def oracle(self, catalog: Catalog) -> Oracle:
+        """Return the oracle."""
+        from clustergym.oracle.sia_oracle import SiaProfileOracle
+
+        return SiaProfileOracle(self.path, self.batch, self.calibrated, catalog)
 
 
-def _roofline(choice: RooflineChoice, catalog: Catalog) -> Oracle:
-    from clustergym.oracle.roofline import RooflineOracle
-
-    return RooflineOracle(catalog)
-
-
-def _table(choice: TableChoice, catalog: Catalog) -> Oracle:
-    from clustergym.oracle.table import TableOracle
-
-    return TableOracle(choice.path, choice.missing, catalog)
-
-
-def _grid(choice: GridChoice, catalog: Catalog) -> Oracle:
-    from clustergym.oracle.grid import GridOracle
-
-    return GridOracle(
-        catalog,
-        choice.calibration,
-        choice.strategy,
-        choice.micro_batches,
-        choice.schedule,
-        choice.collectives,
-        choice.overlap,
-    )
-
-
-def _sia(choice: SiaChoice, catalog: Catalog) -> Oracle:
-    from clustergym.oracle.sia_oracle import SiaProfileOracle
-
-    return SiaProfileOracle(choice.path, choice.batch, choice.calibrated, catalog)
-
-
-ORACLES: dict[str, tuple[type[Any], Callable[[Any, Catalog], Oracle]]] = {
-    "roofline": (RooflineChoice, _roofline),
-    "sia": (SiaChoice, _sia),
-    "table": (TableChoice, _table),
-    "grid": (GridChoice, _grid),
+ORACLES: dict[str, type[Choice]] = {
+    "roofline": RooflineChoice,
+    "sia": SiaChoice,
+    "table": TableChoice,
+    "grid": GridChoice,
 }
-"""Schema and builder by name."""
+"""Keys by name."""
 
 
-def oracle_from_config(mapping: Mapping[str, Any], catalog: Catalog | None = None) -> Oracle:
+def oracle_from_config(mapping: Mapping[str, Any]) -> Oracle:
     """Return the oracle of the `oracle` group of the configuration.
 
     Parameters
     ----------
     mapping : mapping
         `name`, and the keys of that oracle's choice.
-    catalog : Catalog, optional
-        By default `conf/model`, with the models of the key `models`.
 
     Raises
     ------
@@ -168,7 +118,6 @@ def oracle_from_config(mapping: Mapping[str, Any], catalog: Catalog | None = Non
     if not isinstance(name, str) or name not in ORACLES:
         message = "is missing" if name is None else f"unknown oracle {name!r}"
         raise InputError(message, field="oracle.name", remedy=nearest(str(name or ""), ORACLES))
-    schema, make = ORACLES[name]
     given = {key: value for key, value in mapping.items() if value != "???"}
-    choice = build(schema, given, "oracle")
-    return make(choice, load_catalog(extra=choice.models) if catalog is None else catalog)
+    choice: Choice = build(ORACLES[name], given, "oracle")
+    return choice.oracle(load_catalog(extra=choice.models))

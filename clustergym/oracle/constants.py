@@ -1,20 +1,17 @@
-"""The fitted constants of the grid oracle, and the YAML file they live in."""
+"""The fitted constants of the grid oracle, and the YAML file that holds them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
+from clustergym.arrays import Floats
 from clustergym.oracle.devices import HALF_FP32
 from clustergym.paths import conf_dir
-
-Floats = npt.NDArray[np.float64]
 
 UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
 """Shares of GPU types that nobody measured."""
@@ -28,7 +25,7 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Constants:
-    """What kernels and networks reach of the data sheet; defaults are the centres of the priors.
+    """Shares of data-sheet rates that kernels and networks reach; defaults are the centres of the priors.
 
     Attributes
     ----------
@@ -73,7 +70,7 @@ class Constants:
     slow_machine: float = 1.3
 
     def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
-        """Return one of the shares for each GPU type, shape (n,); a fixed one where it was not fitted."""
+        """Return a share for each GPU type, shape (n,); a fixed value for types it was not fitted to."""
         known: Mapping[str, float] = getattr(self, name)
         return np.array([known.get(gpu, _unfitted(name, gpu)) for gpu in gpu_types], dtype=np.float64)
 
@@ -99,7 +96,7 @@ def _unfitted(name: str, gpu_type: str) -> float:
 
 
 def default_path() -> Path:
-    """Return the committed constants' file."""
+    """Return the path of the committed constants."""
     return conf_dir() / "calibration" / "grid.yaml"
 
 
@@ -114,34 +111,21 @@ def load_constants(path: str | Path | None = None) -> Constants:
     Raises
     ------
     InputError
-        If the file cannot be read, or a constant is unknown, missing or not a positive number.
+        If the file cannot be read, or a constant is unknown, missing or not a positive number: names file,
+        line and key.
     """
+    from pydantic import Field, create_model
+
+    from clustergym.cluster.schema import Checked, Text, checked
     from clustergym.cluster.yaml_file import read_mapping
 
+    number = Annotated[float, Field(gt=0, lt=1e9)]
+    kinds: dict[str, Any] = {
+        entry.name: (dict[Text, number] if entry.default is MISSING else number, ...)
+        for entry in fields(Constants)
+    }
+    constants = create_model("ConstantsKeys", __base__=Checked, **kinds)
+    keys = create_model("FileKeys", __base__=Checked, provenance=(Any, None), constants=(constants, ...))
     source = read_mapping(Path(path) if path is not None else default_path())
-    given = source.content.get("constants")
-    if not isinstance(given, dict):
-        remedy = "write it with `python -m clustergym.oracle calibrate`"
-        raise InputError("is missing", file=source.path, field="constants", remedy=remedy)
-    names = [entry.name for entry in fields(Constants)]
-    for name in given:
-        if name not in names:
-            line, remedy = source.line(("constants", name)), nearest(str(name), names)
-            raise InputError("unknown constant", file=source.path, line=line, field=str(name), remedy=remedy)
-    for name in names:
-        _check(given.get(name), isinstance(getattr(Constants(), name), Mapping), source, name)
-    return Constants(**given)
-
-
-def _check(value: Any, by_type: bool, source: Any, name: str) -> None:
-    line = source.line(("constants", name))
-    if value is None or isinstance(value, dict) != by_type:
-        remedy = "give a number by GPU type" if by_type else "give a number above 0"
-        message = "is missing" if value is None else f"{value!r} is not valid"
-        raise InputError(message, file=source.path, line=line, field=f"constants.{name}", remedy=remedy)
-    for number in value.values() if isinstance(value, dict) else [value]:
-        valid = isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < 1e9
-        if not valid:
-            message = f"{number!r} is not a number above 0"
-            remedy = "write the file with `python -m clustergym.oracle calibrate`"
-            raise InputError(message, file=source.path, line=line, field=f"constants.{name}", remedy=remedy)
+    given: Any = checked(keys, source.content, file=source.path, source=source)
+    return Constants(**given.constants.model_dump())

@@ -1,4 +1,4 @@
-"""Seconds and bytes that operators cost on their GPUs, as arrays over allocations, splits and operators."""
+"""Time and memory of operators, as arrays over allocations, splits and operators."""
 
 from __future__ import annotations
 
@@ -7,29 +7,17 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import GpuType
 from clustergym.oracle.collectives import all_reduce_s, all_to_all_s, groups
-from clustergym.oracle.communication.lookups import Lookups
-from clustergym.oracle.communication.measured import CollectiveTable
-from clustergym.oracle.communication.primitives import Primitive
 from clustergym.oracle.constants import Constants
 from clustergym.oracle.devices import Layout, link_gbs
+from clustergym.oracle.latency import GRADIENT_BYTES, WEIGHT_PASSES
 from clustergym.oracle.memory import USABLE
 from clustergym.oracle.models import ELEMENT_BYTES
 from clustergym.oracle.operators import OperatorGraph
 from clustergym.oracle.work import STATE_BYTES
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-GRADIENT_BYTES = 4.0
-"""A parameter's gradient is all-reduced in fp32, once an iteration."""
-
-WEIGHT_PASSES = 6.0
-"""Times a micro-batch moves the weights: read thrice, and thrice as much for the accumulated gradient."""
 
 RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0
 """Forward, backward twice as long, and once more forward where activations are recomputed."""
@@ -39,8 +27,8 @@ WAVE_CHANNELS = 900.0
 
 
 @dataclass(frozen=True)
-class Allocations:
-    """R model classes on GPUs, all with graphs of K operators.
+class GraphAllocations:
+    """Allocations of R model classes whose graphs all have K operators.
 
     Attributes
     ----------
@@ -68,7 +56,7 @@ class Allocations:
         gpus: Sequence[int],
         nodes: Sequence[int],
         network_gbs: Sequence[float],
-    ) -> Allocations:
+    ) -> GraphAllocations:
         """Gather allocations; `network_gbs` is a node's line rate (not used on one node)."""
         names = graphs[0].columns
         columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
@@ -84,7 +72,7 @@ class Allocations:
             transfer_gbs=rate,
             possible=np.ones(len(count), dtype=bool),
         )
-        return Allocations(
+        return GraphAllocations(
             tuple(graphs), columns, np.array(batches, dtype=np.float64), tuple(gpu_types), layout
         )
 
@@ -93,12 +81,12 @@ class Allocations:
 
     @property
     def operators(self) -> int:
-        """K."""
+        """Number of operators of a graph, K."""
         return len(self.graphs[0])
 
-    def take(self, rows: Ints) -> Allocations:
+    def take(self, rows: Ints) -> GraphAllocations:
         """Return some of the rows."""
-        return Allocations(
+        return GraphAllocations(
             tuple(self.graphs[row] for row in rows),
             {name: column[rows] for name, column in self.columns.items()},
             self.batch[rows],
@@ -115,7 +103,7 @@ def rows_of(layout: Layout, rows: Ints | None = None) -> Layout:
 
 @dataclass(frozen=True)
 class Machine:
-    """What kernels and links reach, arrays of shape (R, 1, 1) but for the layout.
+    """Rates that kernels and links reach, as arrays of shape (R, 1, 1); the layout has shape (R,).
 
     Attributes
     ----------
@@ -133,16 +121,12 @@ class Machine:
     constants : Constants
     convolutional, experts, planned, recomputes : ndarray of bool
         Is a wide ResNet; a mixture of experts; may be split and pipelined; recomputes even in one stage.
-    kind : ndarray of int
-        Number of the row's kind of node in `lookups`.
     disaggregated : bool
         Whether operators and collectives are taken one by one, as a profiler measures them.
     holds_all : bool
         Whether a pipeline holds the activations of all micro-batches (GPipe), not of those in flight (1F1B).
     overlaps : bool
         Whether the profiler takes transfers between stages as hidden behind computation.
-    lookups : Lookups or None
-        Where a disaggregating profiler looks collectives up; None: at the rates of the layout.
     """
 
     rate_flops: Floats
@@ -161,31 +145,20 @@ class Machine:
     experts: Bools
     planned: Bools
     recomputes: Bools
-    kind: Ints
     disaggregated: bool = False
     holds_all: bool = False
     overlaps: bool = False
-    lookups: Lookups | None = None
 
     @staticmethod
-    def of(
-        rows: Allocations,
-        constants: Constants,
-        schedule: str = "1f1b",
-        looked_up: bool = False,
-        table: CollectiveTable | None = None,
-    ) -> Machine:
+    def of(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
         """Apply the constants to the rows.
 
         Parameters
         ----------
-        rows : Allocations
+        rows : GraphAllocations
         constants : Constants
         schedule : str
             Of pipelines: `1f1b` or `gpipe`.
-        looked_up : bool
-            Let the profiler look collectives up, in `table` or by alpha-beta where that has none.
-        table : CollectiveTable, optional
         """
         kinds = [graph.spec.kind for graph in rows.graphs]
         names = [gpu.name for gpu in rows.gpu_types]
@@ -195,7 +168,6 @@ class Machine:
         single = _column(gpu.fp32_tflops * 1e12 for gpu in rows.gpu_types)
         products = peak * _column(constants.shares("matmul", names))
         convolutions = single * _column(constants.shares("convolution", names))
-        kind, lookups = _lookups(rows, table) if looked_up else (np.zeros(len(rows), dtype=np.int64), None)
         return Machine(
             rate_flops=np.where(half, products, convolutions),
             peak_flops=np.where(half, peak, single),
@@ -213,9 +185,7 @@ class Machine:
             experts=_flags(kind == "moe" for kind in kinds),
             planned=_flags(kind != "dense" for kind in kinds),
             recomputes=_flags(kind in ("transformer", "moe") for kind in kinds),
-            kind=kind.reshape(-1, 1, 1),
             holds_all=schedule == "gpipe",
-            lookups=lookups,
         )
 
     def take(self, rows: Ints) -> Machine:
@@ -227,21 +197,12 @@ class Machine:
         return Machine(**(kept | {"layout": rows_of(self.layout, rows)}))
 
     def as_profiled(self) -> Machine:
-        """Return the same machine as a disaggregating profiler sees it.
+        """Return the machine as a profiler measures it, one operator at a time.
 
         A GPU's share of every operator runs alone, so that gradient accumulation and the optimizer
         step are not seen, and collectives run with no others beside them on the network.
         """
         return replace(self, disaggregated=True)
-
-
-def _lookups(rows: Allocations, table: CollectiveTable | None) -> tuple[Ints, Lookups]:
-    """Return the number of each row's kind of node, and the collectives of every kind."""
-    pairs = list(zip(rows.gpu_types, rows.layout.network_gbs.tolist(), strict=True))
-    distinct = {(gpu.name, rate): (gpu, rate) for gpu, rate in pairs}
-    numbers = {key: number for number, key in enumerate(distinct)}
-    kinds = Lookups([gpu for gpu, _ in distinct.values()], [rate for _, rate in distinct.values()], table)
-    return np.array([numbers[gpu.name, rate] for gpu, rate in pairs], dtype=np.int64), kinds
 
 
 def _column(values: Iterable[float]) -> Floats:
@@ -253,7 +214,7 @@ def _flags(values: Iterable[bool]) -> Bools:
 
 
 def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layout:
-    """Return the layout with the rates reached; a node never sends more than its GPUs' links carry."""
+    """Return the layout with the rates reached, at most the sum of a node's GPU links."""
     most = layout.per_node * layout.link_gbs
     network = layout.network_gbs * constants.shares("network", names)
     transfer = layout.network_gbs * constants.shares("transfer", names)
@@ -261,7 +222,7 @@ def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layo
 
 
 class Split(NamedTuple):
-    """How operators are spread over their stages' GPUs; arrays that broadcast to (R, V, K).
+    """How operators are split over their stage's GPUs; arrays that broadcast to (R, V, K).
 
     Attributes
     ----------
@@ -277,7 +238,7 @@ class Split(NamedTuple):
 
 
 class OperatorCosts(NamedTuple):
-    """Costs of operators for one micro-batch, shape (R, V, K); bytes are of a GPU.
+    """Costs of operators for one micro-batch, shape (R, V, K); bytes are per GPU.
 
     Attributes
     ----------
@@ -302,8 +263,8 @@ class OperatorCosts(NamedTuple):
     head_bytes: Floats
 
 
-def operator_costs(rows: Allocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
-    """Return what operators cost.
+def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
+    """Return the costs of operators.
 
     Parameters
     ----------
@@ -337,7 +298,7 @@ def operator_costs(rows: Allocations, machine: Machine, samples: Floats, split: 
 
 
 def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, split: Split) -> Floats:
-    """Return a forward pass: kernels with weights, einsums, elementwise traffic."""
+    """Return the time of a forward pass: kernels with weights, einsums and elementwise traffic."""
     constants = machine.constants
     einsums = columns["attention_flops"] / constants.attention + columns["gate_flops"] / constants.gate
     moved = (
@@ -349,7 +310,7 @@ def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, spli
 
 
 def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
-    """Return what unsaturated kernels lose: FLOPs they could have done on a fixed amount of work.
+    """Return the FLOPs that unsaturated kernels lose.
 
     A matrix product loses in proportion to its weights. A convolution loses half so and half in
     proportion to its reduction alone (a wave of output tiles, however many channels it has); of a block
@@ -363,7 +324,7 @@ def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -
 
 
 def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple[Floats, Floats, Layout]:
-    """Return members on a node, nodes, and the layout of a stage's groups."""
+    """Return ranks per node, nodes, and the layout of a stage's groups."""
     wide = rows_of(machine.layout)
     per_node = np.minimum(wide.per_node, gpus)
     inside, across = groups(size, stride, per_node)
@@ -371,34 +332,22 @@ def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple
 
 
 def _exchange_s(columns: Mapping[str, Floats], machine: Machine, local: Floats, split: Split) -> Floats:
-    """Return collectives of split operators: experts switch tokens, other operators reduce activations."""
+    """Return the time of split operators' collectives: all-to-all for experts, else all-reduce."""
     ring = _ring(machine, split.tensor, np.ones(1), split.gpus)
     count = columns["exchange_count"]
     volume = local * columns["exchange_bytes"] / np.maximum(count, 1.0)
     factor = np.where(machine.convolutional, machine.constants.block_exchange, 1.0)
-    reduced = _all_reduce_s(machine, volume * factor, ring)
+    reduced = all_reduce_s(volume * factor, *ring)
     if machine.experts.any():
-        reduced = np.where(machine.experts, _all_to_all_s(machine, volume, ring), reduced)
+        reduced = np.where(machine.experts, all_to_all_s(volume, *ring), reduced)
     return np.where(split.tensor > 1, count * reduced, 0.0)
-
-
-def _all_reduce_s(machine: Machine, volume: Floats, ring: tuple[Floats, Floats, Layout]) -> Floats:
-    if machine.disaggregated and machine.lookups is not None:
-        return machine.lookups.seconds(Primitive.ALL_REDUCE, machine.kind, volume, *ring[:2])
-    return all_reduce_s(volume, *ring)
-
-
-def _all_to_all_s(machine: Machine, volume: Floats, ring: tuple[Floats, Floats, Layout]) -> Floats:
-    if machine.disaggregated and machine.lookups is not None:
-        return machine.lookups.seconds(Primitive.ALL_TO_ALL, machine.kind, volume, *ring[:2])
-    return all_to_all_s(volume, *ring)
 
 
 def _synchronise_s(machine: Machine, shared: Floats, experts: Floats, split: Split) -> Floats:
     held = np.where(machine.experts, 1.0, split.tensor)
     ring = _ring(machine, split.gpus / held, held, split.gpus)
-    seconds = _all_reduce_s(machine, GRADIENT_BYTES * shared, ring)
+    seconds = all_reduce_s(GRADIENT_BYTES * shared, *ring)
     if not machine.experts.any():
         return seconds
     ring = _ring(machine, split.gpus / split.tensor, split.tensor, split.gpus)
-    return seconds + np.where(experts > 0, _all_reduce_s(machine, GRADIENT_BYTES * experts, ring), 0.0)
+    return seconds + np.where(experts > 0, all_reduce_s(GRADIENT_BYTES * experts, *ring), 0.0)

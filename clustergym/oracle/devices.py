@@ -1,4 +1,4 @@
-"""GPU types and their links as arrays: what computation and collectives reach of the data sheet."""
+"""GPU types and their links as arrays, with the rates that computation and collectives reach."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Shares of the data sheet that a GPU type and its network reach; the default is any other type's.
+    """Shares of data-sheet rates that a GPU type and its network reach; defaults are for unlisted types.
 
     Attributes
     ----------
@@ -56,7 +54,7 @@ PCIe 4, 120 of 150 on NVLink 2, 180 to 210 of 300 on NVLink 3 with four GPUs).""
 
 
 class Devices(NamedTuple):
-    """Per GPU: FLOP/s (the `uniform` ones without regard to the device's kernels), bytes, bytes/s."""
+    """FLOP/s, bytes and bytes/s per GPU; `uniform` rates ignore how well the type's kernels do."""
 
     peak_flops: Floats
     matmul_flops: Floats
@@ -98,7 +96,7 @@ def link_gbs(gpu: GpuType) -> float:
 
 
 class Layout(NamedTuple):
-    """Where the GPUs of a job are. A GPU's share of the network never exceeds its own link.
+    """Nodes and bandwidths of a job's GPUs. A GPU's share of the network never exceeds its own link.
 
     Attributes
     ----------
@@ -116,7 +114,7 @@ class Layout(NamedTuple):
     link_gbs: Floats
     network_gbs: Floats
     transfer_gbs: Floats
-    possible: npt.NDArray[np.bool_]
+    possible: Bools
 
     @staticmethod
     def of_cluster(cluster: ClusterSpec, counts: Sequence[int]) -> Layout:
@@ -139,7 +137,7 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of_nodes(types: Sequence[GpuType], nodes: Sequence[int], per_node: Sequence[int]) -> Layout:
-        """Return layouts on full, not oversubscribed nodes of the given types, shape (n,)."""
+        """Return layouts on full nodes without oversubscription, shape (n,)."""
         known = [EFFICIENCY.get(gpu.name, UNIFORM) for gpu in types]
         ports = [per if gpu.nic_per_gpu else 1 for gpu, per in zip(types, per_node, strict=True)]
         network = np.array([gpu.nic_gbps / 8 * n for gpu, n in zip(types, ports, strict=True)])
@@ -160,7 +158,7 @@ def _capped(
     links: Floats,
     network: Floats,
     transfer: Floats,
-    possible: npt.NDArray[np.bool_],
+    possible: Bools,
 ) -> Layout:
     per_node = np.ceil(gpus / nodes)
     most = per_node * links

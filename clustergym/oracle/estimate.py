@@ -1,4 +1,4 @@
-"""Estimates of iteration times that nobody measured, from those that somebody did.
+"""Estimates missing iteration times from measured ones.
 
 The roofline oracle's time is corrected by the geometric mean of measured over roofline times, each
 measured row weighted by its nearness, exp(-distance), the distance being a sum over what differs. So a
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
-from clustergym.oracle.base import Floats
 from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.devices import Devices, Layout
 from clustergym.oracle.measured import Key
@@ -26,7 +26,7 @@ from clustergym.workload.trace import ModelClass
 
 
 class Distances(NamedTuple):
-    """Distances of a measured row from the cell to estimate; weights are exp(-sum of them).
+    """Distances between a measured row and the cell to estimate; its weight is exp(-their sum).
 
     Chosen to estimate the measured rows of Arena's artifact well without those of the same
     model; half or twice any one of them, the mean error changes by at most a fortieth of itself.
@@ -55,7 +55,7 @@ DISTANCES = Distances()
 
 @dataclass(frozen=True)
 class Corrections:
-    """Measured over roofline times of n rows.
+    """Ratios of measured to roofline times, of n rows.
 
     Attributes
     ----------
@@ -114,8 +114,10 @@ class Corrections:
         gpu_types: Sequence[str],
         counts: Sequence[int],
     ) -> Floats:
-        """Return what to multiply roofline times by, shape (C, T, K, 4)."""
-        pairs = self._class_weights(classes, specs)[:, None, :] * self._type_weights(gpu_types)
+        """Return factors that correct roofline times, shape (C, T, K, 4)."""
+        other_type = _differs(gpu_types, [key.gpu_type for key in self.keys])
+        type_weights = np.exp(-self.distances.gpu_type * other_type)
+        pairs = self._class_weights(classes, specs)[:, None, :] * type_weights
         near = self._layout_weights(counts)
         sums = np.einsum("ctn,kln->ctkl", pairs * self.log_ratio, near)
         weight = np.einsum("ctn,kln->ctkl", pairs, near)
@@ -128,10 +130,6 @@ class Corrections:
         family = _differs([c.family for c in classes], [key.model.family for key in self.keys])
         d = self.distances
         return np.asarray(np.exp(-(d.parameters * size + d.batch * batch + d.family * family)))
-
-    def _type_weights(self, gpu_types: Sequence[str]) -> Floats:
-        differs = _differs(gpu_types, [key.gpu_type for key in self.keys])
-        return np.asarray(np.exp(-self.distances.gpu_type * differs))
 
     def _layout_weights(self, counts: Sequence[int]) -> Floats:
         """Return weights of counts on one node and on several, shape (K, 2, n)."""

@@ -1,4 +1,4 @@
-"""An explanation of the oracle as figures, as tables and as a plot."""
+"""Shows an explanation as JSON figures, as tables and as a plot."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _point(point: ProxyPlan) -> dict[str, Any]:
 
 
 def why(reason: OutOfMemory) -> str:
-    """Return why a stage does not fit; where no split of it is allowed at all, that."""
+    """Return why a stage does not fit: too little memory, or no allowed split."""
     if math.isfinite(reason.excess_bytes):
         return str(reason)
     return f"operators {reason.first} to {reason.last} cannot be split over {_many(reason.gpus, 'GPU')}"
@@ -135,7 +135,7 @@ def tables(explanation: Explanation) -> list[Table]:
 
 
 def shape(plan: Plan) -> str:
-    """Return data x tensor of every stage, equal neighbours counted: `3 x (2x1) + 1 x (1x2)`."""
+    """Return a plan's stages as data x tensor, grouped where equal: `3 x (2x1) + 1 x (1x2)`."""
     runs: list[tuple[str, int]] = []
     for stage in plan.stages:
         form = f"{stage.data}x{stage.tensor}"
@@ -254,7 +254,7 @@ def verdict(explanation: Explanation) -> str:
 
 
 def check_plot(path: Path | None) -> None:
-    """Check, before any work, that a plot can be drawn into a file.
+    """Check that a plot can be drawn into a file, before any work is done.
 
     Raises
     ------

@@ -1,26 +1,22 @@
-"""Everything the grid oracle knows about one model on one allocation."""
+"""Explains how the grid oracle plans one model on one allocation."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import GpuType, Locality
 from clustergym.errors import InputError
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
+from clustergym.oracle.grid import GridOracle, graph_of, spread
 from clustergym.oracle.pipelines import Layouts, Pipelines, Prices, price
-from clustergym.oracle.planner import Candidates, Planner, frontier, proxies
+from clustergym.oracle.planner import NormalisedPartitions, Planner, frontier, proxies
 from clustergym.oracle.plans import Explanation, Frontier, Grid, OutOfMemory, Plan, ProxyPlan, Stage
 from clustergym.oracle.profiler import Estimates, check_rule, estimate
 from clustergym.oracle.pruning import profiling_cost, pruned_search, search_cost
-from clustergym.oracle.search import Found, data_parallel_search, full_search, micro_batch_counts
+from clustergym.oracle.search import BestPlans, data_parallel_search, full_search, micro_batch_counts
 from clustergym.oracle.stages import stage_bytes, stage_table
 from clustergym.workload.trace import ModelClass
-
-if TYPE_CHECKING:
-    from clustergym.oracle.grid import GridOracle
 
 
 def explain(
@@ -28,21 +24,37 @@ def explain(
     model: ModelClass,
     gpu_type: GpuType,
     gpus: int,
+    *,
     per_node: int,
-    locality: Locality | None,
+    locality: Locality | None = None,
 ) -> Explanation:
-    """Plan, estimate and search one allocation; see `GridOracle.explain`."""
-    from clustergym.oracle.grid import graph_of, spread
+    """Return grids, frontiers, plans and costs of a model on an allocation.
 
+    Parameters
+    ----------
+    oracle : GridOracle
+    model : ModelClass
+    gpu_type : GpuType
+    gpus : int
+        A power of two.
+    per_node : int
+        GPUs of a node of the cluster.
+    locality : Locality, optional
+        By default the best that `gpus` can have on such nodes: NODE, else LEAF.
+
+    Raises
+    ------
+    InputError
+        If the class is unknown, `gpus` no power of two, or the locality impossible.
+    """
     tier = _checked(gpus, per_node, locality)
     check_rule(oracle.micro_batches, [model.global_batch])
     nodes = spread(gpus, per_node, tier)
     graph = graph_of(oracle.catalog.get(model))
     ports = -(-gpus // nodes) if gpu_type.nic_per_gpu else 1
     rate = gpu_type.nic_gbps / 8 * ports
-    rows = Allocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
-    one = _One(oracle, rows, oracle.machine(rows))
-    return one.explanation(model, tier)
+    rows = GraphAllocations.of([graph], [model.global_batch], [gpu_type], [gpus], [nodes], [rate])
+    return _Explainer(oracle, rows, oracle.machine(rows)).explanation(model, tier)
 
 
 def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
@@ -60,10 +72,10 @@ def _checked(gpus: int, per_node: int, locality: Locality | None) -> Locality:
     return tier
 
 
-class _One:
-    """One allocation with everything that is found out about it."""
+class _Explainer:
+    """One allocation, and methods that plan, estimate and search it."""
 
-    def __init__(self, oracle: GridOracle, rows: Allocations, machine: Machine) -> None:
+    def __init__(self, oracle: GridOracle, rows: GraphAllocations, machine: Machine) -> None:
         self.oracle, self.rows, self.machine = oracle, rows, machine
         self.gpu_type, self.gpus = rows.gpu_types[0].name, int(rows.layout.gpus[0])
         self.planned = bool(machine.planned.any())
@@ -128,16 +140,16 @@ class _One:
     def grid(self, stages: int) -> Grid:
         return Grid(self.gpu_type, self.gpus, stages)
 
-    def point(self, candidates: Candidates, index: int, counts: np.ndarray) -> ProxyPlan:
+    def point(self, candidates: NormalisedPartitions, index: int, counts: np.ndarray) -> ProxyPlan:
         """Return a partition with its estimated times."""
         plans = candidates.pipelines(np.array([index]))
-        found = Found(plans, counts, np.zeros(1))
+        found = BestPlans(plans, counts, np.zeros(1))
         plan = self.plan(found, self.machine.as_profiled())
         if plan is None:
             raise AssertionError("a partition has at least one stage")
         return ProxyPlan(plan, float(candidates.bias[0, index]), float(candidates.communication_s[0, index]))
 
-    def plan(self, found: Found, machine: Machine) -> Plan | None:
+    def plan(self, found: BestPlans, machine: Machine) -> Plan | None:
         """Return a found plan with its times on a machine; None where there is none."""
         if not found.plans.count[0]:
             return None
@@ -164,7 +176,7 @@ class _One:
             bubble_s=max(total - sum(parts), 0.0),
         )
 
-    def stages(self, found: Found, prices: Prices) -> tuple[Stage, ...]:
+    def stages(self, found: BestPlans, prices: Prices) -> tuple[Stage, ...]:
         bounds = _bounds(found.plans)
         held = stage_bytes(self.rows, self.machine, found.micro_batches, bounds)
         return tuple(
@@ -183,8 +195,8 @@ class _One:
             for index, ((first, last, gpus, tensor, _), memory) in enumerate(zip(bounds, held, strict=True))
         )
 
-    def failure(self, candidates: Candidates) -> OutOfMemory:
-        """Return the worst stage of the partition that overflows least."""
+    def failure(self, candidates: NormalisedPartitions) -> OutOfMemory:
+        """Return the largest stage of the partition that exceeds memory least."""
         limit = float(self.machine.memory_bytes[0, 0, 0])
         worst = candidates.memory_bytes[0].max(axis=1)
         best = int(np.argmin(worst))
@@ -197,25 +209,18 @@ class _One:
             excess_bytes=float(worst[best]) - limit,
         )
 
-    def leanest_counts(self) -> npt.NDArray[np.float64]:
-        """Return the most micro-batches tried for the allocation: those that need least memory."""
+    def leanest_counts(self) -> Floats:
+        """Return the largest number of micro-batches tried, which needs least memory."""
         tried = [counts for rows, counts in micro_batch_counts(self.rows, self.machine) if len(rows)]
         return tried[-1]
 
     def shortage(self) -> OutOfMemory:
-        """Return the operators that fit least on any stage, with the most GPUs that they can be given."""
-        counts = self.leanest_counts()
-        table = stage_table(self.rows, self.machine, counts, self.gpus)
-        stages = range(self.rows.operators) if self.planned else range(0)
-        runs = [(0, self.rows.operators - 1), *((operator, operator) for operator in stages)]
-        limit = float(self.machine.memory_bytes[0, 0, 0])
-        options = []
-        for first, last in runs[: 1 if self.gpus == 1 or not self.planned else None]:
-            run = first * self.rows.operators - first * (first - 1) // 2 + last - first
-            size = int(np.argmin(table.memory_bytes[0, run]))
-            options.append((float(table.memory_bytes[0, run, size]), first, last, int(table.sizes[size])))
-        memory, first, last, gpus = options[0]
-        return OutOfMemory(first, last, gpus, memory - limit)
+        """Return the whole model as one stage, on the number of GPUs where it exceeds memory least."""
+        table = stage_table(self.rows, self.machine, self.leanest_counts(), self.gpus)
+        needed = table.memory_bytes[0, self.rows.operators - 1]
+        size = int(np.argmin(needed))
+        excess = float(needed[size]) - float(self.machine.memory_bytes[0, 0, 0])
+        return OutOfMemory(0, self.rows.operators - 1, int(table.sizes[size]), excess)
 
 
 def _bounds(plans: Pipelines) -> list[tuple[int, int, int, int, int]]:

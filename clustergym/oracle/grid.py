@@ -11,19 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-from clustergym.errors import InputError
-from clustergym.oracle.base import Floats, Ints, Oracle, OracleTables, six_digits
+from clustergym.arrays import Floats
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
 from clustergym.oracle.catalog import Catalog, load_catalog
-from clustergym.oracle.communication.lookups import CALIBRATED, table_of
 from clustergym.oracle.constants import Constants, default_path, load_constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.models import ModelSpec
 from clustergym.oracle.operators import OperatorGraph, operator_graph
 from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.plans import Explanation
-from clustergym.oracle.profiler import STRATEGIES, check, check_rule, estimate
-from clustergym.oracle.search import CHUNK, Found, data_parallel_search, full_search
+from clustergym.oracle.profiler import STRATEGIES, check_rule, estimate
+from clustergym.oracle.search import CHUNK, BestPlans, data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
 VERSION = 2
@@ -36,8 +34,8 @@ CHUNK_GPUS = 128
 SCHEDULES = ("1f1b", "gpipe")
 
 
-class Cell(NamedTuple):
-    """A row of the search: a class on an allocation.
+class SearchCell(NamedTuple):
+    """A model class on an allocation, to be searched.
 
     Attributes
     ----------
@@ -80,17 +78,13 @@ class GridOracle(Oracle):
         or a number, which must divide the batch.
     schedule : str
         Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
-    collectives : str, optional
-        Where the profiler looks collectives up: a CSV of measured latencies, with alpha-beta where it has
-        none, or `calibrated` for alpha-beta alone. By default at the rates that the calibration of
-        iteration times found, as collectives run in training.
     overlap : bool
         Let the estimate hide transfers between stages behind computation, as both papers do.
 
     Raises
     ------
     InputError
-        For an unknown strategy, rule or schedule, a malformed calibration or a malformed table.
+        For an unknown strategy, rule or schedule or a malformed calibration.
     """
 
     name = "grid"
@@ -104,16 +98,14 @@ class GridOracle(Oracle):
         strategy: str = "frontier",
         micro_batches: str | int = "fixed",
         schedule: str = "1f1b",
-        collectives: str | None = None,
         overlap: bool = False,
     ) -> None:
-        check(strategy, STRATEGIES, "oracle.strategy")
-        check(schedule, SCHEDULES, "oracle.schedule")
+        check_choice(strategy, STRATEGIES, "oracle.strategy")
+        check_choice(schedule, SCHEDULES, "oracle.schedule")
         check_rule(micro_batches)
         self.catalog = catalog or load_catalog()
         self.strategy, self.micro_batches = strategy, micro_batches
-        self.schedule, self.collectives, self.overlap = schedule, collectives, overlap
-        self._table = None if collectives in (None, CALIBRATED) else table_of(str(collectives))
+        self.schedule, self.overlap = schedule, overlap
         given = isinstance(calibration, Constants)
         self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
         self._source = None if given else Path(calibration or default_path())  # type: ignore[arg-type]
@@ -128,38 +120,21 @@ class GridOracle(Oracle):
         InputError
             If a class is not in the catalogue (names the nearest known ones), or a count below 1.
         """
-        if any(count < 1 for count in counts):
-            raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+        check_counts(counts)
         graphs = [graph_of(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
-        types = [group.gpu_type for group in cluster.groups]
         places = cells(len(classes), cluster, counts)
-        shape = (3, len(classes), len(types), len(counts), len(Locality))
+        shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
         values = np.full(shape, np.inf)
         for some in _batches(list(places), graphs):
-            rows = Allocations.of(
-                [graphs[cell.model] for cell in some],
-                [classes[cell.model].global_batch for cell in some],
-                [types[cell.gpu_type] for cell in some],
-                [cell.gpus for cell in some],
-                [cell.nodes for cell in some],
-                [cell.network_gbs for cell in some],
-            )
+            rows = allocations(some, graphs, classes, cluster)
             for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
                 for count, tier in places[cell]:
                     values[:, cell.model, cell.gpu_type, count, tier] = column
-        execution, profiled, data_parallel = (six_digits(table) for table in values)
-        return OracleTables(
-            classes=tuple(classes),
-            gpu_types=cluster.gpu_types,
-            counts=np.array(counts, dtype=np.int64),
-            execution=execution,
-            profiled=profiled,
-            data_parallel=data_parallel,
-        )
+        return OracleTables.of(classes, cluster, counts, values)  # type: ignore[arg-type]
 
-    def times(self, rows: Allocations) -> tuple[Floats, Floats, Floats]:
-        """Return seconds as executed, as estimated, and of data parallelism; all rows of one GPU count."""
+    def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
+        """Return executed, estimated and data-parallel iteration times of rows with one GPU count."""
         machine = self.machine(rows)
         parallel = data_parallel_search(rows, machine)
         if not machine.planned.any():
@@ -170,19 +145,15 @@ class GridOracle(Oracle):
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
-    def machine(self, rows: Allocations) -> Machine:
-        """Return what kernels and links reach on the rows."""
-        looked_up = self.collectives is not None
-        machine = Machine.of(rows, self.constants, self.schedule, looked_up, self._table)
-        return replace(machine, overlaps=self.overlap)
+    def machine(self, rows: GraphAllocations) -> Machine:
+        """Return the rates that kernels and links reach on the rows."""
+        return replace(Machine.of(rows, self.constants, self.schedule), overlaps=self.overlap)
 
     def fingerprint(self) -> dict[str, object]:
         """Return version, parameters, constants and the digests of the catalogue's files."""
         more: dict[str, object] = {}
         if self.schedule != SCHEDULES[0]:
             more["schedule"] = self.schedule
-        if self.collectives is not None:
-            more["collectives"] = CALIBRATED if self._table is None else self._table.sha256
         if self.overlap:
             more["overlap"] = True
         return more | {
@@ -194,39 +165,8 @@ class GridOracle(Oracle):
             "catalog": self.catalog.fingerprint(),
         }
 
-    def explain(
-        self,
-        model: ModelClass,
-        gpu_type: GpuType,
-        gpus: int,
-        *,
-        per_node: int,
-        locality: Locality | None = None,
-    ) -> Explanation:
-        """Return grids, frontiers, plans and costs of a model on an allocation.
 
-        Parameters
-        ----------
-        model : ModelClass
-        gpu_type : GpuType
-        gpus : int
-            A power of two.
-        per_node : int
-            GPUs of a node of the cluster.
-        locality : Locality, optional
-            The best that `gpus` can have on such nodes (NODE, else LEAF) by default.
-
-        Raises
-        ------
-        InputError
-            If the class is unknown, `gpus` no power of two, or the locality impossible.
-        """
-        from clustergym.oracle.explanation import explain
-
-        return explain(self, model, gpu_type, gpus, per_node, locality)
-
-
-def _estimate_of(found: Found, rows: Allocations, machine: Machine) -> Floats:
+def _estimate_of(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
     """Return the profiler's estimate of plans that the search found."""
     layouts = Layouts(rows, found.plans)
     return price(rows, machine.as_profiled(), layouts, found.micro_batches).iteration_s
@@ -234,21 +174,23 @@ def _estimate_of(found: Found, rows: Allocations, machine: Machine) -> Floats:
 
 @lru_cache(maxsize=256)
 def graph_of(spec: ModelSpec) -> OperatorGraph:
-    """Return the operators of a model; kept, since every batch size has the same."""
+    """Return the operators of a model; cached, since all batch sizes share them."""
     return operator_graph(spec)
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return the nodes that GPUs are on: one, or as few as they fill, but at least two."""
+    """Return how many nodes GPUs are on: one, or else the fewest they fill, at least two."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
-def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cell, list[tuple[int, int]]]:
-    """Return what to search, with the (count, locality) positions that it stands for.
+def cells(
+    classes: int, cluster: ClusterSpec, counts: Sequence[int]
+) -> dict[SearchCell, list[tuple[int, int]]]:
+    """Return the distinct allocations to search, each with the (count, locality) cells it fills.
 
     Allocations that the plans cannot tell apart are searched once.
     """
-    found: dict[Cell, list[tuple[int, int]]] = {}
+    found: dict[SearchCell, list[tuple[int, int]]] = {}
     for gpu_type, group in enumerate(cluster.groups):
         for index, count in enumerate(counts):
             gpus = 1 << int(count).bit_length() - 1
@@ -259,14 +201,31 @@ def cells(classes: int, cluster: ClusterSpec, counts: Sequence[int]) -> dict[Cel
                 nodes = spread(gpus, group.gpus_per_node, tier)
                 rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier)
                 for model in range(classes):
-                    cell = Cell(model, gpu_type, gpus, nodes, rate)
+                    cell = SearchCell(model, gpu_type, gpus, nodes, rate)
                     found.setdefault(cell, []).append((index, int(tier)))
     return found
 
 
-def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator[list[Cell]]:
+def allocations(
+    some: Sequence[SearchCell],
+    graphs: Sequence[OperatorGraph],
+    classes: Sequence[ModelClass],
+    cluster: ClusterSpec,
+) -> GraphAllocations:
+    """Return the allocations of cells."""
+    return GraphAllocations.of(
+        [graphs[cell.model] for cell in some],
+        [classes[cell.model].global_batch for cell in some],
+        [cluster.groups[cell.gpu_type].gpu_type for cell in some],
+        [cell.gpus for cell in some],
+        [cell.nodes for cell in some],
+        [cell.network_gbs for cell in some],
+    )
+
+
+def _batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
     """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
-    groups: dict[tuple[int, int, bool], list[Cell]] = {}
+    groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
         graph = graphs[cell.model]
         groups.setdefault((cell.gpus, len(graph), graph.spec.kind == "dense"), []).append(cell)
@@ -274,6 +233,3 @@ def _batches(every: Sequence[Cell], graphs: Sequence[OperatorGraph]) -> Iterator
         size = max(1, CHUNK * CHUNK_GPUS // max(gpus, CHUNK_GPUS))
         for start in range(0, len(some), size):
             yield some[start : start + size]
-
-
-__all__ = ["Cell", "GridOracle", "Ints", "cells", "graph_of", "spread"]

@@ -1,4 +1,4 @@
-"""Seconds an iteration takes under one parallel plan, by the roofline.
+"""Iteration time of one parallel plan by the roofline model.
 
 Compute, memory traffic and communication are added up: kernels of a training step run one after another.
 """
@@ -6,14 +6,12 @@ Compute, memory traffic and communication are added up: kernels of a training st
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.oracle.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.devices import UNIFORM, Devices, Layout
-from clustergym.oracle.memory import Plan, micro_batch, recomputes, state_bytes
+from clustergym.oracle.memory import UniformPlan, micro_batch, recomputes, state_bytes
 from clustergym.oracle.work import Work
-
-Floats = npt.NDArray[np.float64]
 
 ATTENTION_SHARE, GATE_SHARE = 0.47, 0.34
 """Of the fp16 peak: what einsums of attention and of MoE gating reach (fitted as EFFICIENCY)."""
@@ -29,8 +27,8 @@ WEIGHT_PASSES = 6.0
 """Times a micro-batch moves the weights: read thrice, and thrice as much for the accumulated gradient."""
 
 
-def iteration_times(work: Work, devices: Devices, layout: Layout, plan: Plan) -> tuple[Floats, Floats]:
-    """Return seconds per iteration as executed, and as estimated; inf where the plan does not fit.
+def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformPlan) -> tuple[Floats, Floats]:
+    """Return executed and estimated seconds per iteration; inf where the plan does not fit.
 
     The estimate knows the plan, its memory traffic and its communication, but takes kernels at
     one uniform efficiency, whatever their device and their shape.
@@ -49,7 +47,7 @@ def iteration_times(work: Work, devices: Devices, layout: Layout, plan: Plan) ->
     return np.where(fits, compute + rest, np.inf), np.where(fits, uniform + rest, np.inf)
 
 
-def _share(work: Work, plan: Plan) -> Floats:
+def _share(work: Work, plan: UniformPlan) -> Floats:
     """Return a GPU's share of the model in the largest stage, times the passes over it.
 
     A step is one forward and two backward passes, and one more forward to recompute.
@@ -58,7 +56,7 @@ def _share(work: Work, plan: Plan) -> Floats:
     return passes * np.ceil(work.layers / plan.stages) / work.layers / plan.tensor
 
 
-def _compute_s(work: Work, devices: Devices, plan: Plan, samples: Floats) -> Floats:
+def _compute_s(work: Work, devices: Devices, plan: UniformPlan, samples: Floats) -> Floats:
     plain = work.forward_flops_per_sample - work.attention_flops - work.gate_flops
     rate = np.where(work.half, devices.matmul_flops, devices.convolution_flops)
     einsums = (work.attention_flops / ATTENTION_SHARE + work.gate_flops / GATE_SHARE) / devices.peak_flops
@@ -69,13 +67,13 @@ def _compute_s(work: Work, devices: Devices, plan: Plan, samples: Floats) -> Flo
     return _share(work, plan) * (samples * (plain / rate + einsums) + fixed / rate)
 
 
-def _uniform_compute_s(work: Work, devices: Devices, plan: Plan, samples: Floats) -> Floats:
+def _uniform_compute_s(work: Work, devices: Devices, plan: UniformPlan, samples: Floats) -> Floats:
     half = UNIFORM.matmul * devices.peak_flops
     rate = np.where(work.half, half, devices.uniform_convolution_flops)
     return _share(work, plan) * samples * work.forward_flops_per_sample / rate
 
 
-def _memory_s(work: Work, devices: Devices, plan: Plan, samples: Floats) -> Floats:
+def _memory_s(work: Work, devices: Devices, plan: UniformPlan, samples: Floats) -> Floats:
     """Return the time of elementwise operators and of passes over the weights, per micro-batch."""
     split = np.where(work.splits_experts, 1, plan.tensor)
     parameters = (work.shared_parameters / split + work.expert_parameters / plan.tensor) / plan.stages
@@ -85,7 +83,7 @@ def _memory_s(work: Work, devices: Devices, plan: Plan, samples: Floats) -> Floa
     return moved / devices.memory_bytes_per_s
 
 
-def _exchange_s(work: Work, layout: Layout, plan: Plan, samples: Floats) -> Floats | float:
+def _exchange_s(work: Work, layout: Layout, plan: UniformPlan, samples: Floats) -> Floats | float:
     """Return the time of collectives of split layers per micro-batch: experts all-to-all, else all-reduce."""
     if plan.tensor == 1:
         return 0.0
@@ -97,7 +95,7 @@ def _exchange_s(work: Work, layout: Layout, plan: Plan, samples: Floats) -> Floa
     return seconds * np.ceil(work.layers / plan.stages)
 
 
-def _transfer_s(work: Work, layout: Layout, plan: Plan, samples: Floats) -> Floats | float:
+def _transfer_s(work: Work, layout: Layout, plan: UniformPlan, samples: Floats) -> Floats | float:
     """Return the time to send an activation on and its gradient back, per micro-batch."""
     if plan.stages == 1:
         return 0.0
@@ -109,7 +107,7 @@ def _transfer_s(work: Work, layout: Layout, plan: Plan, samples: Floats) -> Floa
     return np.where(layout.nodes > 1, across, volume_gb / (plan.tensor * layout.link_gbs))
 
 
-def _synchronise_s(work: Work, layout: Layout, plan: Plan) -> Floats:
+def _synchronise_s(work: Work, layout: Layout, plan: UniformPlan) -> Floats:
     """Return the time to all-reduce gradients over data-parallel ranks, once an iteration."""
     ranks = np.maximum(plan.data, 1)
     split = np.where(work.splits_experts, 1.0, plan.tensor)

@@ -1,4 +1,4 @@
-"""Reading a CSV of measured iteration times."""
+"""Reads measured iteration times from a CSV file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = ("optimal", "estimated_best", "estimated_dp")
 
 
 class Key(NamedTuple):
-    """What was measured; the GPU type is spelled as in the file."""
+    """A measured model, placement and kind; the GPU type is spelled as in the file."""
 
     model: ModelClass
     gpu_type: str

@@ -1,4 +1,4 @@
-"""Whether a parallel plan fits in the memory of a GPU, and with what micro-batch."""
+"""Decides whether a parallel plan fits in GPU memory, and with which micro-batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.oracle.work import Bools, Floats, Work
+from clustergym.arrays import Bools, Floats
+from clustergym.oracle.work import Work
 
 USABLE = 0.9
 """Share of a GPU's memory that a plan may fill; the framework and fragmentation take the rest."""
@@ -15,7 +16,7 @@ MICRO_BATCHES, MOST_MICRO_BATCHES = 16, 32
 """Micro-batches of an iteration, and the most where 16 do not fit (as Arena's evaluation ran)."""
 
 
-class Plan(NamedTuple):
+class UniformPlan(NamedTuple):
     """A parallel plan: GPUs a layer is split over, pipeline stages, data-parallel ranks.
 
     `data` may be an array; a plan for which it is 0 needs more GPUs than there are.
@@ -26,7 +27,7 @@ class Plan(NamedTuple):
     data: Floats
 
 
-def state_bytes(work: Work, plan: Plan) -> Floats:
+def state_bytes(work: Work, plan: UniformPlan) -> Floats:
     """Return bytes of weights, gradients and optimizer state on a GPU.
 
     The GPUs that split the experts of a mixture hold the other layers whole: those count as
@@ -40,7 +41,7 @@ def state_bytes(work: Work, plan: Plan) -> Floats:
     return (shared + experts) / plan.stages
 
 
-def sample_bytes(work: Work, plan: Plan) -> Floats:
+def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
     """Return activation bytes on a GPU per sample of a micro-batch.
 
     A model that recomputes (every model that is pipelined) keeps what lies between layers, for as
@@ -54,12 +55,12 @@ def sample_bytes(work: Work, plan: Plan) -> Floats:
     return np.where(recomputes(work, plan), recomputed, kept)
 
 
-def recomputes(work: Work, plan: Plan) -> Bools:
+def recomputes(work: Work, plan: UniformPlan) -> Bools:
     """Whether activations are recomputed in the backward pass."""
     return work.recomputes | (plan.stages > 1)
 
 
-def micro_batch(work: Work, plan: Plan, memory_bytes: Floats) -> tuple[Floats, Bools]:
+def micro_batch(work: Work, plan: UniformPlan, memory_bytes: Floats) -> tuple[Floats, Bools]:
     """Return samples of a micro-batch, and whether the plan fits.
 
     Data-parallel models accumulate gradients over as many micro-batches as memory asks for; the

@@ -1,4 +1,4 @@
-"""What one sample costs to train on: FLOPs, bytes and parameters of a model, from its dimensions."""
+"""Computes FLOPs, bytes and parameters of a model from its dimensions."""
 
 from __future__ import annotations
 
@@ -86,11 +86,6 @@ class ModelSpec:
     exchange_bytes: float = 0.0
     dimensions: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def name(self) -> str:
-        """`family-size`, or the family alone where it has one size only."""
-        return f"{self.family}-{self.size}" if self.size else self.family
-
 
 Costs = dict[str, float]
 """Fields of a `ModelSpec` by name."""
@@ -108,7 +103,7 @@ def _attention(hidden: int, heads: int, tokens: int, element: int) -> tuple[floa
 
 
 def _language_model(kind: str, size: Mapping[str, int], tokens: int, vocabulary: int, element: int) -> Costs:
-    """Return what transformers and mixtures of experts have in common."""
+    """Return the costs of the parts that transformers and mixtures of experts share."""
     hidden, layers, heads = size["hidden"], size["layers"], size["heads"]
     attention_flops, attention_bytes, attention_parameters = _attention(hidden, heads, tokens, element)
     width = FFN_FACTOR[kind] * hidden

@@ -1,13 +1,13 @@
-"""Operator graphs: what each operator of a model costs, and their clustering into pipeline units."""
+"""Operator graphs: layers of a model clustered into operators, with their costs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.oracle.models import (
     CAPACITY_FACTOR,
     ELEMENT_BYTES,
@@ -18,33 +18,12 @@ from clustergym.oracle.models import (
     bottleneck_blocks,
 )
 
-Floats = npt.NDArray[np.float64]
-
-CLUSTERS = {"transformer": 8, "moe": 8, "wide_resnet": 8, "dense": 8}
+CLUSTERS = 8
 """Operators that a graph is clustered into, at most."""
 
 BLOCK_COPIES, BLOCK_TRAFFIC = 6, 5
 """Copies of a convolution's output held in a block, and times it is written or read in a forward pass;
 measured data-parallel memory is 1.04 GB an image at 500M (arena_dp_memory.csv)."""
-
-SUMMED = (
-    "flops",
-    "attention_flops",
-    "gate_flops",
-    "unit_flops",
-    "reduction",
-    "split_reduction",
-    "traffic_bytes",
-    "gate_traffic_bytes",
-    "shared_parameters",
-    "expert_parameters",
-    "kept_bytes",
-    "activation_bytes",
-    "head_bytes",
-    "exchange_bytes",
-    "exchange_count",
-)
-"""Fields that add up when layers are clustered."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +80,12 @@ class Layer:
         return self.flops + self.attention_flops + self.gate_flops
 
 
+SUMMED = tuple(
+    column.name for column in fields(Layer) if column.name not in ("boundary_bytes", "workspace_bytes")
+)
+"""Fields that add up when layers are clustered."""
+
+
 @dataclass(frozen=True)
 class OperatorGraph:
     """A chain of K operators, each a cluster of consecutive layers. Fields of `Layer` have shape (K,).
@@ -126,18 +111,18 @@ class OperatorGraph:
         return self.columns[name]
 
 
-def operator_graph(spec: ModelSpec, clusters: int | None = None) -> OperatorGraph:
+def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
     """Return the clustered operators of a model.
 
     Parameters
     ----------
     spec : ModelSpec
-    clusters : int, optional
-        Operators to cluster into; 8 groups of layers or bottleneck blocks by default. A model of
-        fewer layers has as many operators as layers.
+    clusters : int
+        Operators to cluster layers or bottleneck blocks into. A model of fewer layers has as many
+        operators as layers.
     """
     layers, names = LAYERS[spec.kind](spec)
-    count = min(clusters or CLUSTERS[spec.kind], len(layers))
+    count = min(clusters, len(layers))
     first = balanced_cuts([layer.total_flops for layer in layers], count)
     columns = {
         name: np.add.reduceat(np.array([getattr(layer, name) for layer in layers], dtype=np.float64), first)
@@ -152,7 +137,7 @@ def operator_graph(spec: ModelSpec, clusters: int | None = None) -> OperatorGrap
 
 
 def balanced_cuts(weights: Sequence[float], parts: int) -> list[int]:
-    """Return where `parts` runs of consecutive items begin, the heaviest run as light as can be.
+    """Return the starts of `parts` runs of consecutive items that minimise the heaviest run.
 
     Of equally light ones, the sum of squares decides, so that the others are even too.
 

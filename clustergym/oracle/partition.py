@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.oracle.costs import Allocations
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.costs import GraphAllocations
 from clustergym.oracle.pipelines import Pipelines
 from clustergym.oracle.stages import StageTable, run_index
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
 """Limits on the slowest stage that are tried, over the least that is possible."""
 
 
 def best_pipelines(
-    rows: Allocations, table: StageTable, transfer: Floats, micro_batches: Floats
+    rows: GraphAllocations, table: StageTable, transfer: Floats, micro_batches: Floats
 ) -> Pipelines:
     """Return the pipeline of least sum of stages + (micro-batches - 1) x slowest stage.
 
@@ -41,13 +37,13 @@ def best_pipelines(
 
 
 class _Steps:
-    """Values by (first operator, GPUs left), filled from the last operator to the first.
+    """The dynamic programme: values by (first operator, GPUs left), from the last operator back.
 
     Arrays have the shape (R, limits, J, M, D + 1): the stage's last operator, its size, and GPUs
     left before it.
     """
 
-    def __init__(self, rows: Allocations, table: StageTable, transfer: Floats) -> None:
+    def __init__(self, rows: GraphAllocations, table: StageTable, transfer: Floats) -> None:
         self.table, self.transfer = table, transfer
         self.operators, self.rows = rows.operators, len(rows)
         self.gpus = rows.layout.gpus.astype(np.int64)
@@ -83,7 +79,7 @@ class _Steps:
         return np.asarray(value[np.arange(self.rows), 0, self.gpus])
 
     def least_sum(self, limits: Floats) -> tuple[Bools, list[Ints]]:
-        """Return where a pipeline keeps within the limits, and the first stage's choice by operator."""
+        """Return whether a pipeline keeps within the limits, and the best stage from each operator on."""
         shifted, choices = self._shifted(limits.shape[1]), []
         value = np.empty(0)
         for operator in range(self.operators - 1, -1, -1):
@@ -157,7 +153,7 @@ class _Steps:
 
 
 class _Link(NamedTuple):
-    """A stage of every plan, shape (R x limits,); no GPUs where there is none."""
+    """One stage of every plan, shape (R x limits,); 0 GPUs if a plan has no such stage."""
 
     first: Ints
     last: Ints

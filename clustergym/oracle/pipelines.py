@@ -1,24 +1,20 @@
-"""Pipelines as arrays, and what given ones cost, stage by stage."""
+"""Pipelines as arrays, and their costs stage by stage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,
-    Allocations,
+    GraphAllocations,
     Machine,
     Split,
     operator_costs,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -89,13 +85,13 @@ class Prices:
 
     @property
     def stage_s(self) -> Floats:
-        """A micro-batch with its share of what comes once an iteration, shape (R, S)."""
+        """Time of a micro-batch with its share of once-an-iteration costs, shape (R, S)."""
         once = self.synchronise_s / self.micro_batches[:, None]
         return self.compute_s + self.intra_stage_s + self.inter_stage_s + once
 
     @property
     def iteration_s(self) -> Floats:
-        """As `pipeline_s`, shape (R,); inf without stages."""
+        """Iteration time by `pipeline_s`, shape (R,); inf without stages."""
         total = pipeline_s(self.stage_s, self.micro_batches, self.inter_stage_s if self.overlaps else 0.0)
         return np.where(self.exists.any(axis=1), total, np.inf)
 
@@ -116,9 +112,9 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
 
 
 class Layouts:
-    """The plans' splits by operator: all that pricing needs and that no constant changes."""
+    """The plans' splits by operator: the part of pricing that does not depend on constants."""
 
-    def __init__(self, rows: Allocations, plans: Pipelines) -> None:
+    def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]
         stages = np.arange(plans.first.shape[1])[None, :]
         self.exists = stages < plans.count[:, None]
@@ -143,8 +139,8 @@ class Layouts:
         self.after = np.where(self.exists, plans.last + 1, 0)
 
 
-def price(rows: Allocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
-    """Return what the plans cost on the machine."""
+def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
+    """Return the costs of the plans on the machine."""
     samples = np.ceil(rows.batch / micro_batches).reshape(-1, 1, 1)
     costs = operator_costs(rows, machine, samples, layouts.split)
     passes = layouts.passes[:, None]
@@ -170,7 +166,7 @@ def price(rows: Allocations, machine: Machine, layouts: Layouts, micro_batches: 
     )
 
 
-def transfer_s(rows: Allocations, machine: Machine, samples: Floats, most: int) -> Floats:
+def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
     """Return seconds to hand a micro-batch over before operator k, and its gradient back.
 
     Shape (R, K + 1, 2, M), 0 before the first and after the last operator: inside a node and

@@ -1,4 +1,4 @@
-"""The planner: partitions of a grid, judged by computation bias and communication load, and its proxy plan.
+"""The planner: chooses a grid's proxy plan by computation bias and communication load.
 
 Follows Arena (EuroSys '26, section 3.3): operators are loaded by the roofline (Eq. 2), each deserves GPUs in
 proportion, a run of operators deserves the sum, a partition is biased by how far powers of two are from that
@@ -20,15 +20,11 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.pipelines import Pipelines, transfer_s
 from clustergym.oracle.stages import StageTable, run_index, stage_table
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 NORMALISATIONS = 4
 """Ways to round a partition's GPUs to powers of two that are kept, least biased first: where the first
@@ -81,26 +77,26 @@ def partitions(operators: int, stages: int) -> tuple[Ints, Ints]:
 
 
 def stage_counts(operators: int, gpus: int) -> list[int]:
-    """Return the pipeline stages of the grids of a GPU count: powers of two."""
+    """Return the numbers of pipeline stages to plan for a GPU count: powers of two."""
     return [1 << n for n in range(min(operators, gpus).bit_length())]
 
 
-def roofline_load(rows: Allocations, machine: Machine) -> Floats:
-    """Return each operator's seconds on one GPU by the roofline, a sample, shape (R, K)."""
+def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
+    """Return each operator's seconds per sample on one GPU by the roofline, shape (R, K)."""
     columns = rows.columns
     flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
     moved = columns["traffic_bytes"] + columns["gate_traffic_bytes"]
     return np.asarray(np.maximum(flops / machine.peak_flops, moved / machine.memory_bytes_per_s)[:, 0])
 
 
-def fractional_gpus(rows: Allocations, machine: Machine) -> Floats:
-    """Return the GPUs that each operator deserves by its load, shape (R, K)."""
+def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
+    """Return each operator's share of the GPUs in proportion to its load, shape (R, K)."""
     load = roofline_load(rows, machine)
     return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
 
 
 @dataclass(frozen=True)
-class Candidates:
+class NormalisedPartitions:
     """The normalised partitions of a grid; arrays of shape (R, P, S) or (R, P).
 
     Attributes
@@ -144,11 +140,11 @@ class Candidates:
 
 
 class Planner:
-    """Plans the grids of allocations that all have one number of GPUs.
+    """Plans the grids of allocations that have equally many GPUs.
 
     Parameters
     ----------
-    rows : Allocations
+    rows : GraphAllocations
     machine : Machine
         As profiled.
     micro_batches : ndarray of float, shape (R,)
@@ -157,7 +153,7 @@ class Planner:
     """
 
     def __init__(
-        self, rows: Allocations, machine: Machine, micro_batches: Floats, literal: bool = False
+        self, rows: GraphAllocations, machine: Machine, micro_batches: Floats, literal: bool = False
     ) -> None:
         self.rows, self.machine, self.micro_batches = rows, machine, micro_batches
         self.literal = literal
@@ -168,8 +164,8 @@ class Planner:
         share = fractional_gpus(rows, machine)
         self.deserved = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(share, axis=1)], axis=1)
 
-    def candidates(self, stages: int) -> Candidates:
-        """Return the partitions into so many stages, each in its least biased normalisations."""
+    def candidates(self, stages: int) -> NormalisedPartitions:
+        """Return the partitions into `stages` stages, each in its least biased normalisations."""
         first, last = partitions(self.rows.operators, stages)
         ideal = self.deserved[:, last + 1] - self.deserved[:, first]
         sizes, bias = _normalised(ideal, compositions(self.gpus, stages))
@@ -184,7 +180,7 @@ class Planner:
         seconds = self.table.seconds[where]
         if not self.literal:
             seconds = seconds + self.transfers(starts, ends, gpus)
-        return Candidates(
+        return NormalisedPartitions(
             first=first,
             last=last,
             gpus=gpus,
@@ -230,7 +226,7 @@ def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
     return every[nearest], np.take_along_axis(distance, nearest, axis=2)
 
 
-def reduced_bias(candidates: Candidates, gpus: int) -> Floats:
+def reduced_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
     """Return the bias in steps above the least feasible one, shape (R, P)."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
@@ -240,7 +236,7 @@ def reduced_bias(candidates: Candidates, gpus: int) -> Floats:
     return np.where(fits, steps, np.inf)
 
 
-def frontiers(candidates: Candidates, gpus: int) -> Bools:
+def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
     """Return whether a partition is on its row's Pareto frontier, shape (R, P).
 
     Of partitions whose biases are equal, the one of least communication load stands for all; of those, none
@@ -256,13 +252,13 @@ def frontiers(candidates: Candidates, gpus: int) -> Bools:
     return found
 
 
-def frontier(candidates: Candidates, gpus: int, row: int) -> Ints:
+def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
     """Return the Pareto frontier of a row: partitions by ascending bias and descending load."""
     kept = np.flatnonzero(frontiers(candidates, gpus)[row])
     return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
 
 
-def proxies(candidates: Candidates, gpus: int) -> tuple[Ints, Bools]:
+def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
     """Return the proxy plan of each row, least bias, then least communication, and whether there is one."""
     steps = reduced_bias(candidates, gpus)
     lowest = steps == steps.min(axis=1, keepdims=True)

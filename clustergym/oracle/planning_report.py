@@ -1,4 +1,4 @@
-"""How good estimates, proxy plans and the pruned search are, against what the full search executes."""
+"""Compares estimates, proxy plans and pruned searches with the plans of the full search."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.catalog import ARENA_FAMILIES, Catalog
-from clustergym.oracle.costs import Allocations, Machine
-from clustergym.oracle.grid import Cell, GridOracle, cells, graph_of
+from clustergym.oracle.costs import GraphAllocations, Machine
+from clustergym.oracle.grid import GridOracle, SearchCell, allocations, cells, graph_of
 from clustergym.oracle.pipelines import Layouts, price
 from clustergym.oracle.planner import Planner, frontiers
 from clustergym.oracle.plans import Cost
 from clustergym.oracle.profiler import Estimates, estimate
 from clustergym.oracle.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
-from clustergym.oracle.search import Found, data_parallel_search, full_search
+from clustergym.oracle.search import data_parallel_search, full_search
 from clustergym.workload.trace import ModelClass
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Figures = dict[str, Any]
 
 ROWS_AT_ONCE = 48
@@ -39,8 +38,8 @@ def arena_classes(catalog: Catalog) -> list[ModelClass]:
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """What was estimated, found and spent on allocations where a class fits; arrays of shape (R,).
+class PlanningOutcomes:
+    """Times and costs of estimates and searches on R allocations; arrays of shape (R,).
 
     Attributes
     ----------
@@ -63,8 +62,8 @@ class Outcomes:
         On the largest Pareto frontier, biases compared exactly.
     """
 
-    gpus: npt.NDArray[np.int64]
-    job: npt.NDArray[np.int64]
+    gpus: Ints
+    job: Ints
     data_parallel_s: Floats
     best_s: Floats
     estimated_s: Floats
@@ -79,17 +78,17 @@ class Outcomes:
     profiling_gpu_s: Floats
     plan_profiling_gpu_s: Floats
     plan_measuring_gpu_s: Floats
-    frontier_plans: npt.NDArray[np.int64]
+    frontier_plans: Ints
 
-    def where(self, rows: Bools) -> Outcomes:
+    def where(self, rows: Bools) -> PlanningOutcomes:
         """Return some of the rows."""
-        return Outcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+        return PlanningOutcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
 
 
 def outcomes(
     oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
-) -> Outcomes:
-    """Plan, estimate and search every class on every type and count of a cluster, compactly placed."""
+) -> PlanningOutcomes:
+    """Plan, estimate and search every class on compact allocations of every GPU type and count."""
     places = [
         cell
         for cell, stands_for in cells(len(classes), cluster, counts).items()
@@ -98,32 +97,25 @@ def outcomes(
     graphs = [graph_of(oracle.catalog.get(model)) for model in classes]
     parts = []
     for some in _batches(places, lambda cell: (cell.gpus, len(graphs[cell.model]))):
-        rows = Allocations.of(
-            [graphs[cell.model] for cell in some],
-            [classes[cell.model].global_batch for cell in some],
-            [cluster.groups[cell.gpu_type].gpu_type for cell in some],
-            [cell.gpus for cell in some],
-            [cell.nodes for cell in some],
-            [cell.network_gbs for cell in some],
-        )
+        rows = allocations(some, graphs, classes, cluster)
         job = np.array([cell.model * len(cluster.groups) + cell.gpu_type for cell in some])
         parts.append(_outcomes(rows, oracle.machine(rows), oracle, job))
     return joined(parts)
 
 
-def joined(parts: Sequence[Outcomes]) -> Outcomes:
+def joined(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
     """Return the rows of all parts."""
-    columns = [entry.name for entry in fields(Outcomes)]
-    return Outcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+    columns = [entry.name for entry in fields(PlanningOutcomes)]
+    return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
 
-def _compact(cell: Cell, count: int, tier: int, cluster: ClusterSpec) -> bool:
+def _compact(cell: SearchCell, count: int, tier: int, cluster: ClusterSpec) -> bool:
     room = count <= int(cluster.capacity[cell.gpu_type])
     return room and tier == cluster.compact_locality(cell.gpu_type, count)
 
 
-def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[list[Cell]]:
-    groups: dict[object, list[Cell]] = {}
+def _batches(every: Iterable[SearchCell], key: Callable[[SearchCell], object]) -> Iterator[list[SearchCell]]:
+    groups: dict[object, list[SearchCell]] = {}
     for cell in every:
         groups.setdefault(key(cell), []).append(cell)
     for some in groups.values():
@@ -131,9 +123,7 @@ def _batches(every: Iterable[Cell], key: Callable[[Cell], object]) -> Iterator[l
             yield some[start : start + ROWS_AT_ONCE]
 
 
-def _outcomes(
-    rows: Allocations, machine: Machine, oracle: GridOracle, job: npt.NDArray[np.int64]
-) -> Outcomes:
+def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job: Ints) -> PlanningOutcomes:
     found = full_search(rows, machine)
     parallel_s = data_parallel_search(rows, machine).iteration_s
     best_s = np.minimum(found.iteration_s, parallel_s)
@@ -144,13 +134,13 @@ def _outcomes(
         rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
         for rules, (_, kept) in pruned.items()
     }
-    return Outcomes(
+    return PlanningOutcomes(
         gpus=rows.layout.gpus.astype(np.int64),
         job=job,
         data_parallel_s=parallel_s,
         best_s=best_s,
         estimated_s=proxy.iteration_s,
-        proxy_s=_executed_s(proxy, rows, machine),
+        proxy_s=price(rows, machine, Layouts(rows, proxy.plans), proxy.micro_batches).iteration_s,
         pruned_s=pruned["wide"][0].iteration_s,
         three_rules_s=pruned["arena"][0].iteration_s,
         half_space_s=pruned["half_space"][0].iteration_s,
@@ -165,21 +155,17 @@ def _outcomes(
     ).where(np.isfinite(best_s))
 
 
-def _frontier_plans(rows: Allocations, machine: Machine, estimates: Estimates) -> npt.NDArray[np.int64]:
+def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimates) -> Ints:
     planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
     sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
     return np.asarray(np.max(sizes, axis=0))
-
-
-def _executed_s(found: Found, rows: Allocations, machine: Machine) -> Floats:
-    return price(rows, machine, Layouts(rows, found.plans), found.micro_batches).iteration_s
 
 
 def _gpu_s(costs: Iterable[Cost]) -> Floats:
     return np.array([cost.gpu_seconds for cost in costs])
 
 
-def summary(rows: Outcomes) -> Figures:
+def summary(rows: PlanningOutcomes) -> Figures:
     """Return the figures that Arena and Crius report, as shares and factors.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
@@ -208,7 +194,7 @@ def summary(rows: Outcomes) -> Figures:
     }
 
 
-def _pruning(name: str, rows: Outcomes, seconds: Floats, gpu_s: Floats) -> Figures:
+def _pruning(name: str, rows: PlanningOutcomes, seconds: Floats, gpu_s: Floats) -> Figures:
     share, tried = rows.best_s / seconds, gpu_s > 0
     found = rows.search_gpu_s[tried] / gpu_s[tried]
     return {
@@ -227,6 +213,6 @@ def _least(values: Floats) -> float | None:
     return float(values.min()) if len(values) else None
 
 
-def by_gpus(rows: Outcomes) -> dict[str, Figures]:
+def by_gpus(rows: PlanningOutcomes) -> dict[str, Figures]:
     """Return the figures by GPU count, ascending."""
     return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

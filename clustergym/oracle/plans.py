@@ -1,4 +1,4 @@
-"""Parallel plans and what is known about them: the shapes that planner, profiler and search share."""
+"""Parallel plans and what is known about them, as records for the explanation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clustergym.workload.trace import ModelClass
 
 @dataclass(frozen=True, order=True)
 class Grid:
-    """What a job is planned for (Arena, section 3.2); a cell of Crius (section 4.2) also has one partition.
+    """GPU type, GPUs and stages to plan for (Arena, section 3.2; the cell of Crius, section 4.2).
 
     Attributes
     ----------
@@ -54,11 +54,6 @@ class Stage:
     inter_stage_s: float
     synchronise_s: float = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Time of one micro-batch."""
-        return self.compute_s + self.intra_stage_s + self.inter_stage_s
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -95,13 +90,13 @@ class Plan:
 
     @property
     def memory_bytes(self) -> float:
-        """Of the GPU that needs most."""
+        """Memory of the GPU that needs most."""
         return max(stage.memory_bytes for stage in self.stages)
 
 
 @dataclass(frozen=True)
 class ProxyPlan:
-    """A partition of a grid with what the planner judges it by (Arena, section 3.3).
+    """A partition of a grid with its bias and communication load (Arena, section 3.3).
 
     Attributes
     ----------
@@ -166,7 +161,7 @@ class OutOfMemory:
 
 @dataclass(frozen=True)
 class Cost:
-    """What finding out costs.
+    """Cost of a profile or a search.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""The profiler: iteration times of grids, estimated from operators and collectives taken one by one.
+"""The profiler: estimates iteration times of grids from single operators and collectives.
 
-A proxy plan's operators are run alone on one GPU and its collectives looked up; the pipeline's latency is
+A proxy plan's operators run alone on one GPU, its collectives with no others; the pipeline's latency is
 the sum of the stages' + (micro-batches - 1) x the slowest stage's, for GPipe and for 1F1B alike: the two
 differ in memory, not in the length of the schedule (Arena section 3.4; Crius section 5.1; Narayanan et al.,
 SC '21). Both papers take the transfers between stages out of the second term, as overlapped with computation;
@@ -17,18 +17,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.errors import InputError
+from clustergym.oracle.base import check_choice
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.pipelines import Layouts, Pipelines, pipeline_s, price
 from clustergym.oracle.planner import Planner, proxies, stage_counts
-from clustergym.oracle.search import Found, divided, every_variant, improved
+from clustergym.oracle.search import BestPlans, divided, every_variant, improved, nothing
 from clustergym.oracle.stages import every_split, run_index, splits
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 RULES = ("fixed", "stages", "four_stages")
 """Micro-batches of an iteration: as the search runs (16, or 32 where those do not fit), or by stages."""
@@ -42,20 +39,8 @@ transformer; the partition is `frontier`'s here.
 """
 
 
-def check(value: str, valid: tuple[str, ...], field: str) -> None:
-    """Raise unless a name is valid.
-
-    Raises
-    ------
-    InputError
-        With the nearest valid names.
-    """
-    if value not in valid:
-        raise InputError(f"unknown value {value!r}", field=field, remedy=nearest(str(value), valid))
-
-
 def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
-    """Raise unless a rule of micro-batches is valid, and divides the batches if it is a number.
+    """Raise an `InputError` if a rule of micro-batches is invalid, or a number that does not divide a batch.
 
     Raises
     ------
@@ -64,7 +49,7 @@ def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
     """
     field = "oracle.micro_batches"
     if isinstance(rule, str):
-        check(rule, RULES, field)
+        check_choice(rule, RULES, field)
     elif rule < 1:
         raise InputError(f"{rule} is not positive", field=field, remedy="give at least 1 micro-batch")
     else:
@@ -76,39 +61,39 @@ def check_rule(rule: str | int, batches: Sequence[int] = ()) -> None:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What the profiler says of the grids of allocations.
+    """The profiler's estimates of the grids of allocations.
 
     Attributes
     ----------
     stages : tuple of int
         Of the grids.
-    grids : tuple of Found
+    grids : tuple of BestPlans
         One per number of stages: the proxy plans with their estimated times.
     literal : bool
         Whether they were planned to the letter of Arena's text.
     """
 
     stages: tuple[int, ...]
-    grids: tuple[Found, ...]
+    grids: tuple[BestPlans, ...]
     literal: bool = False
 
     @property
-    def best(self) -> Found:
-        """The grid of the least estimated time, row by row."""
+    def best(self) -> BestPlans:
+        """The grid of least estimated time, for each row."""
         best = self.grids[0]
         for other in self.grids[1:]:
             better = np.flatnonzero(other.iteration_s < best.iteration_s)
             counts, seconds = best.micro_batches.copy(), best.iteration_s.copy()
             counts[better], seconds[better] = other.micro_batches[better], other.iteration_s[better]
-            best = Found(best.plans.replaced(better, other.plans.take(better)), counts, seconds)
+            best = BestPlans(best.plans.replaced(better, other.plans.take(better)), counts, seconds)
         return best
 
 
 def estimate(
-    rows: Allocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
+    rows: GraphAllocations, machine: Machine, strategy: str = "frontier", rule: str | int = "fixed"
 ) -> Estimates:
-    """Return the proxy plan and the estimated time of every grid; all rows have one number of GPUs."""
-    check(strategy, STRATEGIES, "oracle.strategy")
+    """Return the proxy plan and estimated time of every grid; all rows have equally many GPUs."""
+    check_choice(strategy, STRATEGIES, "oracle.strategy")
     check_rule(rule)
     stages = tuple(stage_counts(rows.operators, int(rows.layout.gpus[0])))
     view, literal = machine.as_profiled(), strategy == "least_bias"
@@ -118,12 +103,11 @@ def estimate(
         if planner is None or rule != "fixed":
             some, counts = _variants(rows, machine, rule, count)
             planner = Planner(rows.take(some), view.take(some), counts, literal)
-        best = Found(_none(rows), np.ones(len(rows)), np.full(len(rows), np.inf))
-        grids.append(_improved(best, planner, some, count, strategy))
+        grids.append(_improved(nothing(rows), planner, some, count, strategy))
     return Estimates(stages, tuple(grids), literal)
 
 
-def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
+def _variants(rows: GraphAllocations, machine: Machine, rule: str | int, stages: int) -> tuple[Ints, Floats]:
     """Return rows and the micro-batches to plan them for, shape (V,)."""
     if rule == "fixed":
         return every_variant(rows, machine)
@@ -132,12 +116,7 @@ def _variants(rows: Allocations, machine: Machine, rule: str | int, stages: int)
     return np.arange(len(rows)), divided(rows, float(stages if rule == "stages" else 4 * stages))
 
 
-def _none(rows: Allocations) -> Pipelines:
-    none = np.zeros((len(rows), rows.operators), dtype=np.int64)
-    return Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
-
-
-def _improved(best: Found, planner: Planner, some: Ints, stages: int, strategy: str) -> Found:
+def _improved(best: BestPlans, planner: Planner, some: Ints, stages: int, strategy: str) -> BestPlans:
     candidates = planner.candidates(stages)
     choice, fits = proxies(candidates, planner.gpus)
     plans = candidates.pipelines(choice)

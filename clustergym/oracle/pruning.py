@@ -1,4 +1,4 @@
-"""Pruned search: the stages that are worth compiling by what the profiler says; and what searching costs.
+"""Pruned search: compiles only stages that the profiler favours; and the cost of searches.
 
 `arena` are the three rules of Arena (EuroSys '26, section 3.6): the stages of the best grid alone; no
 partition of more bias than the most biased one on the Pareto frontier; and a stage of the same operators as
@@ -14,19 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.oracle.costs import Allocations, Machine, operator_costs
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.base import check_choice
+from clustergym.oracle.costs import GraphAllocations, Machine, operator_costs
 from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.planner import Candidates, Planner, frontiers, reduced_bias
+from clustergym.oracle.planner import NormalisedPartitions, Planner, frontiers, reduced_bias
 from clustergym.oracle.plans import Cost
-from clustergym.oracle.profiler import Estimates, check
-from clustergym.oracle.search import Found, full_search
+from clustergym.oracle.profiler import Estimates
+from clustergym.oracle.search import BestPlans, full_search
 from clustergym.oracle.stages import MOST_TENSOR, every_split, intervals, run_index, splits
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 RULES = ("wide", "arena", "half_space")
 
@@ -42,8 +39,8 @@ eight operators near the 30 s that profiling one plan takes in Crius (section 8.
 
 
 def pruned_search(
-    rows: Allocations, machine: Machine, estimates: Estimates, rules: str = "wide"
-) -> tuple[Found, Bools]:
+    rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str = "wide"
+) -> tuple[BestPlans, Bools]:
     """Return the best plan among the stages that the rules keep, and the splits kept, shape (R, V, I).
 
     Parameters
@@ -53,13 +50,13 @@ def pruned_search(
     rules : str
         One of `RULES`.
     """
-    check(rules, RULES, "rules")
+    check_choice(rules, RULES, "rules")
     best = estimates.best
     allowed = kept_splits(rows, machine, estimates, rules)
     return full_search(rows, machine, allowed, best.micro_batches), allowed
 
 
-def kept_splits(rows: Allocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
+def kept_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, rules: str) -> Bools:
     """Return the splits (see `stages.splits`) of runs of operators that the rules keep, shape (R, V, I)."""
     best = estimates.best
     gpus, _ = splits(int(rows.layout.gpus[0]))
@@ -81,12 +78,12 @@ def kept_splits(rows: Allocations, machine: Machine, estimates: Estimates, rules
     return allowed
 
 
-def _near(planner: Planner, candidates: Candidates) -> Bools:
+def _near(planner: Planner, candidates: NormalisedPartitions) -> Bools:
     """Keep the stages of the partitions of little bias, with splits next to those of least communication."""
     return _stages(planner, candidates, reduced_bias(candidates, planner.gpus) <= NEAR_STEPS, 2)
 
 
-def _three_rules(planner: Planner, candidates: Candidates) -> Bools:
+def _three_rules(planner: Planner, candidates: NormalisedPartitions) -> Bools:
     """Keep stages of partitions no more biased than the frontier's; of the frontier's stages, its splits."""
     kept = frontiers(candidates, planner.gpus)
     fits = np.isfinite(candidates.communication_s)
@@ -96,7 +93,7 @@ def _three_rules(planner: Planner, candidates: Candidates) -> Bools:
     return np.where(fixed.any(axis=1, keepdims=True), fixed, free)
 
 
-def _stages(planner: Planner, candidates: Candidates, chosen: Bools, slack: int) -> Bools:
+def _stages(planner: Planner, candidates: NormalisedPartitions, chosen: Bools, slack: int) -> Bools:
     """Return the stages of chosen partitions, with splits of up to `slack` times more or fewer ranks."""
     gpus, tensor = splits(planner.gpus)
     operators = planner.rows.operators
@@ -113,7 +110,7 @@ def _stages(planner: Planner, candidates: Candidates, chosen: Bools, slack: int)
     return allowed
 
 
-def _half_space(rows: Allocations, best: Found, here: Ints, stages: int) -> Bools:
+def _half_space(rows: GraphAllocations, best: BestPlans, here: Ints, stages: int) -> Bools:
     gpus, tensor = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
     plans = best.plans.take(here)
@@ -128,9 +125,9 @@ def _half_space(rows: Allocations, best: Found, here: Ints, stages: int) -> Bool
 
 
 def search_cost(
-    rows: Allocations, machine: Machine, micro_batches: Floats, allowed: Bools | None = None
+    rows: GraphAllocations, machine: Machine, micro_batches: Floats, allowed: Bools | None = None
 ) -> list[Cost]:
-    """Return what compiling and running every stage of a search costs, per row.
+    """Return the cost of compiling and running every stage of a search, per row.
 
     Stages are tried side by side on the allocation's GPUs, so the wall-clock time is the GPU
     time over the GPUs. A stage that does not fit in memory costs its compilation.
@@ -147,8 +144,8 @@ def search_cost(
     ]
 
 
-def profiling_cost(rows: Allocations, machine: Machine, grids: Sequence[Found]) -> list[Cost]:
-    """Return what profiling a plan of each grid costs, on one GPU at a time, per row.
+def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[BestPlans]) -> list[Cost]:
+    """Return the cost of profiling a plan of each grid on one GPU at a time, per row.
 
     Every operator of every plan is compiled and run with its share of the GPU's work, once if several are
     alike (Arena, sections 3.4 and 5.8); the collectives come from tables that are measured once per cluster.
@@ -176,8 +173,8 @@ def profiling_cost(rows: Allocations, machine: Machine, grids: Sequence[Found]) 
     return [Cost(float(spent), float(spent), int(tries)) for spent, tries in zip(total, trials, strict=True)]
 
 
-def measuring_cost(rows: Allocations, machine: Machine, found: Found) -> list[Cost]:
-    """Return what compiling a plan and running its iterations costs on all of its GPUs, per row.
+def measuring_cost(rows: GraphAllocations, machine: Machine, found: BestPlans) -> list[Cost]:
+    """Return the cost of compiling a plan and running it on all its GPUs, per row.
 
     Stages are compiled side by side, operator by operator.
     """

@@ -1,18 +1,18 @@
-"""Measures all that the oracle is held to, and writes our figures beside the papers' as a page of docs."""
+"""Measures the figures of the accuracy page."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError
-from clustergym.oracle.commands.figures import all_first, as_shares
 from clustergym.oracle.grid import GridOracle
+from clustergym.oracle.measured_memory import validate_memory
 from clustergym.oracle.planning_report import (
-    Outcomes,
+    PlanningOutcomes,
     arena_classes,
     by_gpus,
     joined,
@@ -25,11 +25,12 @@ Figures = dict[str, Any]
 
 CLUSTERS = ("arena-a", "arena-b", "arena-sim")
 COUNTS, PAPER_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16)
+PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
+"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
+
 SOURCES = {
     "profile": "arena/arena_profile.csv",
-    "collectives": "arena/arena_comm.csv",
     "memory": "arena/arena_dp_memory.csv",
-    "sia": "sia/profiles",
 }
 """What is read from the folder of data."""
 
@@ -71,14 +72,16 @@ def measured(data: Path, progress: Callable[[str], None] = lambda message: None)
     progress("planning and searching")
     return {
         "accuracy": found,
-        "planning": planning(oracle) | {"variants": variants(paths["collectives"])},
-        **parts(paths),
-        "sources": {SOURCES[name]: source_digest(path) for name, path in paths.items()},
+        "planning": planning(oracle) | {"variants": variants()},
+        "memory": validate_memory(paths["memory"]),
+        "sources": {
+            SOURCES[name]: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in paths.items()
+        },
     }
 
 
 def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None]) -> Figures:
-    """Return errors against measured iteration times: of models not fitted, as fitted, and the baseline's."""
+    """Return errors against measured iteration times: cross-validated, fitted, and the roofline's."""
     from clustergym.oracle.calibration import SCHEMES, cross_validate
     from clustergym.oracle.validation import validate
 
@@ -102,51 +105,22 @@ def planning(oracle: GridOracle) -> Figures:
     }
 
 
-def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, Outcomes]:
-    """Return what comes out for the models of Arena's evaluation, by cluster."""
+def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
+    """Return the outcomes for the models of Arena's evaluation, by cluster."""
     classes = arena_classes(oracle.catalog)
     return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
 
 
-def evaluated(**parameters: Any) -> Outcomes:
-    """Return what comes out on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
+def evaluated(**parameters: Any) -> PlanningOutcomes:
+    """Return the outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
     return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
 
 
-def variants(collectives: Path) -> Figures:
-    """Return figures of the profiler's other sources of latencies, and of GPipe, on the smallest cluster."""
-    oracles = {
-        "collectives as in training": GridOracle(),
-        "collectives by alpha-beta": GridOracle(collectives="calibrated"),
-        "collectives of the table": GridOracle(collectives=str(collectives)),
-        "GPipe": GridOracle(schedule="gpipe"),
-    }
+def variants() -> Figures:
+    """Return figures of both schedules of pipelines, on the smallest cluster."""
+    oracles = {"1F1B": GridOracle(), "GPipe": GridOracle(schedule="gpipe")}
     cluster = load_cluster(CLUSTERS[0])
     return {
         name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))
         for name, oracle in oracles.items()
     }
-
-
-def parts(paths: Mapping[str, Path]) -> Figures:
-    """Return errors of collectives, of data-parallel memory and of the data-parallel view."""
-    from clustergym.oracle.communication.validate import validate_collectives
-    from clustergym.oracle.data_parallel import validate_memory
-    from clustergym.oracle.sia_profiles import validate_sia
-
-    sia = as_shares(validate_sia(paths["sia"]))
-    return {
-        "collectives": all_first(as_shares(validate_collectives(paths["collectives"])), "all", "by_hardware"),
-        "memory": all_first(as_shares(validate_memory(paths["memory"])), "all", "by_family"),
-        "sia": {**sia.pop("overall"), **sia},
-    }
-
-
-def source_digest(path: Path) -> str:
-    """Return the start of a file's sha256, or of that of the names and contents of a folder's CSV files."""
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    digest = hashlib.sha256()
-    for file in sorted(path.rglob("*.csv")):
-        digest.update(file.relative_to(path.parent).as_posix().encode() + file.read_bytes())
-    return digest.hexdigest()[:16]

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.errors import InputError
-from clustergym.oracle.base import Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, check_counts
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.devices import Devices, Layout
 from clustergym.oracle.latency import iteration_times
-from clustergym.oracle.memory import Plan
+from clustergym.oracle.memory import UniformPlan
 from clustergym.oracle.work import Work
 from clustergym.workload.trace import ModelClass
 
@@ -55,23 +55,14 @@ class RooflineOracle(Oracle):
         InputError
             If a class is not in the catalogue (names the nearest known ones), or a count below 1.
         """
-        if any(count < 1 for count in counts):
-            raise InputError(f"{min(counts)} GPUs are no allocation", remedy="give counts of at least 1")
+        check_counts(counts)
         specs = [self.catalog.get(model) for model in classes]
         work = Work.of(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
         layout = Layout.of_cluster(cluster, counts)
         devices = Devices.of([group.gpu_type for group in cluster.groups]).reshaped(1, -1, 1, 1)
         shape = (len(classes), len(cluster.groups), len(counts), len(Locality))
         times = [np.broadcast_to(table, shape) for table in best_times(work, devices, layout)]
-        execution, profiled, data_parallel = (six_digits(table) for table in times)
-        return OracleTables(
-            classes=tuple(classes),
-            gpu_types=cluster.gpu_types,
-            counts=np.array(counts, dtype=np.int64),
-            execution=execution,
-            profiled=profiled,
-            data_parallel=data_parallel,
-        )
+        return OracleTables.of(classes, cluster, counts, times)
 
     def fingerprint(self) -> dict[str, object]:
         """Return the oracle's version and the digests of the catalogue's files."""
@@ -94,12 +85,12 @@ def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Fl
     return execution, profiled, data_parallel
 
 
-def plans(gpus: Floats) -> Iterator[Plan]:
+def plans(gpus: Floats) -> Iterator[UniformPlan]:
     """Yield every plan of the largest count, pure data parallelism first."""
     most, tensor = (int(gpus.max()) if gpus.size else 1), 1
     while tensor <= min(MOST_TENSOR, most):
         stages = 1
         while stages <= min(MOST_STAGES, most // tensor):
-            yield Plan(tensor, stages, gpus // (tensor * stages))
+            yield UniformPlan(tensor, stages, gpus // (tensor * stages))
             stages *= 2
         tensor *= 2

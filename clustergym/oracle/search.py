@@ -6,25 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.costs import GraphAllocations, Machine
 from clustergym.oracle.memory import MICRO_BATCHES, MOST_MICRO_BATCHES
 from clustergym.oracle.partition import best_pipelines
 from clustergym.oracle.pipelines import Layouts, Pipelines, price, transfer_s
 from clustergym.oracle.stages import pure_data_parallel, stage_table
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
 
 CHUNK = 48
 """Rows that are searched at once: as many as stay in a core's cache."""
 
 
 @dataclass(frozen=True)
-class Found:
+class BestPlans:
     """The best plan of every row.
 
     Attributes
@@ -40,13 +35,13 @@ class Found:
     iteration_s: Floats
 
 
-def divided(rows: Allocations, micro_batches: Floats | float) -> Floats:
-    """Return the micro-batches that a batch really makes, at most as many as asked for, shape (R,)."""
+def divided(rows: GraphAllocations, micro_batches: Floats | float) -> Floats:
+    """Return how many micro-batches a batch divides into, at most as many as given, shape (R,)."""
     samples = np.ceil(rows.batch / micro_batches)
     return np.asarray(np.ceil(rows.batch / samples))
 
 
-def micro_batch_counts(rows: Allocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
+def micro_batch_counts(rows: GraphAllocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
     """Yield rows and the micro-batches to try for them.
 
     16, or 32 (less memory), as Arena's evaluation ran; where the GPUs outnumber the samples of a
@@ -67,11 +62,11 @@ def micro_batch_counts(rows: Allocations, machine: Machine) -> Iterator[tuple[In
 
 
 def full_search(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     allowed: Bools | None = None,
     micro_batches: Floats | None = None,
-) -> Found:
+) -> BestPlans:
     """Return the fastest plan of every row, of all stages, sizes and splits.
 
     Parameters
@@ -81,7 +76,7 @@ def full_search(
     micro_batches : ndarray of float, shape (R,), optional
         By default the best of `micro_batch_counts`.
     """
-    best = _empty(rows)
+    best = nothing(rows)
     if micro_batches is None:
         some, counts = every_variant(rows, machine)
     else:
@@ -92,8 +87,8 @@ def full_search(
     return best
 
 
-def every_variant(rows: Allocations, machine: Machine) -> tuple[Ints, Floats]:
-    """Return rows, each as often as there are micro-batches to try, and those; shape (V,)."""
+def every_variant(rows: GraphAllocations, machine: Machine) -> tuple[Ints, Floats]:
+    """Return pairs of a row and a number of micro-batches to try, as two arrays of shape (V,)."""
     found = [(some, counts[some]) for some, counts in micro_batch_counts(rows, machine)]
     some, counts = (np.concatenate(part) for part in zip(*found, strict=True))
     pairs = np.unique(np.stack([some, counts]), axis=1)
@@ -107,14 +102,15 @@ def fastest(rows: int, some: Ints, seconds: Floats) -> Ints:
     return np.asarray(first[np.isfinite(seconds[first])])
 
 
-def _empty(rows: Allocations) -> Found:
+def nothing(rows: GraphAllocations) -> BestPlans:
+    """Return a result in which no row has a plan."""
     none = np.zeros((len(rows), rows.operators), dtype=np.int64)
     plans = Pipelines(np.zeros(len(rows), dtype=np.int64), none, none, none, none + 1, none)
-    return Found(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
+    return BestPlans(plans, np.ones(len(rows)), np.full(len(rows), np.inf))
 
 
-def improved(best: Found, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats) -> Found:
-    """Return the better of what is known and further plans of some of the rows, row by row.
+def improved(best: BestPlans, some: Ints, plans: Pipelines, counts: Floats, seconds: Floats) -> BestPlans:
+    """Return the better of the known plan and further plans, for each row.
 
     Parameters
     ----------
@@ -128,13 +124,18 @@ def improved(best: Found, some: Ints, plans: Pipelines, counts: Floats, seconds:
     pick = pick[seconds[pick] < best.iteration_s[some[pick]]]
     micro_batches, iteration_s = best.micro_batches.copy(), best.iteration_s.copy()
     micro_batches[some[pick]], iteration_s[some[pick]] = counts[pick], seconds[pick]
-    return Found(best.plans.replaced(some[pick], plans.take(pick)), micro_batches, iteration_s)
+    return BestPlans(best.plans.replaced(some[pick], plans.take(pick)), micro_batches, iteration_s)
 
 
 def _improved(
-    best: Found, rows: Allocations, machine: Machine, some: Ints, counts: Floats, allowed: Bools | None
-) -> Found:
-    """Return the better of what is known and a search with given micro-batches on some of the rows."""
+    best: BestPlans,
+    rows: GraphAllocations,
+    machine: Machine,
+    some: Ints,
+    counts: Floats,
+    allowed: Bools | None,
+) -> BestPlans:
+    """Return the better of the known plan and a search with these micro-batches, for each row."""
     part, on = rows.take(some), machine.take(some)
     most = 1 << int(part.layout.gpus.max()).bit_length() - 1
     table = stage_table(part, on, counts, most, allowed=None if allowed is None else allowed[some])
@@ -144,14 +145,14 @@ def _improved(
     return improved(best, some, plans, counts, seconds)
 
 
-def data_parallel_search(rows: Allocations, machine: Machine) -> Found:
+def data_parallel_search(rows: GraphAllocations, machine: Machine) -> BestPlans:
     """Return pure data parallelism on all GPUs, with the best number of micro-batches that fits."""
-    best = _empty(rows)
+    best = nothing(rows)
     some, counts = every_variant(rows, machine)
     stage_s, _ = pure_data_parallel(rows.take(some), machine.take(some), counts)
     none = best.plans.take(some)
     gpus, last = none.gpus.copy(), none.last.copy()
     gpus[:, 0], last[:, 0] = rows.layout.gpus[some], rows.operators - 1
-    one = np.ones(len(some), dtype=np.int64)
-    whole = Pipelines(one, none.first, last, gpus, none.tensor, none.cut)
+    single = np.ones(len(some), dtype=np.int64)
+    whole = Pipelines(single, none.first, last, gpus, none.tensor, none.cut)
     return improved(best, some, whole, counts, stage_s * counts)

@@ -1,4 +1,4 @@
-"""Sia's published profiles (SOSP '23) as an oracle: measured step times of its applications and NeuMF."""
+"""The oracle of Sia's published profiles (SOSP '23): measured step times of its applications and NeuMF."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError, nearest
-from clustergym.oracle.base import BatchTables, Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import BatchTables, Oracle, OracleTables, check_choice, six_digits
 from clustergym.oracle.catalog import Catalog, load_catalog
-from clustergym.oracle.roofline import VERSION
 from clustergym.oracle.sia_training import Training, check_folder, read_training
 from clustergym.workload.fields import integers, numbers, shown
 from clustergym.workload.files import Table, read_csv
@@ -41,6 +41,9 @@ These are the ratios, the same for all counts and GPU types, of the applications
 (`workload.readers.sia.ISOLATED_S`) to those that the profiles' steps add up to."""
 USUAL_CALIBRATION = 1.2
 
+VERSION = 1
+"""Raised whenever the tables of equal input change."""
+
 SEGMENTS = 10
 """Parts of a training in each of which the efficiency of a batch is constant."""
 
@@ -54,7 +57,7 @@ Curve = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Profile:
+class SiaProfile:
     """The profile of one model on one GPU type.
 
     Attributes
@@ -71,7 +74,7 @@ class Profile:
     sha256: tuple[str, ...]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
-        """Return the curve of a placement, None where nobody measured one like it.
+        """Return the curve of a placement or of a similar one; None if none was measured.
 
         The placement itself; else the same count on as many nodes; else that count on the nearest
         number of nodes.
@@ -85,7 +88,7 @@ class Profile:
         return self.scalability[min(alike, key=lambda pair: (abs(pair[0] - nodes), pair[0]))]
 
 
-def read_profile(folder: Path, suffix: str) -> Profile:
+def read_profile(folder: Path, suffix: str) -> SiaProfile:
     """Read `placements-SUFFIX.csv` and `scalability-SUFFIX.csv` of one model's folder.
 
     Raises
@@ -111,7 +114,7 @@ def read_profile(folder: Path, suffix: str) -> Profile:
             remedy="give at least one GPU a node",
         )
     pairs = list(zip(nodes.tolist(), gpus.tolist(), strict=True))
-    return Profile(
+    return SiaProfile(
         _curves(placed, _placements(placed)), _curves(scaled, pairs), (placed.sha256, scaled.sha256)
     )
 
@@ -120,7 +123,7 @@ def _placements(table: Table) -> list[tuple[int, ...]]:
     found = []
     for cell, line in zip(table.columns["placement"], table.line, strict=True):
         if not (cell.isascii() and cell.isdigit() and "0" not in cell):
-            message = f"{shown(cell)} is no placement" if cell else "is empty"
+            message = f"{shown(cell)} is not a placement" if cell else "is empty"
             remedy = "give a digit from 1 for each node, its GPUs"
             raise InputError(message, file=table.path, line=line, field="placement", remedy=remedy)
         found.append(tuple(sorted(int(digit) for digit in cell)))
@@ -194,7 +197,7 @@ class SiaProfileOracle(Oracle):
     Differences from Sia's simulator: placements that nobody measured take the nearest measured one of
     the same count (see `Profile.curve`), infeasible where there is none, instead of an interpolation
     over counts; the local batch is the best at the global batch; global batches between the validated
-    ones are no choice.
+    ones cannot be chosen.
 
     Parameters
     ----------
@@ -211,7 +214,7 @@ class SiaProfileOracle(Oracle):
     Raises
     ------
     InputError
-        If the path is no folder, or for an unknown value of `batch`.
+        If the path is not a folder, or for an unknown value of `batch`.
     """
 
     name = "sia"
@@ -223,15 +226,14 @@ class SiaProfileOracle(Oracle):
         calibrated: bool = True,
         catalog: Catalog | None = None,
     ) -> None:
-        if batch not in BATCHES:
-            raise InputError(f"unknown value {batch!r}", field="oracle.batch", remedy=nearest(batch, BATCHES))
+        check_choice(batch, BATCHES, "oracle.batch")
         self.folder, self.batch, self.calibrated = Path(path), batch, calibrated
         self.catalog = catalog or load_catalog()
         check_folder(self.folder)
         if not any((self.folder / name).is_dir() for name in FOLDERS.values()):
             remedy = f"give a folder with at least one of {', '.join(sorted(FOLDERS.values()))}"
             raise InputError("holds no profiles of Sia", file=self.folder, remedy=remedy)
-        self._profiles: dict[tuple[str, str], Profile] = {}
+        self._profiles: dict[tuple[str, str], SiaProfile] = {}
         self._training: dict[str, Training] = {}
 
     def tables(
@@ -244,10 +246,9 @@ class SiaProfileOracle(Oracle):
         InputError
             If a model family or GPU type has no profile, or its files are malformed.
         """
-        times = six_digits(np.stack([self._times(model, cluster, counts) for model in classes]))
-        kinds, axis = cluster.gpu_types, np.array(counts, dtype=np.int64)
+        times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
-        return OracleTables(tuple(classes), kinds, axis, times, times, times, batches)
+        return OracleTables.of(classes, cluster, counts, [times] * 3, batches)
 
     def _times(self, model: ModelClass, cluster: ClusterSpec, counts: Sequence[int]) -> Floats:
         times = np.full((len(cluster.gpu_types), len(counts), len(Locality)), np.inf)
@@ -336,7 +337,7 @@ class SiaProfileOracle(Oracle):
         check_folder(folder)
         return folder
 
-    def _profile(self, model: ModelClass, gpu: str) -> Profile:
+    def _profile(self, model: ModelClass, gpu: str) -> SiaProfile:
         if gpu not in SUFFIXES:
             message = f"Sia's profiles have no GPU type {gpu}"
             raise InputError(message, field="gpu_type", remedy=nearest(gpu, SUFFIXES))
@@ -345,7 +346,7 @@ class SiaProfileOracle(Oracle):
             self._profiles[key] = read_profile(self._folder_of(model), SUFFIXES[gpu])
         return self._profiles[key]
 
-    def _by_locality(self, model: ModelClass, profile: Profile, count: int, room: int) -> list[float]:
+    def _by_locality(self, model: ModelClass, profile: SiaProfile, count: int, room: int) -> list[float]:
         inside = self._time_s(model, profile, (count,)) if count <= room else np.inf
         if count > room:
             whole, rest = divmod(count, room)
@@ -355,7 +356,7 @@ class SiaProfileOracle(Oracle):
         across = self._time_s(model, profile, spread) if count > 1 else np.inf
         return [inside, across, across, across]
 
-    def _time_s(self, model: ModelClass, profile: Profile, placement: tuple[int, ...]) -> float:
+    def _time_s(self, model: ModelClass, profile: SiaProfile, placement: tuple[int, ...]) -> float:
         curve = profile.curve(placement)
         if curve is None:
             return np.inf

@@ -1,4 +1,4 @@
-"""How a model of Sia's profiles trains at each global batch: iterations, progress and gradient statistics."""
+"""Iterations, progress and gradient statistics of Sia's models at each global batch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.errors import InputError
-from clustergym.oracle.base import Floats, statistical_efficiency
+from clustergym.oracle.base import statistical_efficiency
 from clustergym.workload.fields import integers, numbers
 from clustergym.workload.files import Table, check_path, read_csv
 

@@ -1,4 +1,4 @@
-"""Tables of every pipeline stage: its best split that fits in memory, for every run of operators and size."""
+"""Tables of pipeline stages: the best split that fits, for every run of operators and number of GPUs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.costs import (
     KEEPING_PASSES,
     RECOMPUTING_PASSES,
-    Allocations,
+    GraphAllocations,
     Machine,
     OperatorCosts,
     Split,
     operator_costs,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MOST_TENSOR = 16
 """GPUs that an operator is split over, at most."""
@@ -50,7 +46,7 @@ def splits(most: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The best stage of every run of operators on every size; arrays of shape (R, I, M).
+    """The best split of every run of operators on every number of GPUs; arrays of shape (R, I, M).
 
     Attributes
     ----------
@@ -74,7 +70,7 @@ class StageTable:
 
 
 def stage_table(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     micro_batches: Floats,
     most: int,
@@ -113,7 +109,7 @@ def stage_table(
 
 
 def every_split(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     micro_batches: Floats,
     objective: str,
@@ -161,11 +157,11 @@ def _mixes(operators: int) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 class _Sums:
-    """Prefix sums over operators of what every split costs; a stage is a difference of two."""
+    """Prefix sums over operators of every split's costs; a stage's cost is a difference of two."""
 
     def __init__(
         self,
-        rows: Allocations,
+        rows: GraphAllocations,
         machine: Machine,
         micro_batches: Floats,
         objective: str,
@@ -194,17 +190,17 @@ class _Sums:
         bounds = (first, last, cut, variants)
         # A stage of m of K operators stands in a pipeline of about K/m; the first has them all in flight.
         flight = np.ceil((self.rows.operators - first) / (last + 1 - first))
-        # GPipe has all micro-batches in flight in every stage, unless there is but one.
+        # GPipe has all micro-batches in flight in every stage of several.
         flight = np.where(self.machine.holds_all & (flight > 1), self.micro_batches, flight)
         flight = np.minimum(flight, self.micro_batches)
         seconds = self._run(self.recomputing, *bounds)
         held = flight * self._run(self.kept, *bounds) + self.workspace[:, variants][:, :, chosen]
         whole = last - first + 1 == self.rows.operators
         if whole.any() and not self.machine.recomputes.all():
-            one = (first[whole], last[whole], None if cut is None else cut[whole], variants)
+            entire = (first[whole], last[whole], None if cut is None else cut[whole], variants)
             again = self.machine.recomputes
-            seconds[:, :, whole] = np.where(again, seconds[:, :, whole], self._run(self.keeping, *one))
-            held[:, :, whole] = np.where(again, held[:, :, whole], self._run(self.activation, *one))
+            seconds[:, :, whole] = np.where(again, seconds[:, :, whole], self._run(self.keeping, *entire))
+            held[:, :, whole] = np.where(again, held[:, :, whole], self._run(self.activation, *entire))
         memory = self._run(self.state, *bounds) + held
         possible = self.possible[:, variants]
         if not self.machine.planned.all():
@@ -243,7 +239,9 @@ def _prefix(values: Floats) -> Floats:
     return np.concatenate([zero, np.cumsum(values, axis=2)], axis=2)
 
 
-def pure_data_parallel(rows: Allocations, machine: Machine, micro_batches: Floats) -> tuple[Floats, Floats]:
+def pure_data_parallel(
+    rows: GraphAllocations, machine: Machine, micro_batches: Floats
+) -> tuple[Floats, Floats]:
     """Return seconds (inf where it does not fit) and bytes of one data-parallel stage, shape (R,)."""
     whole = np.array([rows.operators - 1])
     seconds, memory = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
@@ -257,7 +255,7 @@ def pure_data_parallel(rows: Allocations, machine: Machine, micro_batches: Float
 
 
 def stage_bytes(
-    rows: Allocations,
+    rows: GraphAllocations,
     machine: Machine,
     micro_batches: Floats,
     bounds: Sequence[tuple[int, int, int, int, int]],

@@ -1,4 +1,4 @@
-"""The table oracle: measured iteration times, and estimates where nobody measured."""
+"""The table oracle: measured iteration times, and estimates where there is no measurement."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError, nearest
-from clustergym.oracle.base import Floats, Oracle, OracleTables, six_digits
+from clustergym.oracle.base import Oracle, OracleTables, check_choice
 from clustergym.oracle.catalog import Catalog, load_catalog
 from clustergym.oracle.measured import Key, read_measurements
-from clustergym.oracle.roofline import VERSION, RooflineOracle
+from clustergym.oracle.roofline import RooflineOracle
 from clustergym.workload.trace import ModelClass
+
+VERSION = 1
+"""Raised whenever the tables of equal input change."""
 
 MISSING = ("infeasible", "estimate")
 """What a cell without a measured row counts as."""
@@ -53,9 +57,7 @@ class TableOracle(Oracle):
     name = "table"
 
     def __init__(self, path: str | Path, missing: str = "infeasible", catalog: Catalog | None = None) -> None:
-        if missing not in MISSING:
-            remedy = nearest(str(missing), MISSING)
-            raise InputError(f"unknown value {missing!r}", field="oracle.missing", remedy=remedy)
+        check_choice(missing, MISSING, "oracle.missing")
         self.catalog, self.missing = catalog or load_catalog(), missing
         self.measured = read_measurements(Path(path), self.catalog)
 
@@ -85,14 +87,8 @@ class TableOracle(Oracle):
         data_parallel = np.where(np.isnan(data_parallel), np.inf, data_parallel)
         if not self.measured.has_kinds:
             data_parallel = execution
-        return OracleTables(
-            classes=tuple(classes),
-            gpu_types=cluster.gpu_types,
-            counts=np.array(counts, dtype=np.int64),
-            execution=six_digits(execution),
-            profiled=six_digits(np.where(fits, profiled, np.inf)),
-            data_parallel=six_digits(np.where(fits, data_parallel, np.inf)),
-        )
+        seen = (np.where(fits, table, np.inf) for table in (profiled, data_parallel))
+        return OracleTables.of(classes, cluster, counts, (execution, *seen))
 
     def fingerprint(self) -> dict[str, object]:
         """Return the digests of the file and of the catalogue, and what missing cells are."""

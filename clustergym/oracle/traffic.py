@@ -1,4 +1,4 @@
-"""Iteration times on free links between switches, and the part of them that is traffic between nodes."""
+"""Splits iteration times into the time on free links and the traffic between nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec, Floats, Locality
+from clustergym.arrays import Floats
+from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.errors import InputError
 from clustergym.oracle.base import Oracle, OracleTables, six_digits
 
@@ -16,7 +17,7 @@ PROBE = 2.0
 
 
 def require_fabric(oracle: Oracle) -> None:
-    """Raise an `InputError` unless an oracle's times follow from the bandwidths of the fabric."""
+    """Raise an `InputError` if an oracle's times do not depend on the fabric's bandwidths."""
     if not oracle.sees_fabric:
         raise InputError(
             f"the {oracle.name} oracle does not know how much of an iteration is traffic between nodes",
@@ -34,7 +35,7 @@ def with_oversubscription(cluster: ClusterSpec, spine: float, core: float) -> Cl
 def on_free_links(
     tables_of: Callable[[ClusterSpec], OracleTables], cluster: ClusterSpec
 ) -> tuple[OracleTables, Floats]:
-    """Return the tables on a cluster whose links between switches nobody else uses, and their traffic.
+    """Return the tables of a cluster without contention between switches, and the traffic in them.
 
     On free links a node's network is as fast across minipods as inside a leaf. The traffic is what an
     iteration would take longer if that network were slower, divided by how much: by the fabric's own

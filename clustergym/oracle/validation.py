@@ -1,4 +1,4 @@
-"""The oracle's errors against measured iteration times."""
+"""Errors of an oracle against measured iteration times."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
 from clustergym.errors import InputError
@@ -18,12 +18,10 @@ from clustergym.oracle.catalog import Catalog
 from clustergym.oracle.measured import Key, Measurements, read_measurements
 from clustergym.workload.trace import ModelClass
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Figures = dict[str, Any]
 
 
-class Layout(NamedTuple):
+class MeasuredLayout(NamedTuple):
     """GPU type and nodes of a measured row."""
 
     gpu_type: str
@@ -31,22 +29,22 @@ class Layout(NamedTuple):
     per_node: int
 
 
-ANOMALIES: frozenset[tuple[str, str, int | None, Layout]] = frozenset(
+ANOMALIES: frozenset[tuple[str, str, int | None, MeasuredLayout]] = frozenset(
     {
-        ("wide_resnet", "6.8B", None, Layout("A40", 4, 2)),
-        ("wide_resnet", "500M", 1024, Layout("A10", 8, 2)),
-        ("wide_resnet", "2B", 512, Layout("A40", 4, 2)),
-        ("wide_resnet", "2B", None, Layout("V100", 1, 16)),
-        ("gpt3", "1.3B", None, Layout("A40", 4, 2)),
-        ("gshard_moe", "2.4B", 256, Layout("A100", 2, 2)),
-        ("gshard_moe", "2.4B", 1024, Layout("A40", 2, 1)),
+        ("wide_resnet", "6.8B", None, MeasuredLayout("A40", 4, 2)),
+        ("wide_resnet", "500M", 1024, MeasuredLayout("A10", 8, 2)),
+        ("wide_resnet", "2B", 512, MeasuredLayout("A40", 4, 2)),
+        ("wide_resnet", "2B", None, MeasuredLayout("V100", 1, 16)),
+        ("gpt3", "1.3B", None, MeasuredLayout("A40", 4, 2)),
+        ("gshard_moe", "2.4B", 256, MeasuredLayout("A100", 2, 2)),
+        ("gshard_moe", "2.4B", 1024, MeasuredLayout("A40", 2, 1)),
     }
 )
 """Rows of Arena's artifact that no simple physics explains, declared before fitting: family, size, batch
 (None: every batch), layout. 8 GPUs as slow as 4, or several times as slow as 16 are in proportion; figures
 are given with and without them."""
 
-SLOW_MACHINES = frozenset({Layout("V100", 1, 4), Layout("V100", 1, 8)})
+SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 1, 8)})
 """Layouts whose rows come from another, slower machine, most likely; see `Constants.slow_machine`."""
 
 
@@ -57,7 +55,7 @@ class Rows:
     Attributes
     ----------
     models : tuple of ModelClass
-    layouts : tuple of Layout
+    layouts : tuple of MeasuredLayout
     gpu_types : tuple of GpuType
     seconds : ndarray of float, shape (n,)
         inf where the row says that the model does not fit.
@@ -66,7 +64,7 @@ class Rows:
     """
 
     models: tuple[ModelClass, ...]
-    layouts: tuple[Layout, ...]
+    layouts: tuple[MeasuredLayout, ...]
     gpu_types: tuple[GpuType, ...]
     seconds: Floats
     sha256: str
@@ -85,12 +83,12 @@ class Rows:
         """Whether a row is of one of `SLOW_MACHINES`."""
         return np.array([layout in SLOW_MACHINES for layout in self.layouts], dtype=bool)
 
-    def take(self, chosen: Bools) -> Rows:
-        """Return some of the rows."""
-        kept = np.flatnonzero(chosen).tolist()
+    def take(self, chosen: Bools | Ints) -> Rows:
+        """Return some of the rows, by a mask or by their positions."""
+        kept = np.arange(len(self.models))[chosen].tolist()
         parts = (tuple(part[row] for row in kept) for part in (self.models, self.layouts, self.gpu_types))
         models, layouts, types = parts
-        return Rows(models, layouts, types, self.seconds[kept], self.sha256)  # type: ignore[arg-type]
+        return Rows(models, layouts, types, self.seconds[kept], self.sha256)
 
 
 def read_rows(path: str | Path, catalog: Catalog) -> Rows:
@@ -109,7 +107,9 @@ def read_rows(path: str | Path, catalog: Catalog) -> Rows:
     types = [_gpu_type(key, measured) for key in keys]
     for key in keys:
         catalog.get(key.model, file=path, line=measured.line[key], field="model_family")
-    layouts = [Layout(gpu.name, key.nodes, key.per_node) for key, gpu in zip(keys, types, strict=True)]
+    layouts = [
+        MeasuredLayout(gpu.name, key.nodes, key.per_node) for key, gpu in zip(keys, types, strict=True)
+    ]
     seconds = np.array([measured.seconds[key] for key in keys])
     return Rows(tuple(key.model for key in keys), tuple(layouts), tuple(types), seconds, measured.sha256)
 
@@ -193,15 +193,15 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
             name: _of_rows(rows.take(chosen), seconds[chosen], ape[chosen])
             for name, chosen in _parts(rows).items()
         },
-        "by_family": _grouped(ape, [model.family for model in rows.models]),
-        "by_gpu_type": _grouped(ape, [layout.gpu_type for layout in rows.layouts]),
-        "by_gpus": _grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
-        "by_nodes": _grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
+        "by_family": grouped(ape, [model.family for model in rows.models]),
+        "by_gpu_type": grouped(ape, [layout.gpu_type for layout in rows.layouts]),
+        "by_gpus": grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
+        "by_nodes": grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
     }
 
 
 def _parts(rows: Rows) -> dict[str, Bools]:
-    """Return sets of rows whose errors tell where those of all come from."""
+    """Return subsets of the rows that show where errors come from."""
     a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
     least: dict[tuple[ModelClass, str, int], int] = {}
     for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):
@@ -242,7 +242,8 @@ def summary(ape: Floats) -> Figures:
     }
 
 
-def _grouped(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
+def grouped(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
+    """Return the `summary` of each group of errors, by the group's name; groups without any are left out."""
     found = {}
     for name in sorted(set(names)):
         chosen = np.array([other == name for other in names])

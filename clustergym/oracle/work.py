@@ -1,4 +1,4 @@
-"""Model classes as arrays: the quantities of `ModelSpec` along one axis."""
+"""Model classes as arrays: the fields of `ModelSpec` along one axis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.oracle.models import ELEMENT_BYTES, ModelSpec
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 STATE_BYTES = {
     "transformer": (6.0, 12.0),
@@ -23,27 +20,10 @@ STATE_BYTES = {
 rank, and divided among the ranks. From Arena's measured data-parallel memory (arena_dp_memory.csv);
 `dense` is Adam in fp32, replicated."""
 
-_COPIED = (
-    "parameters",
-    "forward_flops_per_sample",
-    "activation_bytes_per_sample",
-    "layers",
-    "tensor_limit",
-    "expert_parameters",
-    "attention_flops",
-    "gate_flops",
-    "flops_per_unit",
-    "traffic_bytes",
-    "boundary_bytes",
-    "layer_bytes",
-    "head_bytes",
-    "exchange_bytes",
-)
-
 
 @dataclass(frozen=True)
 class Work:
-    """Quantities of `ModelSpec` as arrays of one shape, and what follows from the kind of model.
+    """Fields of `ModelSpec` as arrays of one shape, and properties of the kind of model.
 
     Attributes
     ----------
@@ -87,8 +67,9 @@ class Work:
     @staticmethod
     def of(specs: Sequence[ModelSpec], batches: Sequence[int]) -> Work:
         """Gather n models and their global batches into arrays of shape (n,)."""
+        copied = {column.name for column in fields(Work)} & {column.name for column in fields(ModelSpec)}
         columns = {
-            name: np.array([getattr(spec, name) for spec in specs], dtype=np.float64) for name in _COPIED
+            name: np.array([getattr(spec, name) for spec in specs], dtype=np.float64) for name in copied
         }
         states = np.array([STATE_BYTES[spec.kind] for spec in specs], dtype=np.float64).reshape(-1, 2)
         kind = np.array([spec.kind for spec in specs], dtype=np.str_)

@@ -11,7 +11,8 @@ from clustergym.errors import InputError
 from clustergym.json_lines import read_json_lines
 from clustergym.report.tables import REMEDY
 
-LARGEST_FILE_BYTES, LONGEST_LINE_BYTES = 2**30, 2**26
+LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
+MOST_GPUS, LONGEST_S = 1_000_000, 1e15
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
 SLOWED = 1e-6
@@ -94,14 +95,16 @@ def read_log(path: Path, end_s: float) -> RunLog:
     InputError
         As `read_json_lines`, or if an event lacks a value or is out of order.
     """
-    reader = _Reader()
+    reader = _Reader(end_s)
     lines = read_json_lines(
         path, largest_bytes=LARGEST_FILE_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
     )
     for number, event in lines:
         try:
+            if number > MOST_EVENTS:
+                raise ValueError(f"more than {MOST_EVENTS:,} events")
             reader.follow(event)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"is no event of a run: {error!r}"
             raise InputError(message, file=path, line=number, remedy=REMEDY) from None
     return reader.ended(end_s)
@@ -110,7 +113,8 @@ def read_log(path: Path, end_s: float) -> RunLog:
 class _Reader:
     """Follows the events of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, end_s: float) -> None:
+        self._end_s, self._now_s = end_s, 0.0
         self._log = RunLog()
         self._open: dict[tuple[str, str], Holding] = {}
         self._down: dict[int, float] = {}
@@ -118,9 +122,14 @@ class _Reader:
         self._slowed: set[str] = set()
 
     def follow(self, event: dict[str, Any]) -> None:
-        kind, time_s = event["kind"], float(event["time_s"])
+        kind, time_s = event["kind"], _number(event, "time_s", self._end_s)
+        if time_s < self._now_s:
+            raise ValueError(f"time_s goes back from {self._now_s} to {time_s}")
+        self._now_s = time_s
+        if not isinstance(event.get("job_id", ""), str):
+            raise TypeError("job_id is no text")
         if kind in ("node_fail", "node_repair"):
-            self._node(kind, [int(node) for node, _ in event["nodes"]], time_s)
+            self._node(kind, [node for node, _ in _nodes(event)], time_s)
         elif kind in (*LAUNCHES, *LEAVES):
             self._hold((event["job_id"], ""), event, kind in LAUNCHES)
         elif kind in ("profile_start", "profile_end"):
@@ -137,11 +146,11 @@ class _Reader:
                 str(key[0]),
                 "profile" if kind == "profile_start" else kind,
                 str(event["gpu_type"]),
-                int(event["gpus"]),
+                int(_number(event, "gpus", MOST_GPUS)),
                 time_s,
                 time_s,
-                float(event.get("overhead_s", 0.0)),
-                tuple((int(node), int(gpus)) for node, gpus in event["nodes"]),
+                _number(event, "overhead_s", LONGEST_S, 0.0),
+                _nodes(event),
             )
 
     def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:
@@ -156,8 +165,8 @@ class _Reader:
         if event["kind"] in LEAVES:
             self._alone_s.pop(job, None)
         elif event["kind"] in LAUNCHES:
-            self._alone_s[job] = float(event.get("iteration_time_s", 0.0))
-        now_s = float(event.get("iteration_time_s", 0.0))
+            self._alone_s[job] = _number(event, "iteration_time_s", LONGEST_S, 0.0)
+        now_s = _number(event, "iteration_time_s", LONGEST_S, 0.0)
         slow = job in self._alone_s and now_s > self._alone_s[job] * (1 + SLOWED)
         (self._slowed.add if slow else self._slowed.discard)(job)
         pace = Pace(float(event["time_s"]), len(self._alone_s), len(self._slowed))
@@ -174,6 +183,21 @@ class _Reader:
         log.outages += [Outage(node, start_s, end_s) for node, start_s in self._down.items()]
         log.outages.sort()
         return log
+
+
+def _number(event: dict[str, Any], key: str, most: float, default: float | None = None) -> float:
+    """Return a number of an event from 0 to `most`; raises KeyError and ValueError for what is none."""
+    value = event[key] if default is None else event.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"{key} is {value!r}, no number from 0 to {most:g}")
+    return float(value)
+
+
+def _nodes(event: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    nodes = tuple((node, gpus) for node, gpus in event["nodes"])
+    if not all(type(one) is int and 0 <= one <= MOST_GPUS for pair in nodes for one in pair):
+        raise ValueError("nodes are no [node, GPUs]")
+    return nodes
 
 
 def _until(held: Holding, end_s: float) -> Holding:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.collect import Group, group_results
 from clustergym.errors import InputError
+from clustergym.groups import Group, different, group_results
 from clustergym.metrics.catalogue import METRICS
 from clustergym.policy import KNOWS
 from clustergym.report.colours import Style, styles_of
 from clustergym.report.logs import Holding, Pace, overhead_gpu_h, read_log
-from clustergym.report.series import cdf, means, resampled
+from clustergym.report.seeds import line_of
+from clustergym.report.series import cdf, means, resampled, rounded
 from clustergym.report.tables import REMEDY, column, read_table
 from clustergym.results import Result
 
@@ -29,6 +30,8 @@ JOB_COLUMNS = (
     *("request_gpu_type", "request_gpus", "held_gpu_s", "overhead_gpu_s", "restarts", "preemptions"),
     *("failures", "lost_gpu_s", "reason"),
 )
+WORDS = ("job_id", "outcome", "request_gpu_type", "reason")
+"""Columns of text; the others hold numbers."""
 IF_ANY = ("failures", "lost_gpu_s")
 """Columns left out where they are 0 throughout."""
 NONE = ("", "0", "0.0")
@@ -52,14 +55,24 @@ def payload(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _group(group: Group, share: int) -> dict[str, Any]:
+    """Return the different runs of a group, and a line for each column: a run's number, or several's mean."""
     styles = styles_of([column.any.policy.name for column in group.columns])
-    runs = [
-        _run(result, label if len(column.by_seed) == 1 else f"{label}, seed {seed}", style, share)
-        for column, style in zip(group.columns, styles, strict=True)
-        for label in [column.label]
-        for seed, result in sorted(column.by_seed.items())
-    ]
-    return {"title": group.title, "notes": group.notes, "runs": runs}
+    runs: list[dict[str, Any]] = []
+    lines: list[int | dict[str, Any]] = []
+    for one, style in zip(group.columns, styles, strict=True):
+        every = different(one, one.by_seed)
+        places = {result.digest: len(runs) + place for place, result in enumerate(every)}
+        for result in every:
+            label = one.label if len(every) == 1 else f"{one.label}, seed {result.seed}"
+            runs.append(_run(result, label, style, share))
+        counted = [places[result.digest] for result in group.counted(one)]
+        mine = [runs[place] for place in counted]
+        if len(mine) == 1:
+            lines.append(counted[0])
+        else:
+            line = line_of(one.label, mine, group.figures(one), STEPS, POINTS)
+            lines.append({**line, "runs": counted})
+    return {"title": group.title, "notes": group.notes, "lines": lines, "runs": runs}
 
 
 def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]:
@@ -67,6 +80,7 @@ def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]
     end_s = _end_s(result)
     log = read_log(folder / "events.jsonl.gz", end_s)
     rows = read_table(folder / "jobs.csv", NEEDED)
+    _check_jobs(folder / "jobs.csv", rows)
     fair = bool(rows) and "finish_time_fairness" in rows[0]
     return {
         "label": label,
@@ -89,6 +103,19 @@ def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]
     }
 
 
+def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
+    """Raise an InputError about a job that stands twice, or has a number that is none."""
+    first: dict[str, int] = {}
+    for line, row in enumerate(rows, start=2):
+        if first.setdefault(row["job_id"], line) != line:
+            message = f"{row['job_id'][:40]!r} stands in line {first[row['job_id']]} too"
+            raise InputError(message, file=path, line=line, field="job_id", remedy=REMEDY)
+    for name in [name for name in JOB_COLUMNS if rows and name in rows[0] and name not in WORDS]:
+        empty = np.flatnonzero(np.isnan(column(path, rows, name)))
+        if name == "submit_s" and len(empty):
+            raise InputError("is empty", file=path, line=int(empty[0]) + 2, field=name, remedy=REMEDY)
+
+
 def _end_s(result: Result) -> float:
     end_s = (result.model_extra or {}).get("end_s")
     if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
@@ -108,14 +135,17 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     if (np.diff(table["time_s"]) < 0).any():
         line = int(np.flatnonzero(np.diff(table["time_s"]) < 0)[0]) + 3
         raise InputError("is before the line above", file=path, line=line, field="time_s", remedy=REMEDY)
+    if len(rows) and table["time_s"][-1] > end_s:
+        message = f"is after the end_s of result.json, {end_s:g}"
+        raise InputError(message, file=path, line=len(rows) + 1, field="time_s", remedy=REMEDY)
     times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
     if len(times):
         times, values = resampled(times, values, end_s, STEPS)
-    shown = {name: _short(values[:, place]) for place, name in enumerate(names)}
+    shown = {name: rounded(values[:, place]) for place, name in enumerate(names)}
     held = {
-        name.removeprefix("held_gpus_"): _short(values[:, len(names) + t]) for t, name in enumerate(types)
+        name.removeprefix("held_gpus_"): rounded(values[:, len(names) + t]) for t, name in enumerate(types)
     }
-    return {"time_s": _short(times), **shown, "held_gpus": held}
+    return {"time_s": rounded(times), **shown, "held_gpus": held}
 
 
 def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
@@ -125,13 +155,9 @@ def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | Non
     times, running, slowed = (np.array(part, dtype=np.float64) for part in zip(*paces, strict=True))
     share = slowed / np.maximum(running, 1)
     return {
-        "time_s": _short(np.linspace(0, end_s, STEPS, endpoint=False)),
-        "share": _short(means(times, share, end_s, STEPS)),
+        "time_s": rounded(np.linspace(0, end_s, STEPS, endpoint=False)),
+        "share": rounded(means(times, share, end_s, STEPS)),
     }
-
-
-def _short(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:

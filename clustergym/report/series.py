@@ -69,3 +69,8 @@ def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:
         kept = np.unique(np.linspace(0, len(present) - 1, most).round().astype(np.int64))
         present, share = present[kept], share[kept]
     return present.tolist(), share.tolist()
+
+
+def rounded(values: Floats) -> list[float]:
+    """Return numbers to six significant digits, which is what a picture needs."""
+    return [float(f"{value:.6g}") for value in values.tolist()]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 import numpy as np
 
 from clustergym.errors import InputError
+from clustergym.reading import read_regular
 from clustergym.report.series import Floats
 
 REMEDY = "run it again, or leave it out"
+LARGEST_BYTES, LARGEST_NUMBER = 2**27, 1e15
 
 
 def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
@@ -22,20 +25,18 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
         If it cannot be read, lacks a column, or has a row of another length.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, restkey="", restval=None, strict=True)
-            missing = [name for name in needed if name not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError("column is missing", file=path, line=1, field=missing[0], remedy=REMEDY)
-            rows = []
-            for row in reader:
-                if "" in row or None in row.values():
-                    message = "has another number of fields than the header"
-                    raise InputError(message, file=path, line=reader.line_num, remedy=REMEDY)
-                rows.append(row)
-            return rows
-    except OSError as error:
-        raise InputError(error.strerror or "cannot be read", file=path, remedy=REMEDY) from None
+        text = read_regular(path, LARGEST_BYTES, REMEDY).decode("utf-8")
+        reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval=None, strict=True)
+        missing = [name for name in needed if name not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError("column is missing", file=path, line=1, field=missing[0], remedy=REMEDY)
+        rows = []
+        for row in reader:
+            if "" in row or None in row.values():
+                message = "has another number of fields than the header"
+                raise InputError(message, file=path, line=reader.line_num, remedy=REMEDY)
+            rows.append(row)
+        return rows
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"is no CSV text: {error}", file=path, remedy=REMEDY) from None
 
@@ -46,7 +47,7 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
     Raises
     ------
     InputError
-        Names the first field that is no finite number.
+        Names the first field that is no finite number, or below 0.
     """
     values = np.full(len(rows), np.nan)
     for place, row in enumerate(rows):
@@ -54,7 +55,8 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
             values[place] = float(row[name]) if row[name] else np.nan
         except ValueError:
             values[place] = np.inf
-        if np.isinf(values[place]) or (row[name] and np.isnan(values[place])):
-            message = f"{row[name][:40]!r} is no finite number"
+        if row[name] and not 0 <= values[place] < LARGEST_NUMBER:
+            what = "below 0" if values[place] < 0 else "no finite number"
+            message = f"{row[name][:40]!r} is {what}"
             raise InputError(message, file=path, line=place + 2, field=name, remedy=REMEDY)
     return values

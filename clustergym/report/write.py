@@ -3,45 +3,91 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clustergym.errors import InputError
 from clustergym.paths import atomic_path
 from clustergym.report.payload import payload
-from clustergym.results import read_results
+from clustergym.results import FILE_NAME, Result, read_results
+from clustergym.text import visible_all
 
 TEMPLATE = Path(__file__).with_name("page.html")
+PAGE = "report.html"
+ERROR = "report_error"
+"""Key of result.json that says why its page is missing; not there if it is not."""
 MARK = "/*DATA*/"
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def page(places: Iterable[Path]) -> str:
-    """Return the page over all results in or under some folders.
+def page(results: Sequence[Result]) -> str:
+    """Return the page over some results.
 
     Raises
     ------
     InputError
-        If there is no result, or a file of one cannot be read.
+        If a file of one cannot be read.
     """
-    text = json.dumps(payload(read_results(places)), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(visible_all(payload(results)), separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
     return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text)
 
 
-def write_report(places: Iterable[Path], path: Path) -> None:
+def write_report(places: Iterable[Path], path: Path) -> int:
     """Write the page over all results in or under some folders; a reader never sees a part of it.
+
+    Returns
+    -------
+    int
+        How many results it has.
 
     Raises
     ------
     InputError
-        As `page`, or if it cannot be written.
+        If there is no result, a file of one cannot be read, or the page cannot be written.
     """
-    text = page(places)
+    results = read_results(places)
+    text = page(results)
     try:
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        raise InputError(message, file=path, field="--out", remedy="name another file") from None
+        raise InputError(message, file=path, remedy="make room, or name another file") from None
+    return len(results)
+
+
+def write_run_report(folders: Sequence[Path]) -> None:
+    """Write the page of a run into its folder, the first, over it and those it is compared with.
+
+    A page that fails takes nothing from the result: its result.json says so, and a line on stderr.
+    """
+    path = folders[0] / PAGE
+    try:
+        write_report([folder / FILE_NAME for folder in folders], path)
+    except InputError as error:
+        # One of an earlier run would be taken for this one's.
+        path.unlink(missing_ok=True)
+        later = f"`clustergym report {shlex.quote(str(folders[0]))}` makes the page later"
+        print(f"warning: {error}; the result is whole, and {later}", file=sys.stderr)
+        note_report(folders[0], str(error))
+    else:
+        note_report(folders[0], None)
+
+
+def note_report(folder: Path, error: str | None) -> None:
+    """Say in the result.json of a run's folder why its page is missing; None: it is not."""
+    path = folder / FILE_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.get(ERROR) == error:
+            return
+        kept = {key: value for key, value in content.items() if key != ERROR}
+        with atomic_path(path) as temporary:
+            said = kept if error is None else kept | {ERROR: error}
+            temporary.write_text(json.dumps(said, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except (OSError, ValueError) as failed:
+        print(f"warning: {path}: {ERROR} cannot be noted: {failed}", file=sys.stderr)

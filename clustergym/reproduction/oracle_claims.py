@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.cluster.config import load_cluster
-from clustergym.oracle.accuracy_page import PAPER_ERRORS
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.measured import KINDS, Measurements, read_measurements
-from clustergym.oracle.planning_report import Outcomes, by_gpus, joined, summary
-from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, planned
+from clustergym.oracle.planning_report import PlanningOutcomes, by_gpus, joined, summary
+from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, planned
 from clustergym.reproduction.arena_scenarios import MemoryRule, read_memory
 from clustergym.reproduction.claims import Claim
 from clustergym.reproduction.study import check_published
@@ -69,7 +68,7 @@ def oracle_claims(data: Path, paper: str) -> list[Claim]:
 class _Found:
     """What one oracle gives on 1 to 16 GPUs of Arena's clusters."""
 
-    def __init__(self, clusters: Mapping[str, Outcomes]) -> None:
+    def __init__(self, clusters: Mapping[str, PlanningOutcomes]) -> None:
         self.rows = joined(list(clusters.values()))
         self.figures = summary(self.rows)
         self.by_gpus = by_gpus(self.rows)

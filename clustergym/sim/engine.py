@@ -119,7 +119,10 @@ class Simulation(World):
                 self._start_profiling()
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
-                if self._in_view:
+                if self._decided_at == self._now:
+                    # A log of decisions tells them apart by their times: an instant has one.
+                    self._after(1, self._round_due)
+                elif self._in_view:
                     return self._decision_point()
             self._share_links()
         self._finish(self._now)
@@ -215,7 +218,8 @@ class Simulation(World):
         """See to it that a round comes while jobs are in the system."""
         if self._round is None or self._round_pending or not self._in_view:
             return
-        earliest = self._decided_at + 1 if self._decided_at >= self._now else self._now
+        comes_now = self._decision_due or self._decided_at >= self._now
+        earliest = self._now + 1 if comes_now else self._now
         due = -(-earliest // self._round) * self._round
         self._round_pending = True
         self._after(due - self._now, self._round_due)
@@ -239,7 +243,28 @@ class Simulation(World):
         first = self.scenario.trace.job_id[waiting[0]] if waiting else "none"
         return StalledError(
             f"stalled at {self.now_s:.0f} s: {len(waiting)} jobs wait (first: {first}), nothing runs and "
-            "the policy starts nothing"
+            f"the policy starts nothing{self._untimed(np.array(waiting, dtype=np.int64))}"
+        )
+
+    def _untimed(self, rows: Ints) -> str:
+        """Say of which waiting jobs the policy knows no finite time where their requests fit."""
+        if self.information == InformationClass.NONE or not len(rows):
+            return ""
+        scenario, kinds = self.scenario, np.arange(len(self.setting.gpu_types))
+        level = np.searchsorted(scenario.tables.counts, scenario.request_gpus[rows])
+        wanted = scenario.request_type[rows, None]
+        asked = (wanted < 0) | (wanted == kinds)
+        fits = scenario.feasible[scenario.class_of[rows], :, level] & self.jobs.profiled[rows] & asked
+        known = np.isfinite(self._views.known[scenario.class_of[rows], :, level])
+        untimed = np.flatnonzero(fits.any(axis=1) & ~(known & fits).any(axis=1))
+        if not len(untimed):
+            return ""
+        first = int(untimed[0])
+        row, kind = int(rows[first]), self.setting.gpu_types[int(np.argmax(fits[first]))]
+        return (
+            f"; information class {self.information.value} knows no finite time of {len(untimed)} of them "
+            f"where their requests fit (first: {scenario.trace.job_id[row]}, {scenario.request_gpus[row]} "
+            f"{kind}): start such jobs by View.feasible, or declare another class"
         )
 
     def _defragment(self) -> None:

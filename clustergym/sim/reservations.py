@@ -139,7 +139,8 @@ def choose_nodes(
     """Return whole nodes for a planned job; empty: there are too few.
 
     They are those a placer chooses among the nodes that will be free by themselves; where these do not
-    suffice, among all that are not closed.
+    suffice, among all that are not closed. Of a placer that spreads a job over more nodes than it fills, the
+    first ones.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ def choose_nodes(
                 continue
             found = placer.place(room, kind, wanted * per_node)
         if not isinstance(found, Infeasible):
-            return tuple(int(node) for node, _ in found)
+            return tuple(int(node) for node, _ in found[:wanted])
     return ()
 
 

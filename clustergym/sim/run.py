@@ -13,6 +13,7 @@ from clustergym.errors import InputError
 from clustergym.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Change, Simulation
+from clustergym.sim.guard import NO_ROLE, PLACER, POLICY, OvertimeError, Watch, stopped
 
 Progress = Callable[[Simulation], None]
 
@@ -50,14 +51,25 @@ class Run:
 
 
 def simulate(
-    scenario: Scenario, policy: Policy, placer: Placer, seed: int = 0, progress: Progress | None = None
+    scenario: Scenario,
+    policy: Policy,
+    placer: Placer,
+    seed: int = 0,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """Run a policy on a scenario to its end; raises as `drive`."""
     simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
-    return drive(simulation, policy, seed, progress)
+    return drive(simulation, policy, seed, progress, watch)
 
 
-def drive(simulation: Simulation, policy: Policy, seed: int = 0, progress: Progress | None = None) -> Run:
+def drive(
+    simulation: Simulation,
+    policy: Policy,
+    seed: int = 0,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Run:
     """Run a policy on a simulation that was made for it, from the start to the end.
 
     Raises
@@ -66,25 +78,31 @@ def drive(simulation: Simulation, policy: Policy, seed: int = 0, progress: Progr
         If the policy decides what is not legal.
     StalledError
         If it starts nothing though nothing else can happen.
+    StoppedError
+        If policy or placer exit, or take longer than the watch has it.
     """
     started, scenario = time.perf_counter(), simulation.scenario
-    policy.check(scenario.trace, simulation.setting)
-    policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
-    times = DecisionTimes()
-    while (view := simulation.advance()) is not None:
-        before = time.perf_counter()
-        try:
-            decision = policy.schedule(view)
-        except InformationError as error:
-            raise InputError(
-                f"policy {policy.name}: {error}",
-                field="policy",
-                remedy="declare the information class it needs",
-            ) from error
-        times.add(time.perf_counter() - before)
-        simulation.apply(decision)
-        if progress is not None:
-            progress(simulation)
+    times, role = DecisionTimes(), NO_ROLE
+    try:
+        with watch or Watch() as watching:
+            advance, schedule, apply = watching.steps(simulation, policy)
+            policy.check(scenario.trace, simulation.setting)
+            policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
+            role = PLACER
+            while (view := advance()) is not None:
+                role, before = POLICY, time.perf_counter()
+                decision = schedule(view)
+                times.add(time.perf_counter() - before)
+                role = PLACER
+                apply(decision)
+                if progress is not None:
+                    progress(simulation)
+    except InformationError as error:
+        raise InputError(
+            f"policy {policy.name}: {error}", field="policy", remedy="declare the information class it needs"
+        ) from error
+    except (SystemExit, GeneratorExit, OvertimeError) as error:
+        raise stopped(role, simulation, policy, error) from error
     return Run(simulation, times, time.perf_counter() - started)
 
 

@@ -96,6 +96,11 @@ class World(ABC):
         return int((self.jobs.phase >= Phase.COMPLETED).sum())
 
     @property
+    def jobs_in_view(self) -> int:
+        """Jobs that a View shows now."""
+        return len(self._in_view)
+
+    @property
     def _now(self) -> int:
         return int(self._clock.now)
 

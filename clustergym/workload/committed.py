@@ -35,13 +35,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"cannot be read: {error}", file=path, remedy="restore it from the repository"
         ) from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         raise InputError("is no manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
-    entries: dict[str, Any] = manifest["traces"]
+    entries: dict[str, Any] | None = manifest.get("traces")
+    if not isinstance(entries, dict):
+        raise InputError("is no mapping", file=path, field="traces", remedy="restore it from the repository")
     return entries
 
 

@@ -1,4 +1,4 @@
-"""`python -m clustergym.trace describe FILE`: what is in a trace, and what it asks of a cluster."""
+"""`clustergym trace describe FILE`: what is in a trace, and what it asks of a cluster."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.errors import InputError, nearest
+from clustergym.reading import read_regular
 
+LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
+"""Of one file."""
 SNIFFED_BYTES = 4096
 SNIFFED_LINES = 20
 
@@ -87,10 +90,7 @@ def read_bytes(path: Path) -> bytes:
     check_path(path)
     if path.is_dir():
         raise InputError("is a folder, not a file", file=path, remedy="name a file in it")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    content = read_regular(path, LARGEST_BYTES, "give a part of it")
     if not content.strip():
         raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
     return content
@@ -102,18 +102,21 @@ def decode(content: bytes, path: Path) -> str:
     Raises
     ------
     InputError
-        Where it is not UTF-8 or holds a NUL byte; names the line.
+        Where it is not UTF-8 or holds a NUL byte, names the line; where it holds white space alone.
     """
     nul = content.find(b"\0")
     encoded = "save it as UTF-8 text"
     if nul >= 0 and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError("NUL byte: not a text file", file=path, line=_line_at(content, nul), remedy=encoded)
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         where = _line_at(content, error.start)
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
         raise InputError(message, file=path, line=where, remedy=encoded) from error
+    if not text.strip():
+        raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
+    return text
 
 
 def _line_at(content: bytes, position: int) -> int:
@@ -196,6 +199,9 @@ def _rows(text: str, path: Path) -> tuple[list[list[str]], list[int]]:
             if row:
                 rows.append(row)
                 lines.append(reader.line_num)
+            if len(row) > MOST_COLUMNS or len(rows) > MOST_ROWS:
+                message = f"more than {MOST_COLUMNS:,} columns or {MOST_ROWS:,} rows"
+                raise InputError(message, file=path, line=reader.line_num, remedy="give a part of it")
     except csv.Error as error:
         raise InputError(
             str(error), file=path, line=reader.line_num, remedy="check its quotes and commas"

@@ -1,4 +1,4 @@
-"""`python -m clustergym.trace generate SOURCE -o OUT.csv`: write a synthetic trace."""
+"""`clustergym trace generate SOURCE -o OUT.csv`: write a synthetic trace."""
 
 from __future__ import annotations
 

@@ -32,6 +32,15 @@ def test_fcfs_scores_0_and_the_reference_1(root):
     assert board.score(board.cells[0], 2 * constants.reference - constants.baseline) == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("words", [["check", "fair"], ["check"], ["render"], ["score", "fair"]])
+def test_without_any_board_it_says_where_they_are_expected(words, tmp_path, monkeypatch, capsys):
+    # An installed package has no boards beside it.
+    monkeypatch.setattr("clustergym.leaderboard.board.PACKAGE", tmp_path / "clustergym")
+    assert main(words) == 2
+    remedy = "boards are in a checkout: `clustergym leaderboard --root CHECKOUT/leaderboards …`"
+    assert capsys.readouterr().err == f"error: {tmp_path / 'leaderboards'}: holds no board ({remedy})\n"
+
+
 def test_entries_are_ranked_inside_their_division(root):
     board = load_board("small", root)
     found = {one.name: one for one in standings(board)}

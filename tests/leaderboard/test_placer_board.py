@@ -124,11 +124,11 @@ CLAIMED: dict[str, tuple[dict[str, Any], str]] = {
     "neither": ({"placer": None}, "placer: is missing: entries of placers choose a placer"),
     "a parameter that is not taken": (
         {"placer": {"name": "buddy", "parameters": {"defragment_s": 600.0, "depth": 3}}},
-        "schema: entry.yaml: placer.depth: unknown key 'depth'",
+        "not as published: entry.yaml: placer.depth: unknown key 'depth'",
     ),
     "a parameter of another type": (
         {"placer": {"name": "buddy", "parameters": {"defragment_s": "often"}}},
-        "schema: entry.yaml: placer.defragment_s: 'often' is no float or null",
+        "not as published: entry.yaml: placer.defragment_s: 'often' is no float or null",
     ),
     "another parameter": (
         {"placer": {"name": "buddy", "parameters": {"defragment_s": 900.0}}},

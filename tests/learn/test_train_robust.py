@@ -262,3 +262,47 @@ def test_a_reward_is_checked_after_scaling():
         else:
             with pytest.raises(ValueError, match="the reward is"):
                 env.step(0)
+
+
+MASKABLE = [
+    "agent=maskable_ppo", "processes=1", "progress=false", "agent.validation=1", "agent.traces=2",
+    "agent.n_envs=2", "agent.steps=192", "agent.validate_every=64", "agent.batch_size=16",
+    "agent.hidden=[8,8]", "agent.n_steps=16", "agent.n_epochs=1", "agent.imitation_rounds=1",
+    "agent.imitation_traces=2", "agent.imitation_epochs=1", "agent.imitation_batch=16",
+    "agent.critic_segments=1", "agent.expert='hesrpt round_s=300'", "env.jobs=5", "env.rows=6",
+    "env.baseline=fcfs",
+]  # fmt: skip
+
+
+def test_masked_ppo_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
+    killed, whole = tmp_path / "killed" / "agent", tmp_path / "whole" / "agent"
+    state = killed / "state.safetensors"
+
+    def saved() -> int:
+        return state.stat().st_mtime_ns if state.exists() else 0
+
+    # Killed while it imitates, when it has saved a segment, and when it has saved another.
+    for moment in (
+        lambda before: killed.exists(),
+        lambda before: saved() > 0,
+        lambda before: saved() > before,
+    ):
+        before = saved()
+        process = started(lambda: train_command.main([*MASKABLE, f"output={killed}"]))
+        while not moment(before):
+            assert os.waitpid(process, os.WNOHANG) == (0, 0)
+            time.sleep(0.01)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        assert not (killed / "agent.safetensors").exists()
+    for folder in (killed, whole):
+        assert train_command.main([*MASKABLE, f"output={folder}"]) == 0
+    for name in ("agent.safetensors", "state.safetensors"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_memory_that_runs_out_is_one_line(tmp_path, capsys):
+    # A layer of 300,000 by 300,000 weights has 360 GB.
+    assert run_train(tmp_path / "ppo", "ppo", "agent.hidden=[300000,300000]") == 2
+    assert "out of memory: " in printed_line(capsys)
+    assert not (tmp_path / "ppo").exists()

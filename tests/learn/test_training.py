@@ -293,4 +293,6 @@ def test_evaluate_on_trace_files(tmp_path, capsys):
 def test_help_shows_every_key(command, key, capsys):
     module = importlib.import_module(f"clustergym.{command}")
     assert module.main(["--help"]) == 0
-    assert key in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert key in out
+    assert out.startswith(f"usage: clustergym {command} ")

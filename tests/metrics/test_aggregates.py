@@ -9,6 +9,7 @@ from scipy.stats import trim_mean
 from clustergym.metrics.aggregates import (
     interquartile_mean,
     paired_difference,
+    paired_ratio,
     probability_of_improvement,
     stratified,
 )
@@ -54,3 +55,21 @@ def test_a_difference_by_cell_is_sharper_than_its_parts():
     assert paired_difference(mine, other) == pytest.approx((0.1, 0.1, 0.1))
     assert paired_difference(other, mine) == pytest.approx((-0.1, -0.1, -0.1))
     assert paired_difference(mine, mine) == (0.0, 0.0, 0.0)
+
+
+def test_a_paired_ratio_by_hand():
+    # 30 / 70, and single seeds of 1/2, 1 and 1/4; what makes a seed hard for both is not in the interval.
+    mine, other = np.array([10.0, 10.0, 10.0]), np.array([20.0, 10.0, 40.0])
+    assert paired_ratio(mine, other) == (pytest.approx(3 / 7), 0.25, 1.0)
+    hard = np.array([1.0, 10.0, 100.0, 1000.0])
+    assert paired_ratio(0.9 * hard, hard) == pytest.approx((0.9, 0.9, 0.9))
+    assert paired_ratio(mine, other, seed=1) == paired_ratio(mine, other, seed=1)
+    assert paired_ratio(np.array([1.0, 3.0]), np.array([2.0, 2.0])) == (1.0, 0.5, 1.5)
+
+
+def test_a_paired_ratio_narrows_with_seeds_and_needs_a_reference_above_0():
+    rng = np.random.default_rng(5)
+    few, many = (paired_ratio(rng.uniform(1, 2, n), rng.uniform(2, 4, n)) for n in (5, 100))
+    assert few.low < few.value < few.high
+    assert many.high - many.low < (few.high - few.low) / 2
+    assert paired_ratio(np.array([1.0, 2.0]), np.array([0.0, 2.0])) is None

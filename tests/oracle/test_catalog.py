@@ -96,7 +96,7 @@ def test_every_family_of_the_published_traces_is_there(catalog: Catalog) -> None
     )
     for family in [*small.split(), "a3c", "cyclegan"]:
         spec = get(catalog, family)
-        assert (spec.kind, spec.name, catalog.sizes(family)) == ("dense", family, ("",))
+        assert (spec.kind, spec.family, catalog.sizes(family)) == ("dense", family, ("",))
         assert min(spec.parameters, spec.forward_flops_per_sample, spec.activation_bytes_per_sample) > 0
     assert set(ARENA_FAMILIES.values()) <= set(catalog.families)
 
@@ -148,7 +148,7 @@ def test_a_family_cannot_be_redefined(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [lambda folder: folder / "none", lambda folder: folder])
 def test_a_folder_without_models(tmp_path: Path, make) -> None:
     with pytest.raises(InputError, match="folder of YAML files"):
-        load_catalog(make(tmp_path))
+        load_catalog(extra=make(tmp_path))
 
 
 MALFORMED = {

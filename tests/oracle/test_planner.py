@@ -8,15 +8,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from grid_rows import allocation
 
-from clustergym.cluster.config import load_gpu_types
 from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine
-from clustergym.oracle.grid import graph_of
 from clustergym.oracle.planner import (
     EXACT,
-    Candidates,
+    NormalisedPartitions,
     Planner,
     compositions,
     fractional_gpus,
@@ -29,12 +26,6 @@ from clustergym.oracle.planner import (
 from clustergym.workload.trace import ModelClass
 
 CATALOG = load_catalog()
-
-
-def allocation(model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40") -> tuple[Allocations, Machine]:
-    graph = graph_of(CATALOG.get(model))
-    rows = Allocations.of([graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5])
-    return rows, Machine.of(rows, Constants())
 
 
 GPT = ModelClass("gpt3", "1.3B", 128)
@@ -63,7 +54,7 @@ def test_grids_have_powers_of_two_of_stages() -> None:
 
 
 def test_fractional_gpus_follow_the_load() -> None:
-    rows, machine = allocation(GPT, 8)
+    rows, machine = allocation(GPT, gpus=8)
     share = fractional_gpus(rows, machine)[0]
     assert share.sum() == pytest.approx(8)
     # Clusters 0 to 5 are three equal layers each.
@@ -71,11 +62,11 @@ def test_fractional_gpus_follow_the_load() -> None:
     assert share[6] > share[0]  # four layers
 
 
-def candidates(bias: list[float], load: list[float]) -> Candidates:
+def candidates(bias: list[float], load: list[float]) -> NormalisedPartitions:
     count = len(bias)
     ones = np.ones((1, count, 1), dtype=np.int64)
     zero = np.zeros((count, 1), dtype=np.int64)
-    return Candidates(
+    return NormalisedPartitions(
         zero, zero, ones, ones, zero[None], np.array([bias]), np.array([load]), np.ones((1, count, 1))
     )
 
@@ -105,7 +96,7 @@ def test_nothing_feasible_has_no_proxy() -> None:
 
 @pytest.mark.parametrize("stages", [1, 2, 4, 8])
 def test_candidates_use_all_gpus_and_are_least_biased(stages: int) -> None:
-    rows, machine = allocation(GPT, 8, nodes=4)
+    rows, machine = allocation(GPT, gpus=8, nodes=4)
     planner = Planner(rows, machine.as_profiled(), np.array([16.0]))
     found = planner.candidates(stages)
     literal = Planner(rows, machine.as_profiled(), np.array([16.0]), literal=True).candidates(stages)
@@ -125,7 +116,7 @@ def test_candidates_use_all_gpus_and_are_least_biased(stages: int) -> None:
 
 
 def test_the_frontier_is_not_dominated() -> None:
-    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 8, nodes=4)
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), gpus=8, nodes=4)
     found = Planner(rows, machine.as_profiled(), np.array([16.0])).candidates(4)
     kept = frontier(found, 8, 0)
     load = found.communication_s[0, kept]
@@ -138,7 +129,7 @@ def test_the_frontier_is_not_dominated() -> None:
 
 
 def test_a_model_that_needs_splitting_gets_tensor_parallel_stages() -> None:
-    rows, machine = allocation(ModelClass("gpt3", "6.7B", 128), 8, gpu="A100")
+    rows, machine = allocation(ModelClass("gpt3", "6.7B", 128), gpus=8, gpu="A100")
     found = Planner(rows, machine.as_profiled(), np.array([16.0])).candidates(1)
     # 12 to 18 bytes for each of 6.7 billion parameters need at least two GPUs of 40 GB.
     assert np.isfinite(found.communication_s).all()

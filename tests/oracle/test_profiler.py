@@ -7,12 +7,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from grid_rows import allocation
 
-from clustergym.cluster.config import load_gpu_types
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine, Split, operator_costs
+from clustergym.oracle.costs import Split, operator_costs
 from clustergym.oracle.grid import GridOracle, graph_of
 from clustergym.oracle.pipelines import Layouts, pipeline_s, price
 from clustergym.oracle.profiler import estimate
@@ -21,12 +21,6 @@ from clustergym.oracle.stages import stage_bytes
 from clustergym.workload.trace import ModelClass
 
 CATALOG = load_catalog()
-
-
-def allocation(model: ModelClass, gpus: int, nodes: int = 1, gpu: str = "A40") -> tuple[Allocations, Machine]:
-    graph = graph_of(CATALOG.get(model))
-    rows = Allocations.of([graph], [model.global_batch], [load_gpu_types()[gpu]], [gpus], [nodes], [12.5])
-    return rows, Machine.of(rows, Constants())
 
 
 GPT = ModelClass("gpt3", "760M", 128)
@@ -42,7 +36,7 @@ def test_pipeline_latency_by_hand() -> None:
 
 
 def test_a_layer_on_one_gpu_by_hand() -> None:
-    rows, machine = allocation(GPT, 1)
+    rows, machine = allocation(GPT, gpus=1)
     costs = operator_costs(rows, machine, np.full((1, 1, 1), 8.0), Split(np.ones(1), np.ones(1)))
     c = Constants()
     layers, hidden, tokens = 3, 1536, 1024
@@ -60,7 +54,7 @@ def test_a_layer_on_one_gpu_by_hand() -> None:
 
 
 def test_a_split_layer_exchanges_activations() -> None:
-    rows, machine = allocation(GPT, 2)
+    rows, machine = allocation(GPT, gpus=2)
     costs = operator_costs(rows, machine, np.full((1, 1, 1), 8.0), Split(np.full(1, 2.0), np.full(1, 2.0)))
     # Three layers of four all-reduces of the hidden states, in fp16, over two GPUs: each moves the buffer
     # once over the link, in two steps of 10 us.
@@ -71,7 +65,7 @@ def test_a_split_layer_exchanges_activations() -> None:
 
 
 def test_the_estimate_leaves_out_what_a_single_operator_does_not_show() -> None:
-    rows, machine = allocation(GPT, 1)
+    rows, machine = allocation(GPT, gpus=1)
     found = estimate(rows, machine).best
     layouts = Layouts(rows, found.plans)
     executed = price(rows, machine, layouts, found.micro_batches)
@@ -81,45 +75,10 @@ def test_the_estimate_leaves_out_what_a_single_operator_does_not_show() -> None:
     assert executed.iteration_s[0] - estimated.iteration_s[0] == pytest.approx(missing)
 
 
-TABLE = """\
-gpu_type,num_nodes,gpus_per_node,primitive,group_size,nodes_per_group,num_groups,bytes,latency_s
-A40,1,2,all-reduce,2,1,1,1000000,0.001
-A40,1,2,all-reduce,2,1,1,100000000,0.1
-"""
-
-
-def test_collectives_are_interpolated_where_a_table_has_them(tmp_path) -> None:
-    path = tmp_path / "comm.csv"
-    path.write_text(TABLE)
-    graph = graph_of(CATALOG.get(GPT))
-    gpu = load_gpu_types()["A40"]
-    rows = Allocations.of([graph, graph], [128, 128], [gpu, gpu], [2, 2], [1, 2], [12.5, 12.5])
-    split, samples = Split(np.full(1, 2.0), np.full(1, 2.0)), np.full((1, 1, 1), 8.0)
-    oracle = GridOracle(CATALOG, collectives=str(path))
-    looked_up = operator_costs(rows, oracle.machine(rows).as_profiled(), samples, split).exchange_s[:, 0, 0]
-    # The measured 1 ns a byte, for three layers of four all-reduces of fp16 activations inside a node.
-    assert looked_up[0] == pytest.approx(3 * 4 * 2 * 8 * 1024 * 1536 * 1e-9)
-    # Across nodes the table has nothing: alpha-beta, as without a table.
-    fitted = GridOracle(CATALOG, collectives="calibrated").machine(rows).as_profiled()
-    by_constants = operator_costs(rows, fitted, samples, split).exchange_s[:, 0, 0]
-    assert looked_up[1] == by_constants[1] != by_constants[0] != looked_up[0]
-    # What runs does not look anything up.
-    machine = oracle.machine(rows)
-    plain = GridOracle(CATALOG).machine(rows)
-    assert (
-        operator_costs(rows, machine, samples, split).exchange_s
-        == operator_costs(rows, plain, samples, split).exchange_s
-    ).all()
-    assert (
-        len({str(GridOracle(CATALOG, collectives=c).fingerprint()) for c in (None, "calibrated", str(path))})
-        == 3
-    )
-
-
 def test_gpipe_holds_all_micro_batches() -> None:
     # 16 micro-batches. A stage of half the operators has two in flight under 1F1B, all 16 under GPipe; a
     # single stage has one.
-    rows, machine = allocation(GPT, 2)
+    rows, machine = allocation(GPT, gpus=2)
     counts, k = np.full(1, 16.0), rows.operators
     half, whole = (0, k // 2 - 1, 1, 1, 0), (0, k - 1, 2, 1, 0)
     lean = stage_bytes(rows, machine, counts, [half, whole])
@@ -130,7 +89,7 @@ def test_gpipe_holds_all_micro_batches() -> None:
 
 
 def test_the_best_grid_has_the_least_estimate() -> None:
-    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 8, nodes=4)
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), gpus=8, nodes=4)
     found = estimate(rows, machine)
     assert found.stages == (1, 2, 4, 8)
     assert found.best.iteration_s[0] == min(grid.iteration_s[0] for grid in found.grids)
@@ -140,14 +99,14 @@ def test_the_best_grid_has_the_least_estimate() -> None:
 
 @pytest.mark.parametrize(("rule", "expected"), [("stages", [1, 2, 4]), ("four_stages", [4, 8, 16])])
 def test_micro_batches_by_stages(rule: str, expected: list[int]) -> None:
-    rows, machine = allocation(ModelClass("gshard_moe", "690M", 256), 4, gpu="H100")
+    rows, machine = allocation(ModelClass("gshard_moe", "690M", 256), gpus=4, gpu="H100")
     found = estimate(rows, machine, rule=rule)
     assert [int(grid.micro_batches[0]) for grid in found.grids] == expected
     assert all(np.isfinite(grid.iteration_s[0]) for grid in found.grids)
 
 
 def test_assembly_mixes_pure_stages() -> None:
-    rows, machine = allocation(ModelClass("gpt3", "2.6B", 256), 8, nodes=1, gpu="H100")
+    rows, machine = allocation(ModelClass("gpt3", "2.6B", 256), gpus=8, nodes=1, gpu="H100")
     found = estimate(rows, machine, strategy="assembly")
     for grid in found.grids:
         stages = int(grid.plans.count[0])
@@ -159,7 +118,7 @@ def test_assembly_mixes_pure_stages() -> None:
 
 
 def test_assembly_takes_the_best_mix_of_all() -> None:
-    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 4, nodes=2)
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), gpus=4, nodes=2)
     grid = estimate(rows, machine, strategy="assembly").grids[1]
     assert grid.plans.gpus[0, :2].tolist() == [2, 2]
     view, times = machine.as_profiled(), []
@@ -170,7 +129,7 @@ def test_assembly_takes_the_best_mix_of_all() -> None:
 
 
 def test_overlap_hides_transfers_from_the_estimate_alone() -> None:
-    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), 4, nodes=2)
+    rows, machine = allocation(ModelClass("wide_resnet", "1B", 256), gpus=4, nodes=2)
     plain, hiding = GridOracle(), GridOracle(overlap=True)
     grid = estimate(rows, machine).grids[1]
     layouts = Layouts(rows, grid.plans)
@@ -189,12 +148,12 @@ def test_overlap_hides_transfers_from_the_estimate_alone() -> None:
 
 
 def test_a_model_that_fits_nowhere_has_no_estimate() -> None:
-    rows, machine = allocation(ModelClass("gpt3", "39B", 128), 2)
+    rows, machine = allocation(ModelClass("gpt3", "39B", 128), gpus=2)
     assert np.isinf(estimate(rows, machine).best.iteration_s).all()
 
 
 def test_profiling_costs_one_gpu() -> None:
-    rows, machine = allocation(GPT, 4)
+    rows, machine = allocation(GPT, gpus=4)
     cost = profiling_cost(rows, machine, estimate(rows, machine).grids)[0]
     assert cost.seconds == cost.gpu_seconds
     # Grids of 1, 2 and 4 stages, with 4, 2 and 1 GPUs a stage. Of 8 operators 6 are three layers each and
@@ -207,7 +166,7 @@ def test_profiling_costs_one_gpu() -> None:
 
 
 def test_measuring_a_plan_occupies_all_of_its_gpus() -> None:
-    rows, machine = allocation(GPT, 4)
+    rows, machine = allocation(GPT, gpus=4)
     best = estimate(rows, machine).grids[1]
     executed = price(rows, machine, Layouts(rows, best.plans), best.micro_batches).iteration_s[0]
     cost = measuring_cost(rows, machine, best)[0]
@@ -218,6 +177,6 @@ def test_measuring_a_plan_occupies_all_of_its_gpus() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("strategy", "frontiers"), ("rule", "fix")])
 def test_unknown_names_are_one_clear_line(name: str, value: str) -> None:
-    rows, machine = allocation(GPT, 2)
+    rows, machine = allocation(GPT, gpus=2)
     with pytest.raises(InputError, match=r"did you mean (fixed|frontier)"):
         estimate(rows, machine, **{name: value})

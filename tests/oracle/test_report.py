@@ -10,16 +10,24 @@ import pytest
 
 from clustergym.cluster.config import load_cluster
 from clustergym.errors import InputError
-from clustergym.oracle.accuracy_page import accuracy_section, factor, page, parts_section, percent
+from clustergym.oracle.accuracy_page import accuracy_section, factor, page
 from clustergym.oracle.accuracy_page import planning_section as shown_planning
 from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.commands.common import percent
 from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.planning_report import Outcomes, arena_classes, by_gpus, joined, outcomes, summary
-from clustergym.oracle.report import measured, source_digest
+from clustergym.oracle.planning_report import (
+    PlanningOutcomes,
+    arena_classes,
+    by_gpus,
+    joined,
+    outcomes,
+    summary,
+)
+from clustergym.oracle.report import measured
 from clustergym.workload.trace import ModelClass
 
 
-def rows(**changed: list[float]) -> Outcomes:
+def rows(**changed: list[float]) -> PlanningOutcomes:
     columns: dict[str, Any] = {
         "gpus": [2, 4],
         "job": [0, 0],
@@ -39,7 +47,7 @@ def rows(**changed: list[float]) -> Outcomes:
         "plan_measuring_gpu_s": [10.0, 80.0],
         "frontier_plans": [2, 7],
     }
-    return Outcomes(*(np.array(value) for value in (columns | changed).values()))
+    return PlanningOutcomes(*(np.array(value) for value in (columns | changed).values()))
 
 
 def test_figures_of_two_allocations() -> None:
@@ -154,32 +162,19 @@ def test_estimates_and_searches_beside_the_papers() -> None:
 
 
 def test_the_page_is_markdown_with_every_section() -> None:
-    collectives = {"rows": 9, "interpolated_median_ape": 0.01, "alpha_beta_median_ape": 0.05}
     figures = {
         "accuracy": accuracy(),
         "planning": planning(),
-        "collectives": collectives | {"by_hardware": {"A40 inside": collectives}},
         "memory": ERRORS | {"by_family": {"moe": ERRORS}},
-        "sia": ERRORS | {"unseen": ERRORS, "by_model": {"bert": ERRORS}},
-        "sources": {"arena/arena_comm.csv": "0123456789abcdef"},
+        "sources": {"arena/arena_profile.csv": "0123456789abcdef"},
     }
     text = page(figures)
     assert page(figures) == text
     assert text.startswith("# How accurate the performance oracle is\n")
-    assert text.endswith("| `arena/arena_comm.csv` | `0123456789abcdef` |\n")
+    assert text.endswith("| `arena/arena_profile.csv` | `0123456789abcdef` |\n")
     for line in text.splitlines():
         assert line.count("|") == 0 or line.startswith("| ")
-    assert "| A40 inside | 9 | 1.0 % | 5.0 % |" in parts_section(figures)
-    assert "| not in the fit | 3 | 5.2 % | 10.4 % |" in text
-
-
-def test_a_source_is_named_by_the_start_of_its_sha256(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"abc")
-    # FIPS 180-4's example: sha256("abc") = ba7816bf 8f01cfea 414140de ...
-    assert source_digest(tmp_path / "a.csv") == "ba7816bf8f01cfea"
-    folder = source_digest(tmp_path)
-    (tmp_path / "b.csv").write_bytes(b"")
-    assert source_digest(tmp_path) != folder != source_digest(tmp_path / "a.csv")
+    assert "| moe | 3 | 5.2 % | 10.4 % |" in text
 
 
 def test_what_is_missing_is_a_dash() -> None:

@@ -19,7 +19,7 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import ARENA_FAMILIES, load_catalog
 from clustergym.oracle.devices import Devices, Layout
-from clustergym.oracle.memory import Plan, sample_bytes, state_bytes
+from clustergym.oracle.memory import UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.roofline import RooflineOracle, best_times
 from clustergym.oracle.work import Work
 from clustergym.workload.trace import ModelClass
@@ -221,7 +221,7 @@ def test_data_parallel_memory_against_measurements() -> None:
     classes = [ModelClass(ARENA_FAMILIES[row["model_family"]], row["params"], 1) for row in rows]
     batch = np.array([float(row["batch_size"]) for row in rows])
     work = Work.of([CATALOG.get(model) for model in classes], batch.tolist())
-    plan = Plan(1, 1, np.array([float(row["dp_degree"]) for row in rows]))
+    plan = UniformPlan(1, 1, np.array([float(row["dp_degree"]) for row in rows]))
     samples = np.ceil(np.ceil(batch / plan.data) / 16)
     gigabytes = (state_bytes(work, plan) + samples * sample_bytes(work, plan)) / 1e9
     error = np.abs(gigabytes / np.array([float(row["memory_gb"]) for row in rows]) - 1)

@@ -6,14 +6,14 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from grid_rows import allocation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.config import load_gpu_types
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Allocations, Machine
+from clustergym.oracle.costs import GraphAllocations
 from clustergym.oracle.grid import graph_of
 from clustergym.oracle.partition import best_pipelines
 from clustergym.oracle.pipelines import Layouts, price
@@ -25,22 +25,6 @@ from clustergym.oracle.stages import StageTable, _Sums, every_split, intervals, 
 from clustergym.workload.trace import ModelClass
 
 CATALOG = load_catalog()
-
-
-def allocations(
-    *models: ModelClass, gpus: int = 8, nodes: int = 1, gpu: str = "A100"
-) -> tuple[Allocations, Machine]:
-    graphs = [graph_of(CATALOG.get(model)) for model in models]
-    count = len(models)
-    rows = Allocations.of(
-        graphs,
-        [model.global_batch for model in models],
-        [load_gpu_types()[gpu]] * count,
-        [gpus] * count,
-        [nodes] * count,
-        [12.5] * count,
-    )
-    return rows, Machine.of(rows, Constants())
 
 
 GPT = ModelClass("gpt3", "1.3B", 128)
@@ -69,7 +53,7 @@ def test_partitioning_finds_the_best_of_all_pipelines(seed: int, count: float, n
     from clustergym.oracle.operators import operator_graph
 
     graph = operator_graph(graph.spec, clusters=4)
-    rows = Allocations.of([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])
+    rows = GraphAllocations.of([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])
     first, _ = intervals(4)
     seconds = draw.uniform(1, 10, (1, len(first), 3)) / np.array([1, 2, 4])
     ones = np.ones(seconds.shape, dtype=np.int64)
@@ -99,7 +83,7 @@ def test_partitioning_finds_the_best_of_all_pipelines(seed: int, count: float, n
 @pytest.mark.parametrize("model", [GPT, WIDE, MOE], ids=lambda model: model.family)
 @pytest.mark.parametrize(("gpus", "nodes"), [(1, 1), (4, 1), (8, 4), (16, 4)])
 def test_plans_are_whole(model: ModelClass, gpus: int, nodes: int) -> None:
-    rows, machine = allocations(model, gpus=gpus, nodes=nodes, gpu="A40")
+    rows, machine = allocation(model, gpus=gpus, nodes=nodes, gpu="A40")
     found = full_search(rows, machine)
     stages = int(found.plans.count[0])
     if stages == 0:
@@ -113,13 +97,13 @@ def test_plans_are_whole(model: ModelClass, gpus: int, nodes: int) -> None:
 
 
 def test_plans_of_one_gpu_are_data_parallel() -> None:
-    rows, machine = allocations(ModelClass("gpt3", "760M", 128), gpus=1)
+    rows, machine = allocation(ModelClass("gpt3", "760M", 128), gpus=1, gpu="A100")
     found, parallel = full_search(rows, machine), data_parallel_search(rows, machine)
     np.testing.assert_allclose(found.iteration_s, parallel.iteration_s, rtol=1e-9)
 
 
 def test_the_search_is_no_worse_than_data_parallelism_or_than_any_estimate() -> None:
-    rows, machine = allocations(GPT, MOE, gpus=8, nodes=2)
+    rows, machine = allocation(GPT, MOE, gpus=8, nodes=2, gpu="A100")
     found, parallel = full_search(rows, machine), data_parallel_search(rows, machine)
     assert (found.iteration_s <= parallel.iteration_s * (1 + 1e-9)).all()
     for grid in estimate(rows, machine).grids:
@@ -129,7 +113,7 @@ def test_the_search_is_no_worse_than_data_parallelism_or_than_any_estimate() -> 
 
 
 def test_more_memory_is_never_worse() -> None:
-    rows, machine = allocations(WIDE, gpus=2)
+    rows, machine = allocation(WIDE, gpus=2, gpu="A100")
     from dataclasses import replace
 
     roomy = full_search(rows, replace(machine, memory_bytes=machine.memory_bytes * 4)).iteration_s
@@ -137,7 +121,7 @@ def test_more_memory_is_never_worse() -> None:
 
 
 def test_a_mixed_stage_is_cut_where_that_is_fastest() -> None:
-    rows, machine = allocations(WIDE, gpus=4, nodes=2)
+    rows, machine = allocation(WIDE, gpus=4, nodes=2, gpu="A100")
     gpus, tensor, counts = np.array([1, 2, 2, 4]), np.array([1, 1, 2, 2]), np.array([16.0])
     whole, _, _ = every_split(rows, machine, counts, "seconds", gpus, tensor, mixed=False)
     seconds, cut, memory = every_split(rows, machine, counts, "seconds", gpus, tensor)
@@ -156,7 +140,7 @@ def test_a_mixed_stage_is_cut_where_that_is_fastest() -> None:
 
 
 def test_stages_fit_in_memory() -> None:
-    rows, machine = allocations(GPT, WIDE, gpus=4)[0], allocations(GPT, WIDE, gpus=4)[1]
+    rows, machine = allocation(GPT, WIDE, gpus=4, gpu="A100")
     table = stage_table(rows, machine, np.array([16.0, 16.0]), 4)
     fits = np.isfinite(table.seconds)
     assert (table.memory_bytes[fits] <= 36e9).all()
@@ -166,7 +150,9 @@ def test_stages_fit_in_memory() -> None:
 
 
 def test_micro_batches_are_16_or_32_or_as_many_as_there_are_samples() -> None:
-    rows, machine = allocations(GPT, ModelClass("gpt3", "1.3B", 24), ModelClass("gpt3", "1.3B", 3), gpus=8)
+    rows, machine = allocation(
+        GPT, ModelClass("gpt3", "1.3B", 24), ModelClass("gpt3", "1.3B", 3), gpus=8, gpu="A100"
+    )
     tried = [counts for _, counts in micro_batch_counts(rows, machine)]
     # 24 samples in 16 would be 1.5 each: 12 micro-batches of 2. 8 GPUs outnumber 3 samples.
     assert [counts.tolist() for counts in tried] == [[16, 12, 3], [32, 24, 3], [16, 3, 1]]
@@ -174,7 +160,7 @@ def test_micro_batches_are_16_or_32_or_as_many_as_there_are_samples() -> None:
 
 
 def test_a_batch_smaller_than_the_gpus_idles_some_but_runs() -> None:
-    rows, machine = allocations(ModelClass("gpt3", "760M", 1), gpus=4)
+    rows, machine = allocation(ModelClass("gpt3", "760M", 1), gpus=4, gpu="A100")
     found = full_search(rows, machine)
     assert np.isfinite(found.iteration_s).all()
     assert (found.micro_batches == 1).all()
@@ -185,7 +171,7 @@ def test_pruned_search_is_cheaper_and_nearly_as_good(rules: str) -> None:
     models = [
         ModelClass(f, s, 512) for f, s in (("gpt3", "1.3B"), ("gshard_moe", "2.4B"), ("wide_resnet", "1B"))
     ]
-    rows, machine = allocations(*models, gpus=8, nodes=2)
+    rows, machine = allocation(*models, gpus=8, nodes=2, gpu="A100")
     full = full_search(rows, machine)
     estimates = estimate(rows, machine)
     pruned, allowed = pruned_search(rows, machine, estimates, rules)
@@ -202,7 +188,7 @@ def test_pruned_search_is_cheaper_and_nearly_as_good(rules: str) -> None:
 
 
 def test_arenas_three_rules_by_hand() -> None:
-    rows, machine = allocations(WIDE, gpus=8, nodes=2)
+    rows, machine = allocation(WIDE, gpus=8, nodes=2, gpu="A100")
     planner = Planner(rows, machine.as_profiled(), np.array([16.0]))
     found = planner.candidates(2)
     kept = np.flatnonzero(frontiers(found, 8)[0])
@@ -235,7 +221,7 @@ def splits_of(most: int) -> list[tuple[int, int]]:
 
 
 def test_unknown_rules_are_one_clear_line() -> None:
-    rows, machine = allocations(GPT, gpus=2)
+    rows, machine = allocation(GPT, gpus=2, gpu="A100")
     with pytest.raises(InputError, match="half_space"):
         pruned_search(rows, machine, estimate(rows, machine), "halfspace")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clustergym import run
+from clustergym.report.__main__ import main as report
 
 NO_VALUE = "\u2013"
 WAIT_UNTIL_REDRAWN = """async () => {
@@ -107,3 +108,23 @@ def test_contention_and_failures_are_shown_where_there_are_some(open_page, opene
     usual = opened()
     assert usual.locator("h2", has_text="Contention").count() == 0
     assert "failures" not in usual.locator("th button").all_inner_texts()
+
+
+def test_seeds_of_a_policy_are_drawn_as_a_mean_with_a_band(open_page, tmp_path):
+    for seed in (0, 1):
+        args = ["policy=fcfs", f"seed={seed}", "trace=philly-like", "trace.jobs=8", "report=false"]
+        args += ["compare=null", "progress=false", "table=false", f"hydra.run.dir={tmp_path / str(seed)}"]
+        assert run.main(args) == 0
+    assert report([str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    page = open_page(tmp_path / "page.html")
+    for title in ("Throughput over time", "Queued jobs over time", "Distribution of job completion times"):
+        paths = page.locator(f"svg[aria-label='{title}'] path")
+        assert sorted(paths.locator("title").all_text_contents()) == [
+            "fcfs, mean of 2 seeds",
+            "fcfs, mean of 2 seeds: least to greatest",
+        ]
+        assert page.locator(f"svg[aria-label='{title}'] path.band").get_attribute("d").endswith("Z")
+    assert page.locator("#run option").all_inner_texts() == ["fcfs, seed 0", "fcfs, seed 1"]
+    cell = page.locator("tr", has=page.locator("th:text-is('jct_mean')")).locator("td").inner_text()
+    assert "[" in cell
+    assert "a line is the mean of a policy's seeds" in page.locator("#title").inner_text()

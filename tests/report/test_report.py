@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +16,12 @@ from hypothesis import strategies as st
 
 from clustergym import run
 from clustergym.errors import InputError
+from clustergym.output import FILES
 from clustergym.report.__main__ import main
 from clustergym.report.colours import COLOURS, DASHES, Style, style_of, styles_of
 from clustergym.report.logs import overhead_gpu_h, read_log
 from clustergym.report.payload import payload
+from clustergym.report.seeds import band_of_distributions, band_over_time
 from clustergym.report.series import cdf, resampled
 from clustergym.results import read_results
 
@@ -148,6 +152,74 @@ def test_fewer_steps_keep_the_integral(steps, most):
     assert area == pytest.approx(np.dot(values, lasting), rel=1e-9, abs=1e-6)
 
 
+def test_a_band_over_time_by_hand():
+    # 4 until 2, 2 until 4; and 8 until 2, where that run ends: means 6 and 1 of both halves.
+    times, values = band_over_time([([0, 2], [4, 2], 4.0), ([0], [8], 2.0)], 4.0, 2)
+    assert times.tolist() == [0, 2]
+    assert values.tolist() == [[6, 1], [4, 0], [8, 2]]
+    assert band_over_time([([], [], 0.0), ([1], [3], 2.0)], 2.0, 2)[1].tolist() == [[0, 1.5], [0, 0], [0, 3]]
+
+
+def test_a_band_of_distributions_by_hand():
+    # Of 1, 3 half is at or below 1; of 2, 2 nothing; the third has no job that ended.
+    values, shares = band_of_distributions([([1, 3], [0.5, 1]), ([2, 2], [0.5, 1]), ([], [])], 10)
+    assert values.tolist() == [1, 2, 3]
+    assert shares.tolist() == [[0.25, 0.75, 1], [0, 0.5, 1], [0.5, 1, 1]]
+    many = band_of_distributions([(list(range(100)), [0.01 * i for i in range(1, 101)])] * 2, 3)[0]
+    assert (len(many), many[0], many[-1]) == (3, 0, 99)
+    assert band_of_distributions([([], [])], 3)[1].shape == (3, 0)
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory):
+    """Three seeds of fcfs and two of srtf on drawn traces of eight jobs."""
+    folder = tmp_path_factory.mktemp("seeds")
+    for policy, some in (("fcfs", (0, 1, 2)), ("srtf", (0, 1))):
+        for seed in some:
+            args = [f"policy={policy}", f"seed={seed}", "trace=philly-like", "trace.jobs=8", "report=false"]
+            args += ["compare=null", "progress=false", "table=false"]
+            assert run.main([*args, f"hydra.run.dir={folder / f'{policy}-{seed}'}"]) == 0
+    return folder
+
+
+def test_seeds_of_a_policy_are_one_line_with_a_band(seeds):
+    results = read_results([seeds])
+    (group,) = payload(results)["groups"]
+    assert [line["label"] for line in group["lines"]] == ["fcfs, mean of 2 seeds", "srtf, mean of 2 seeds"]
+    assert [one["label"] for one in group["runs"]] == [
+        *("fcfs, seed 0", "fcfs, seed 1", "fcfs, seed 2", "srtf, seed 0", "srtf, seed 1")
+    ]
+    line = group["lines"][0]
+    assert line["runs"] == [0, 1]
+    mine = [group["runs"][place] for place in line["runs"]]
+    for name in ("throughput", "queued_jobs"):
+        mean, (low, high) = np.array(line["timeline"][name]), np.array(line["bands"][name])
+        assert (low <= mean + 1e-6).all()
+        assert (mean <= high + 1e-6).all()
+        # What the mean covers is the mean of what the runs cover.
+        areas = [
+            np.dot(one["timeline"][name], np.diff([*one["timeline"]["time_s"], one["end_s"]])) for one in mine
+        ]
+        assert mean.sum() * line["end_s"] / len(mean) == pytest.approx(np.mean(areas), rel=1e-4)
+    jct = [result.metrics["jct_mean"] for result in results if result.policy.name == "fcfs"][:2]
+    assert line["metrics"]["jct_mean"] == pytest.approx(np.mean(jct))
+    assert line["intervals"]["jct_mean"] == sorted(jct)
+    assert line["overhead_gpu_h"]["start"] == pytest.approx(
+        np.mean([m["overhead_gpu_h"]["start"] for m in mine])
+    )
+
+
+def test_seeds_that_are_one_run_are_drawn_once(finished, tmp_path):
+    for seed in (0, 1):
+        shutil.copytree(finished, tmp_path / str(seed), ignore=shutil.ignore_patterns("compare"))
+    result = json.loads((tmp_path / "1" / "result.json").read_text())
+    (tmp_path / "1" / "result.json").write_text(json.dumps(result | {"seed": 1, "run_key": "another"}))
+    (group,) = payload(read_results([tmp_path]))["groups"]
+    assert [one["label"] for one in group["runs"]] == ["arena"]
+    assert group["lines"] == [0]
+    assert "one and the same run" in group["notes"][0]
+
+
 def test_a_page_agrees_with_the_metrics(finished):
     (group,) = payload(read_results([finished]))["groups"]
     assert [one["label"] for one in group["runs"]] == ["fcfs", "arena"]
@@ -184,7 +256,7 @@ def test_the_same_results_make_the_same_bytes(finished, tmp_path, capsys):
     assert main([str(finished / "compare"), str(finished), "--out", str(tmp_path / "b.html")]) == 0
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     assert (tmp_path / "a.html").read_bytes() == (finished / "report.html").read_bytes()
-    assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}"
+    assert capsys.readouterr().out.splitlines()[0] == f"wrote {tmp_path / 'a.html'}: 2 results"
 
 
 def test_no_page_where_none_is_wanted(tmp_path):
@@ -192,6 +264,84 @@ def test_no_page_where_none_is_wanted(tmp_path):
     assert run.main([*args, f"hydra.run.dir={tmp_path / 'out'}"]) == 0
     assert (tmp_path / "out" / "result.json").is_file()
     assert not (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """No page can be written any more; everything else can."""
+    write = Path.write_text
+
+    def refuse(path, *args, **kwargs):
+        if path.name.startswith(".report.html."):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    return monkeypatch
+
+
+SMALL = ["policy=fcfs", "compare=null", "progress=false", "horizon_s=600", "table=false"]
+
+
+def test_a_page_that_fails_is_said_and_made_later(full_disk, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    shown = capsys.readouterr()
+    [line] = shown.err.splitlines()
+    assert line.startswith(f"warning: {out}/report.html: cannot be written: No space left on device")
+    assert f"`clustergym report {out}` makes the page later" in line
+    assert f"wrote {out}/" in shown.out
+    result = json.loads((out / "result.json").read_text())
+    assert "No space left on device" in result["report_error"]
+    assert not (out / "report.html").exists()
+    assert main([str(out)]) == 2
+    full_disk.undo()
+    capsys.readouterr()
+    assert main([str(out)]) == 0
+    assert capsys.readouterr().out == f"wrote {out}/report.html: 1 result\n"
+    del result["report_error"]
+    assert (out / "result.json").read_text() == json.dumps(result, indent=2) + "\n"
+    assert sorted(path.name for path in out.iterdir()) == sorted([*FILES, "report.html"])
+
+
+def test_the_same_run_given_again_makes_the_page_that_failed(full_disk, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    full_disk.undo()
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert "report_error" not in json.loads((out / "result.json").read_text())
+    assert (out / "report.html").is_file()
+
+
+def test_no_page_of_an_earlier_run_stays_beside_a_newer_result(full_disk, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of an earlier run")
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    assert not (out / "report.html").exists()
+    assert "report:" not in capsys.readouterr().out
+
+
+def test_a_disk_that_is_full_to_the_last_byte_leaves_the_result_as_it_is(full_disk, tmp_path, capsys):
+    def refuse(path, *args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "out"
+    assert run.main([*SMALL, "report=false", f"hydra.run.dir={out}"]) == 0
+    before = (out / "result.json").read_bytes()
+    full_disk.setattr(Path, "write_text", refuse)
+    assert run.main([*SMALL, f"hydra.run.dir={out}"]) == 0
+    assert "report_error cannot be noted: [Errno 28]" in capsys.readouterr().err
+    assert (out / "result.json").read_bytes() == before
+
+
+def test_the_page_of_several_runs_lies_where_one_stands(finished, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([str(finished), str(finished / "compare")]) == 0
+    assert main([str(finished.parent)]) == 0
+    assert capsys.readouterr().out == "wrote report.html: 2 results\n" * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def cut(path):

@@ -71,3 +71,15 @@ def test_a_guess_allows_for_the_type_a_job_ran_on():
     view = simulation.advance()
     assert view is not None
     assert finish_times.request_times(view).time_s[0].tolist() == pytest.approx([2.0, 4.0])
+
+
+def test_an_instant_has_one_decision():
+    # a takes 0.1 microseconds, which rounds to none: it ends in the instant it starts. b has its GPUs from
+    # the next microsecond on, at a decision of its own: a log tells the two apart by their times.
+    times = {"m": {"X": {4: 1e-7}}, "long": {"X": {4: 1.0}}}
+    scenario = small_scenario([Job("a", 5.0, 1, 4), Job("b", 5.0, 7, 4, family="long")], {"X": (1, 4)}, times)
+    entries = {5.0: {"a": ("X", 4)}, 5.000001: {"b": ("X", 4)}}
+    run = simulate(scenario, Script(scenario, entries), Buddy())
+    assert [change.time_s for change in run.simulation.changes] == [5.0, 5.000001]
+    ends = [(e.time_s, e.job) for e in run.simulation.log.events if e.kind == EventKind.COMPLETE]
+    assert ends == [(5.0, 0), (12.000001, 1)]

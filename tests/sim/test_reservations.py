@@ -15,7 +15,7 @@ from scenarios import Job, price, small_scenario, small_trace
 import clustergym
 from clustergym.errors import InputError
 from clustergym.output import measurement_of
-from clustergym.policy import Decision, InformationClass, Policy
+from clustergym.policy import Decision, InformationClass, Placer, Policy
 from clustergym.registry import entry_points, make_policy
 from clustergym.sim.costs import Costs
 from clustergym.sim.failures import Failures, NodeFailure
@@ -109,6 +109,38 @@ def test_nodes_that_will_be_free_by_themselves_are_kept_first():
     run = simulate(scenario_of(jobs, {"p": 100.0, "q": 101.0}), InOrder(), Buddy())
     assert sorted([nodes_of(run, "p"), nodes_of(run, "q")]) == [[(100.0, ((0, 4),))], [(101.0, ((1, 4),))]]
     assert events_of(run, EventKind.PREEMPT) == []
+
+
+def test_a_placer_that_spreads_jobs_gets_whole_nodes_for_planned_ones():
+    # p needs 4 GPUs, one whole node. The placer names GPUs on three nodes for them: the first is kept.
+    class Spreading(Placer):
+        name = "spreading"
+
+        def place(self, allocations, gpu_type, gpus):
+            if gpus < 3:
+                return ((1, gpus),)
+            return ((0, 1), (1, 1), (2, gpus - 2))
+
+    jobs = [Job("a", 0.0, 50, 2), Job("p", 0.0, 30, 4)]
+    run = simulate(scenario_of(jobs, {"p": 10.0}), InOrder(), Spreading())
+    assert nodes_of(run, "p") == [(10.0, ((0, 4),))]
+    assert events_of(run, EventKind.COMPLETE) == [(40.0, "p"), (50.0, "a")]
+
+
+def test_a_planned_start_at_a_round_does_not_make_two_rounds_of_it():
+    # p starts at 60, as the round comes; a and b each ask for one node of two, so b waits until p ends at 90.
+    views = []
+
+    class Watching(InOrder):
+        def schedule(self, view):
+            views.append((view.now_s, view.available.tolist()))
+            return super().schedule(view)
+
+    jobs = [Job("a", 0.0, 130, 4), Job("b", 30.0, 20, 4), Job("p", 0.0, 30, 4)]
+    scenario = scenario_of(jobs, {"p": 60.0}, nodes=2, lead_s=60.0, rounds=60.0)
+    run = simulate(scenario, Watching(), Buddy())
+    assert views == [(0.0, [8]), (60.0, [4]), (120.0, [8])]
+    assert events_of(run, EventKind.COMPLETE) == [(90.0, "p"), (130.0, "a"), (140.0, "b")]
 
 
 def test_policies_neither_see_planned_jobs_nor_count_on_their_gpus():

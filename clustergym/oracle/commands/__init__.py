@@ -1,1 +1,1 @@
-"""The sub-commands of `python -m clustergym.oracle`, a module each."""
+"""The sub-commands of `clustergym oracle`, a module each."""

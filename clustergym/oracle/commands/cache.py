@@ -1,4 +1,4 @@
-"""`cache`: where the dense tables lie on disk, and clearing them."""
+"""`cache`: shows where the dense tables lie on disk, or deletes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from clustergym.errors import InputError
 from clustergym.oracle.cache import Store, cache_folder
 
-NAME, SUMMARY = "cache", "show where tables are kept, or clear them"
+SUMMARY = "show where tables are kept, or clear them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

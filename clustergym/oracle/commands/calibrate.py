@@ -8,13 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
 if TYPE_CHECKING:
     from clustergym.oracle.calibration import Fit
 
-NAME, SUMMARY = "calibrate", "fit the grid oracle's constants to measured iteration times"
+SUMMARY = "fit the grid oracle's constants to measured iteration times"
 
 SCHEMES = {"all": ("leave_one_model_out", "half"), "none": ()} | {
     name: (name,) for name in ("leave_one_model_out", "half")
@@ -39,18 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, write, print constants and the error on models not fitted; return the exit status."""
-    from clustergym.oracle.calibration import fit, write
+    from clustergym.oracle.calibration import as_yaml, fit
     from clustergym.oracle.catalog import load_catalog
     from clustergym.oracle.constants import default_path
 
-    common.check_choice(options.cross_validate, list(SCHEMES), "--cross-validate")
+    check_choice(options.cross_validate, list(SCHEMES), "--cross-validate")
     output = options.output or default_path()
     common.check_target(output, "--output")
     common.check_target(options.json, "--json")
     catalog = load_catalog(extra=options.models)
     with common.telling() as tell:
         found = fit(options.csv, catalog, SCHEMES[options.cross_validate], tell)
-    write(found, output)
+    common.write_text(as_yaml(found), output, "--output")
     shown = figures(found)
     common.write_json(shown, options.json)
     _print(shown, options.csv)
@@ -73,8 +74,8 @@ def _print(shown: Mapping[str, Any], path: Path) -> None:
 
     rows = []
     for name, value in shown["constants"].items():
-        one = value if isinstance(value, Mapping) else {"": value}
-        rows.append((name, "  ".join(f"{gpu} {number:g}".strip() for gpu, number in one.items())))
+        by_type = value if isinstance(value, Mapping) else {"": value}
+        rows.append((name, "  ".join(f"{gpu} {number:g}".strip() for gpu, number in by_type.items())))
     print(f"constants fitted to {shown['rows']} rows of {path}")
     print_table(common.text_table("", ("constant", "value"), rows))
     print_figures("\nerror on the rows they were fitted to", shown["fitted"])

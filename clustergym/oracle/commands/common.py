@@ -1,4 +1,4 @@
-"""What the sub-commands share: arguments, output files and tables."""
+"""Arguments, output files and tables of the sub-commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clustergym import arguments
-from clustergym.cluster.config import canonical_gpu_type, cluster_names, load_cluster
+from clustergym.cluster.config import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.errors import InputError, nearest
 from clustergym.oracle.catalog import Catalog
@@ -31,8 +31,8 @@ MOST_SAMPLES = 10**9
 _GPUS = re.compile(r"([0-9]{1,18})[xX](.+)")
 
 
-class Parser(arguments.Parser):
-    """A parser whose complaints are `InputError`s, and that takes no abbreviations."""
+class StrictParser(arguments.Parser):
+    """A parser that raises `InputError` and accepts no abbreviated options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
@@ -76,7 +76,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
-    """Return the model class of a name such as gpt3-2.6B; without a batch, with the least listed one.
+    """Return the model class of a name such as gpt3-2.6B; the default batch is the smallest listed one.
 
     Raises
     ------
@@ -95,13 +95,13 @@ def model_of(text: str, batch: int | None, catalog: Catalog) -> ModelClass:
     if batch is None:
         batch = min(catalog.get(ModelClass(*known[name], 1)).batches)
     if not 1 <= batch <= MOST_SAMPLES:
-        message = f"{batch} samples are no global batch"
+        message = f"{batch} samples are not a global batch"
         raise InputError(message, field="--batch", remedy=f"give at least 1 and at most {MOST_SAMPLES:,}")
     return ModelClass(*known[name], batch)
 
 
 def check_divisible(model: ModelClass, catalog: Catalog) -> None:
-    """Check that a batch makes equal micro-batches; data-parallel models can do without any.
+    """Check that a batch divides into equal micro-batches; data-parallel models need none.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def allocation_of(text: str, locality: str | None, cluster: ClusterSpec) -> Allo
     Raises
     ------
     InputError
-        For a text that is no such thing, a count that is no power of two or more than the cluster has,
+        For a malformed text, a count that is not a power of two or exceeds the cluster,
         a type it does not have, and a locality the count cannot have.
     """
     match = _GPUS.fullmatch(text.strip())
@@ -170,7 +170,7 @@ def _row(name: str, cluster: ClusterSpec) -> int:
 def _check_count(gpus: int, cluster: ClusterSpec, row: int) -> None:
     name, most = cluster.gpu_types[row], int(cluster.capacity[row])
     if gpus < 1:
-        raise InputError(f"{gpus} GPUs are no allocation", field="--gpus", remedy="give at least 1")
+        raise InputError(f"{gpus} GPUs are not an allocation", field="--gpus", remedy="give at least 1")
     if gpus > most:
         message = f"cluster {cluster.name} has {most} {name}, not {gpus}"
         raise InputError(message, field="--gpus", remedy="give fewer or name another cluster with --cluster")
@@ -195,18 +195,13 @@ def _locality(name: str, best: Locality, gpus: int) -> Locality:
     return asked
 
 
-def load_named_cluster(name: str) -> ClusterSpec:
-    """Return the cluster of the option `--cluster`."""
-    return load_cluster(name)
-
-
 def check_target(path: Path | None, option: str) -> None:
-    """Check, before any work, that an output file can be one.
+    """Check that an output file can be written, before any work is done.
 
     Raises
     ------
     InputError
-        If it is a folder, or lies in what is no folder.
+        If it is a folder, or its parent is a file.
     """
     if path is None:
         return
@@ -220,10 +215,10 @@ def check_target(path: Path | None, option: str) -> None:
         raise InputError(message, file=path, field=option, remedy="name another file")
 
 
-def write_json(figures: Mapping[str, Any], path: Path | None, option: str = "--json") -> None:
+def write_json(figures: Mapping[str, Any], path: Path | None) -> None:
     """Write figures as JSON, whole or not at all; infinite and undefined numbers become null."""
     if path is not None:
-        write_text(json.dumps(plain(figures), indent=2, allow_nan=False) + "\n", path, option)
+        write_text(json.dumps(plain(figures), indent=2, allow_nan=False) + "\n", path, "--json")
 
 
 def write_text(text: str, path: Path, option: str) -> None:
@@ -278,7 +273,7 @@ def print_written(*paths: Path | None) -> None:
 
 @contextlib.contextmanager
 def writes(path: Path, option: str) -> Iterator[None]:
-    """Turn what keeps a file from being written into an `InputError`."""
+    """Raise an `InputError` if the file cannot be written."""
     try:
         yield
     except OSError as error:
@@ -286,15 +281,9 @@ def writes(path: Path, option: str) -> Iterator[None]:
         raise InputError(message, file=path, field=option, remedy="name another file") from None
 
 
-def check_choice(name: str, valid: Sequence[str], option: str) -> None:
-    """Raise an `InputError` for a name that is not one of the valid ones."""
-    if name not in valid:
-        raise InputError(f"unknown choice {name!r}", field=option, remedy=nearest(name, valid))
-
-
 @contextlib.contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Yield what shows on stderr what is being done: a status on a terminal, else a line each time."""
+    """Yield a function that shows a message on stderr: as a status on a terminal, else as a line."""
     if not sys.stderr.isatty():
         yield lambda message: print(message, file=sys.stderr)
         return

@@ -1,4 +1,4 @@
-"""`explain`: grids, frontier, proxy plan, where the time goes, memory and the chosen plan."""
+"""`explain`: shows a model's grids, Pareto frontier, plans, times and memory on an allocation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustergym.oracle.commands import common
 
-NAME, SUMMARY = "explain", "show how a model trains on an allocation, and why"
+SUMMARY = "show how a model trains on an allocation, and why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain; return the exit status."""
-    from clustergym.oracle import explain
+    from clustergym.cluster.config import load_cluster
+    from clustergym.oracle import explain, explanation
     from clustergym.oracle.catalog import load_catalog
     from clustergym.oracle.grid import GridOracle
     from clustergym.tables import print_table
@@ -37,11 +38,11 @@ def run(options: argparse.Namespace) -> int:
     catalog = load_catalog(extra=options.models)
     model = common.model_of(options.model, options.batch, catalog)
     common.check_divisible(model, catalog)
-    cluster = common.load_named_cluster(options.cluster)
+    cluster = load_cluster(options.cluster)
     where = common.allocation_of(options.gpus, options.locality, cluster)
     oracle = GridOracle(catalog, options.calibration)
-    found = oracle.explain(
-        model, where.gpu_type, where.gpus, per_node=where.per_node, locality=where.locality
+    found = explanation.explain(
+        oracle, model, where.gpu_type, where.gpus, per_node=where.per_node, locality=where.locality
     )
     if options.plot is not None:
         explain.write_plot(found, options.plot)

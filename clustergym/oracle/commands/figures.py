@@ -1,4 +1,4 @@
-"""Any validation's figures as tables: single figures first, then a table per grouping."""
+"""Prints the figures of a validation as tables: single figures first, then one table per grouping."""
 
 from __future__ import annotations
 
@@ -14,35 +14,8 @@ SHARES = ("mape", "ape", "error", "p90", "regret", "agreement", "recall", "preci
 """Figures whose names have such a word are shares and shown in percent."""
 
 
-PERCENTAGES = {
-    "median": "median_ape",
-    "mean": "mape",
-    "interpolated": "interpolated_median_ape",
-    "alpha_beta": "alpha_beta_median_ape",
-}
-"""Errors in percent of the parts of the oracle, and what they are called as shares."""
-
-
-def as_shares(row: Figures) -> dict[str, Any]:
-    """Return figures with percentages renamed and divided by 100, in nested mappings too."""
-    return {
-        PERCENTAGES.get(name, name): as_shares(value)
-        if isinstance(value, Mapping)
-        else value / 100
-        if name in PERCENTAGES
-        else value
-        for name, value in row.items()
-    }
-
-
-def all_first(groups: Figures, name: str, by: str) -> dict[str, Any]:
-    """Return the group of a name as single figures, the other groups together under `by`."""
-    others = {key: value for key, value in groups.items() if key != name}
-    return {**groups.get(name, {}), by: others}
-
-
 def human(name: str, value: Any) -> str:
-    """Return a figure for people: shares in percent, times in seconds, others with four digits."""
+    """Return a figure as text: shares in percent, times in seconds, others with four digits."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -58,7 +31,7 @@ def human(name: str, value: Any) -> str:
 
 
 def print_figures(title: str, figures: Figures) -> None:
-    """Print single figures as one table and every mapping of mappings as another.
+    """Print single figures as one table, and each group of figures as another.
 
     A mapping of plain figures (as of a group of its own) is a table of one row.
     """

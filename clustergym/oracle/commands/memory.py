@@ -1,4 +1,4 @@
-"""`memory`: predicted against recorded memory of pure data parallelism."""
+"""`memory`: compares predicted with recorded memory of pure data parallelism."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from clustergym.oracle.commands import common
-from clustergym.oracle.commands.figures import all_first, as_shares, print_figures
+from clustergym.oracle.commands.figures import print_figures
 
-NAME, SUMMARY = "memory", "hold data-parallel memory against recorded values"
+SUMMARY = "hold data-parallel memory against recorded values"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the error; return the exit status."""
-    from clustergym.oracle.data_parallel import validate_memory
+    from clustergym.oracle.measured_memory import validate_memory
 
     common.check_target(options.json, "--json")
-    shown = all_first(as_shares(validate_memory(options.csv)), "all", "by_family")
+    shown = validate_memory(options.csv)
     common.write_json(shown, options.json)
     print_figures(f"memory of pure data parallelism, {options.csv}", shown)
     common.print_written(options.json)

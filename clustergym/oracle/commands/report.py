@@ -1,4 +1,4 @@
-"""`report`: our figures beside those the papers report, as a page of docs."""
+"""`report`: measures the figures of the accuracy page and writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustergym.oracle.commands import common
 
-NAME, SUMMARY = "report", "measure every figure and write the table of ours beside the papers'"
+SUMMARY = "measure every figure and write the table of ours beside the papers'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`validate`: estimates against measured iteration times."""
+"""`validate`: compares an oracle's iteration times with measured ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 
 from clustergym.errors import InputError
+from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
-NAME, SUMMARY = "validate", "hold an oracle against measured iteration times"
+SUMMARY = "hold an oracle against measured iteration times"
 
 ORACLES = ("grid", "roofline")
 
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     from clustergym.oracle.roofline import RooflineOracle
     from clustergym.oracle.validation import validate
 
-    common.check_choice(options.oracle, ORACLES, "--oracle")
+    check_choice(options.oracle, ORACLES, "--oracle")
     common.check_target(options.json, "--json")
     if options.calibration is not None and options.oracle != "grid":
         message = f"the {options.oracle} oracle has no constants"

@@ -1,0 +1,90 @@
+"""What the registry knows of an entry's policy or placer, if this project publishes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from clustergym.errors import InputError
+from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.entry import Entry
+from clustergym.policy import Placer, Policy
+from clustergym.text import shortened
+
+WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""A parameter that is a word: no path, so that nothing is opened for an entry's sake."""
+
+
+def published(kind: str) -> frozenset[str]:
+    """Return the names of the policies, or placers, in this project's own package."""
+    from clustergym.registry import entry_points
+
+    points = entry_points({"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind])
+    return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
+
+
+def problems(board: Board, entry: Entry) -> Iterator[str]:
+    """Tell what an entry says of a policy or placer published here that the registry knows better.
+
+    That is whether it can be built with these parameters, its information class, that it decides the same
+    for the same seed, and what it was trained on. Of one that is not published nothing is known.
+    """
+    from clustergym.leaderboard.add import TRAINED
+
+    if entry.chosen.name not in published(board.chooses):
+        return
+    if not entry.deterministic:
+        yield f"every {board.chooses} published here is deterministic, this entry says that it is not"
+    for split in TRAINED.get(entry.chosen.name, []):
+        if split not in entry.trained_on:
+            yield f"{entry.chosen.name} was trained on {split!r}, which trained_on does not say"
+    try:
+        made = _built(board, entry)
+    except InputError as error:
+        if not isinstance(error.__cause__, ImportError):
+            yield str(error)
+        return
+    except Exception as error:  # Of parameters that nobody tried before.
+        yield f"{type(error).__name__}: {shortened(str(error), 60)}"
+        return
+    knows = made.information_class.value if isinstance(made, Policy) else "none"
+    if knows != entry.information_class:
+        yield f"with these parameters it is of class {knows}, entered as {entry.information_class}"
+
+
+def unchecked(board: Board, entry: Entry) -> str:
+    """Return why an entry's own word stands for its class and parameters; nothing if they are checked."""
+    chosen = entry.chosen.name
+    if chosen not in published(board.chooses):
+        return f"class and parameters are the entry's word: {chosen!r} is not published here"
+    try:
+        _built(board, entry)
+    except InputError as error:
+        return f"class and parameters are not checked: {error}"
+    return ""
+
+
+def period_of(board: Board, entry: Entry, key: str) -> tuple[float | None, ...]:
+    """Return the seconds of what comes round in a published policy or placer; nothing if it is not known."""
+    if entry.chosen.name not in published(board.chooses):
+        return ()
+    try:
+        return (getattr(_built(board, entry), key),)
+    except Exception:  # `problems` tells of it.
+        return ()
+
+
+def _built(board: Board, entry: Entry) -> Policy | Placer:
+    word = next((one for one in _texts(entry.chosen.parameters) if not WORD.fullmatch(one)), None)
+    if word is not None:
+        message = f"{shortened(word, 60)!r} is no plain word: a file that an entry names is not opened"
+        raise InputError(message, field=f"{board.chooses}.parameters", remedy="name what the package has")
+    return board.contestants(entry.keys)[0 if board.chooses == "policy" else 1]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(one)

@@ -1,0 +1,145 @@
+"""Runs of a policy or placer that is not the project's, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+from clustergym.policy import Placer, Policy
+from clustergym.sim.guard import NO_ROLE, PLACE, PLACER, POLICY, OvertimeError, Watch, check_limit, stopped_at
+
+R = TypeVar("R")
+
+GRACE_S = 5.0
+"""Seconds beyond the limit after which a process is killed that does not let itself be interrupted."""
+POLL_S = 0.1
+PR_SET_PDEATHSIG = 1
+
+
+def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s: float | None = None) -> R:
+    """Run a task that drives a policy; in a process of its own where not all of it is the project's code.
+
+    Parameters
+    ----------
+    task : callable
+        Is given the watch to `drive` with; what it returns or raises crosses a process boundary.
+    policy, placer
+        Which the task drives.
+    limit_s : float, optional
+        As `Watch` has it. A process that does not let itself be interrupted is killed.
+
+    Raises
+    ------
+    StoppedError
+        If the policy or placer exits, crashes its process, or takes longer than the limit.
+    """
+    names = {POLICY: f"policy {policy.name}", PLACER: f"placer {placer.name}"}
+    foreign = [names[role] for role, one in ((POLICY, policy), (PLACER, placer)) if not _ours(one)]
+    if not foreign or not hasattr(os, "fork"):
+        return task(Watch(limit_s))
+    names[NO_ROLE] = " or ".join(foreign)
+    check_limit(limit_s)
+    place, (reader, writer) = mmap.mmap(-1, PLACE.size), Pipe(duplex=False)
+    child = _forked(lambda: _send(task, limit_s, place, writer))
+    writer.close()
+    answer, what = None, ""
+    try:
+        answer = _received(reader, child, place, limit_s)
+    except OvertimeError as error:
+        what = str(error)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        reader.close()
+    role, *at, _ = PLACE.unpack_from(place)
+    if answer is None:
+        raise stopped_at(names[role], what or _ending(status), role, *at)
+    done, value = pickle.loads(answer)
+    if done:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, Exception):
+        raise value
+    raise stopped_at(names[role], f"raised {type(value).__name__}", role, *at)
+
+
+def _ours(part: Policy | Placer) -> bool:
+    return type(part).__module__.partition(".")[0] == "clustergym"
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"ended its process with exit status {status}"
+    return f"had its process ended by {signal.Signals(-status).name}" + " (out of memory?)" * (status == -9)
+
+
+def _forked(work: Callable[[], None]) -> int:
+    """Do some work in a copy of this process, which ends with this one; return its id."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Of threads, which the copy does not have and the work does not need.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        return child
+    try:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            work()
+    finally:
+        os._exit(1)
+
+
+def _send(task: Callable[[Watch], R], limit_s: float | None, place: mmap.mmap, writer: Connection) -> None:
+    """Send what the task returns, or what it raises."""
+    try:
+        answer = pickle.dumps((True, task(Watch(limit_s, place))))
+    except BaseException as error:
+        answer = _packed(error)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    writer.send_bytes(answer)
+
+
+def _packed(error: BaseException) -> bytes:
+    """Pack an exception with its traceback; what cannot be unpacked is packed as its text."""
+    told = "".join(traceback.format_exception(error))
+    error.add_note(told)
+    try:
+        packed = pickle.dumps((False, error))
+        pickle.loads(packed)
+    except Exception:
+        return pickle.dumps((False, RuntimeError(told)))
+    return packed
+
+
+def _received(reader: Connection, child: int, place: mmap.mmap, limit_s: float | None) -> bytes | None:
+    """Return what a process sends, or None if it ends before; raises `OvertimeError`."""
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while True:
+        try:
+            if reader.poll(POLL_S):
+                return reader.recv_bytes()
+        except (EOFError, OSError):
+            return None
+        # Processes of the policy's own may hold the pipe open.
+        if os.waitid(os.P_PID, child, ended) is not None and not reader.poll(0):
+            return None
+        role, *_, since = PLACE.unpack_from(place)
+        if limit_s is not None and role != NO_ROLE and time.monotonic() - since > limit_s + GRACE_S:
+            raise OvertimeError(f"took longer than {limit_s:g} s, could not be interrupted and was killed")

@@ -1,0 +1,154 @@
+"""Runs whose policy or placer may exit or hang: where they were, and a limit of wall time."""
+
+from __future__ import annotations
+
+import mmap
+import signal
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import NoReturn, ParamSpec, TypeVar
+
+from clustergym.errors import InputError, require
+from clustergym.policy import Decision, Policy, View
+from clustergym.sim.engine import Simulation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Steps = tuple[Callable[[], View | None], Callable[[View], Decision], Callable[[Decision], None]]
+
+AGAIN_S = 1.0
+"""Seconds after which a step that caught its interruption is interrupted again."""
+PLACE = struct.Struct("=qqqdd")
+"""What a process tells of where it is: role, decision, jobs in the view, simulated and monotonic seconds."""
+NO_ROLE, POLICY, PLACER = range(3)
+
+
+class StoppedError(InputError):
+    """A policy or placer ended or crashed its run, or took longer than it may."""
+
+    def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
+        """Cross a process boundary as the line alone."""
+        return StoppedError, (str(self),)
+
+
+class OvertimeError(BaseException):
+    """A step took longer than it may; no `Exception`, so that a policy that catches those lets it through."""
+
+
+def stopped(role: int, simulation: Simulation, policy: Policy, error: BaseException) -> StoppedError:
+    """Return what to raise where a policy or placer ends the process instead of answering."""
+    what = f"raised {type(error).__name__}"
+    if isinstance(error, SystemExit):
+        what = f"called sys.exit({error.code!r})"
+    elif isinstance(error, OvertimeError):
+        what = str(error)
+    who = f"placer {simulation.placer.name}" if role == PLACER else f"policy {policy.name}"
+    place = simulation.decision_points, simulation.jobs_in_view, simulation.now_s
+    return stopped_at(who, what, role, *place)
+
+
+def stopped_at(who: str, what: str, role: int, decision: int, jobs: int, now_s: float) -> StoppedError:
+    """Return the same of a process of which only its place is known."""
+    shown = f"{jobs} job{'s' * (jobs != 1)} in the view"
+    where = f"in decision {decision}, at {now_s:,.0f} s of simulated time with {shown}"
+    if role == NO_ROLE:
+        where = "after the last decision" if decision else "before the first decision"
+    return StoppedError(f"{what} {where}", field=who, remedy="there is no result of this run")
+
+
+class Watch:
+    """Interrupts a step of a run that takes too long, and tells a parent process where the run is.
+
+    Python code is interrupted wherever it is; a call into C that does not return is not.
+
+    Parameters
+    ----------
+    limit_s : float, optional
+        Wall seconds that a decision of the policy, or what the simulator and the placer do until the next
+        one, may take.
+    place : mmap, optional
+        Memory shared with the parent process.
+
+    Raises
+    ------
+    InputError
+        If the limit is no duration, or there is no timer: in a thread, and where the system has none.
+    """
+
+    def __init__(self, limit_s: float | None = None, place: mmap.mmap | None = None) -> None:
+        self.limit_s, self.place = check_limit(limit_s), place
+
+    def __enter__(self) -> Watch:
+        """Take over the alarm of this process."""
+        if self.limit_s is not None:
+            alone = threading.current_thread() is threading.main_thread()
+            if not hasattr(signal, "setitimer") or not alone:
+                message = "needs the timer of a process's main thread"
+                raise InputError(message, field="run.decision_limit_s", remedy="leave it out here")
+            self._before = signal.signal(signal.SIGALRM, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        """Give the alarm back."""
+        if self.limit_s is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self._before)
+        if self.place is not None and kind is None:
+            PLACE.pack_into(self.place, 0, NO_ROLE, *PLACE.unpack_from(self.place)[1:])
+
+    def _interrupt(self, signum: int, frame: FrameType | None) -> NoReturn:
+        raise OvertimeError(f"took longer than {self.limit_s:g} s")
+
+    def steps(self, simulation: Simulation, policy: Policy) -> Steps:
+        """Return what a run consists of: to the next decision point, the decision, and its enactment."""
+        if self.limit_s is None and self.place is None:
+            return simulation.advance, policy.schedule, simulation.apply
+
+        def timed(role: int, step: Callable[P, R]) -> Callable[P, R]:
+            def run(*given: P.args, **named: P.kwargs) -> R:
+                self._begin(role, simulation)
+                answer = step(*given, **named)
+                if self.limit_s is not None:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0)
+                return answer
+
+            return run
+
+        return (
+            timed(PLACER, simulation.advance),
+            timed(POLICY, policy.schedule),
+            timed(PLACER, simulation.apply),
+        )
+
+    def _begin(self, role: int, simulation: Simulation) -> None:
+        if self.place is not None:
+            where = simulation.decision_points, simulation.jobs_in_view, simulation.now_s
+            PLACE.pack_into(self.place, 0, role, *where, time.monotonic())
+        if self.limit_s is not None:
+            signal.setitimer(signal.ITIMER_REAL, self.limit_s, AGAIN_S)
+
+
+def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> float | None:
+    """Return a limit of decisions, or raise an `InputError` if it is no duration."""
+    require(limit_s is None or 1e-3 <= limit_s < 1e9, field, limit_s, "give seconds from 0.001, or null")
+    return limit_s
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The `run` group of the configuration.
+
+    Attributes
+    ----------
+    decision_limit_s : float or None
+        Wall seconds that a decision may take; null: as long as it likes.
+    """
+
+    decision_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_limit(self.decision_limit_s)

@@ -1,0 +1,52 @@
+"""Memory of pure data parallelism against measurements."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from clustergym.errors import InputError
+from clustergym.oracle.measured_memory import validate_memory
+
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
+MEMORY = DATA / "arena_dp_memory.csv"
+
+
+@pytest.mark.skipif(not MEMORY.is_file(), reason=f"Arena's published measurements are not in {DATA}")
+def test_data_parallel_memory_against_measurements() -> None:
+    found = validate_memory(MEMORY)
+    # Measured medians: 4.7 % of 90 rows; 5.8 (bert), 11.1 (moe), 2.5 (wide_resnet).
+    assert found["rows"] >= 90
+    assert found["median_ape"] < 0.055
+    assert found["by_family"]["bert"]["median_ape"] < 0.07
+    assert found["by_family"]["moe"]["median_ape"] < 0.13
+    assert found["by_family"]["wide_resnet"]["median_ape"] < 0.035
+
+
+def test_memory_of_one_row_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "memory.csv"
+    # Wide ResNet of 500M on 16 ranks: 12.25 bytes for each of its 0.487e9 parameters make 5.97 GB, and one of
+    # 256 / 16 / 16 images about 1.04 GB: 7.0 GB. Against 14 GB that is an error of 50 %.
+    path.write_text("model_family,params,batch_size,dp_degree,memory_gb\nwide_resnet,500M,256,16,14.0\n")
+    assert validate_memory(path)["median_ape"] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ("bert,1.3B,128,0,9.0,1", r":2: dp_degree: 0 is below 1"),
+        ("bert,1.3B,128,1,-9.0,1", r":2: memory_gb: -9 is below"),
+        ("bert,1.3B,128,1,,1", r":2: memory_gb: is empty"),
+        ("bert,1.3B,128,1,9.0,2", r":2: recorded: 2 is above 1"),
+        ("bert,1.3B,128,1,9.0,0", r"recorded: no row has a value"),
+        ("bert,1.4B,128,1,9.0,1", r":2: .*1\.4B.*1\.3B"),
+        ("bertt,1.3B,128,1,9.0,1", r":2: .*bertt"),
+    ],
+)
+def test_malformed_memory(tmp_path: Path, cells: str, message: str) -> None:
+    path = tmp_path / "memory.csv"
+    path.write_text(f"model_family,params,batch_size,dp_degree,memory_gb,recorded\n{cells}\n")
+    with pytest.raises(InputError, match=message):
+        validate_memory(path)

@@ -1,0 +1,331 @@
+"""Keeps the books of a run from its event log alone: who holds which GPU, how far jobs are, what was paid.
+
+Nothing of `clustergym.sim` is used; of the scenario only what it is given: jobs, tables, prices, failures.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+LAUNCHES = ("start", "resume", "rescale", "migrate")
+TICK_S = 1e-6
+ROUNDING = 1e-9
+
+
+def tick(time_s: float) -> int:
+    """Return a time as whole microseconds, which every time of a log has to be."""
+    whole = round(time_s * 1e6)
+    assert abs(whole / 1e6 - time_s) <= 1e-9 * max(time_s, 1.0), f"{time_s} s lies between two microseconds"
+    return whole
+
+
+@dataclass
+class JobBooks:
+    """What a log has told of one job; times are ticks."""
+
+    left: float
+    phase: str = "absent"
+    launched: bool = False
+    searched: set[tuple[int, int]] = field(default_factory=set)
+    gpu_type: int = -1
+    gpus: int = 0
+    batch: int = 0
+    works_from: int = 0
+    paces: list[tuple[int, float, float]] = field(default_factory=list)
+    """Since the last launch: tick, iterations left there, seconds an iteration from there on."""
+    held_since: int = 0
+    held_gpu_s: float = 0.0
+    restarts: int = 0
+    unplaced_at: int = -1
+
+    def left_at(self, now: int) -> float:
+        """Return the iterations left at a tick of the present launch."""
+        since, left, iteration_s = next(pace for pace in reversed(self.paces) if pace[0] <= now)
+        return left - max(now - max(since, self.works_from), 0) * TICK_S / iteration_s
+
+    def slack(self, now: int) -> float:
+        """Return the iterations by which rounding to microseconds may shift progress."""
+        fastest = min(pace[2] for pace in self.paces)
+        return (len(self.paces) + 1) * TICK_S / fastest + ROUNDING * self.left + 1e-9
+
+
+class Accountant:
+    """Follows a log event by event; whatever does not add up is an AssertionError.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    information : str
+        Information class of who decides.
+    """
+
+    def __init__(self, scenario: Any, information: str) -> None:
+        self.scenario, self.spec = scenario, scenario.cluster
+        self.jobs = [JobBooks(float(n)) for n in scenario.trace.iterations]
+        self.planned = {one.job: tick(one.start_s) for one in scenario.reservations}
+        self.now = 0
+        self.held: dict[tuple[str, int, int], tuple[int, tuple[tuple[int, int], ...]]] = {}
+        self.down: dict[int, int] = {}
+        self.price = scenario.costs.profile.get(str(information))
+        self.measured: dict[tuple[int, int], int] = {}
+        self.known: set[tuple[int, int]] = set()
+        self.profiling_since: dict[tuple[int, int], int] = {}
+        self._seen = 0
+
+    def follow(self, events: list[Any]) -> None:
+        """Follow the events that have come since the last call."""
+        for event in events[self._seen :]:
+            now = tick(event.time_s)
+            assert now >= self.now, f"time goes back to {event.time_s} s"
+            if now > self.now:
+                self.close_instant()
+            self.now = now
+            getattr(self, f"_{event.kind!s}")(event)
+        self._seen = len(events)
+
+    def close_instant(self) -> None:
+        """Check who holds what; within an instant GPUs change hands in any order."""
+        used = np.zeros(len(self.spec.node_gpus), dtype=np.int64)
+        for kind, nodes in self.held.values():
+            for node, gpus in nodes:
+                assert gpus > 0
+                assert self.spec.node_type[node] == kind
+                assert node not in self.down, f"GPUs held on failed node {node}"
+                used[node] += gpus
+        assert (used <= self.spec.node_gpus).all(), "GPUs are held twice"
+        running = {row for row, job in enumerate(self.jobs) if job.phase == "running"}
+        assert running == {row for what, row, _ in self.held if what == "job"}
+
+    def free(self) -> list[int]:
+        """Return the GPUs of each type that nobody holds on nodes in use."""
+        free = self.spec.node_gpus.copy()
+        free[list(self.down)] = 0
+        for _, nodes in self.held.values():
+            for node, gpus in nodes:
+                free[node] -= gpus
+        return np.bincount(self.spec.node_type, free, minlength=len(self.spec.gpu_types)).astype(int).tolist()
+
+    def knows(self, row: int, kind: int) -> bool:
+        """Whether a job may be launched on a type by what was profiled."""
+        return self.price is None or (self._unit(row), kind) in self.known
+
+    def held_gpu_s(self, row: int) -> float:
+        """Return the GPU-seconds that a job has held."""
+        job = self.jobs[row]
+        return job.held_gpu_s + job.gpus * (self.now - job.held_since) * TICK_S
+
+    # Jobs
+
+    def _submit(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase == "absent"
+        assert self.now == round(float(self.scenario.trace.submit_s[event.job]) * 1e6)
+        job.phase = "queued"
+
+    def _start(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase == "queued"
+        assert not job.launched
+        if event.job in self.planned:
+            assert self.now >= self.planned[event.job]
+        self._launch(event)
+
+    def _resume(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase == "queued"
+        assert job.launched
+        self._launch(event)
+        job.restarts += 1
+
+    def _rescale(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase == "running"
+        assert (job.gpu_type, job.gpus) != (event.gpu_type, event.gpus)
+        self._give_up(event.job)
+        self._launch(event)
+        job.restarts += 1
+
+    def _migrate(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase == "running"
+        assert (job.gpu_type, job.gpus) == (event.gpu_type, event.gpus)
+        self._give_up(event.job)
+        self._launch(event)
+        job.restarts += 1
+
+    def _launch(self, event: Any) -> None:
+        job, allotment = self.jobs[event.job], (event.gpu_type, event.gpus)
+        assert sum(gpus for _, gpus in event.nodes) == event.gpus
+        assert event.gpus in self.scenario.tables.counts
+        assert event.job in self.planned or self.knows(event.job, event.gpu_type)
+        assert event.locality == self._locality(event.nodes)
+        self.held["job", event.job, 0] = event.gpu_type, event.nodes
+        assert tick(event.overhead_s) == round(self._overhead_s(event.job, allotment) * 1e6)
+        job.phase, job.launched, job.gpu_type, job.gpus = "running", True, *allotment
+        job.searched.add(allotment)
+        job.held_since, job.works_from = self.now, self.now + tick(event.overhead_s)
+        job.batch = event.batch
+        assert event.iteration_time_s == self._alone_s(event, job.left)
+        job.paces = [(self.now, job.left, event.iteration_time_s)]
+
+    def _overhead_s(self, row: int, allotment: tuple[int, int]) -> float:
+        costs, job = self.scenario.costs, self.jobs[row]
+        search = costs.search_s_per_gpu.get(costs.search, 0.0) * allotment[1]
+        search = min(search, costs.search_s_max.get(costs.search, math.inf))
+        restart = float(self.scenario.checkpoint_s[self.scenario.class_of[row]])
+        pays = job.launched or costs.first_launch
+        return (0.0 if allotment in job.searched else search) + (restart if pays else 0.0)
+
+    def _rate(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase == "running"
+        assert (job.gpu_type, job.gpus, event.nodes) == (event.gpu_type, event.gpus, ())
+        assert event.overhead_s == standstill_s(job.works_from - self.now)
+        left = job.left_at(self.now)
+        job.batch = event.batch
+        alone_s = self._alone_s(event, left)
+        if self.scenario.communication_s is None:
+            assert event.iteration_time_s == alone_s
+        else:
+            assert event.iteration_time_s >= alone_s * (1 - 1e-5)
+        job.paces.append((self.now, left, event.iteration_time_s))
+
+    def _preempt(self, event: Any) -> None:
+        assert event.job not in self.planned
+        self.jobs[event.job].left = max(self._stop(event.job), 0.0)
+        self.jobs[event.job].phase = "queued"
+
+    def _complete(self, event: Any) -> None:
+        slack = self.jobs[event.job].slack(self.now)
+        left = self._stop(event.job)
+        assert abs(left) <= slack, f"job {event.job} completes with {left} iterations left"
+        self.jobs[event.job].phase = "left"
+
+    def _drop(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase in ("queued", "running")
+        if job.phase == "running":
+            self._stop(event.job)
+        job.phase = "left"
+
+    def _fail(self, event: Any) -> None:
+        job, nodes = self.jobs[event.job], self.held["job", event.job, 0][1]
+        assert any(node in self.down and self.down[node] == self.now for node, _ in nodes)
+        every = round(self.scenario.failures.checkpoint_every_s * 1e6)
+        worked = max(self.now - job.works_from, 0)
+        undone = worked % every
+        written = job.left_at(self.now - undone) if worked >= every else job.paces[0][1]
+        assert tick(event.lost_s) == undone
+        slack, left = job.slack(self.now), self._stop(event.job)
+        assert abs(event.lost_iterations - (written - left)) <= slack
+        job.left, job.phase = written, "queued"
+
+    def _unplaced(self, event: Any) -> None:
+        job = self.jobs[event.job]
+        assert job.phase in ("queued", "running")
+        assert event.reason
+        job.unplaced_at = self.now
+
+    def _stop(self, row: int) -> float:
+        """Take a running job's GPUs and return the iterations it has left."""
+        assert self.jobs[row].phase == "running"
+        self._give_up(row)
+        return self.jobs[row].left
+
+    def _give_up(self, row: int) -> None:
+        job = self.jobs[row]
+        job.held_gpu_s, job.left = self.held_gpu_s(row), job.left_at(self.now)
+        assert job.left >= -job.slack(self.now), f"job {row} works on after its end"
+        job.gpu_type, job.gpus = -1, 0
+        del self.held["job", row, 0]
+
+    # Speeds
+
+    def _locality(self, nodes: tuple[tuple[int, int], ...]) -> int:
+        if len(nodes) == 1:
+            return 0
+        leaves = {int(self.spec.node_leaf[node]) for node, _ in nodes}
+        minipods = {int(self.spec.node_minipod[node]) for node, _ in nodes}
+        return 1 if len(leaves) == 1 else 2 if len(minipods) == 1 else 3
+
+    def _alone_s(self, event: Any, left: float) -> float:
+        """Return the seconds that the work of a requested iteration takes on free links."""
+        scenario, level = self.scenario, self.scenario.tables.counts.tolist().index(event.gpus)
+        model = scenario.class_of[event.job]
+        if not event.batch:
+            tiers = scenario.tables.execution[model, event.gpu_type, level, : event.locality + 1]
+            return float(tiers[np.isfinite(tiers)][-1])
+        batches = scenario.tables.batches
+        tiers = batches.execution[model, event.gpu_type, level, : event.locality + 1]
+        column = int(np.flatnonzero(batches.sizes[model] == event.batch)[0])
+        iterations, asked = scenario.trace.iterations[event.job], scenario.trace.global_batch[event.job]
+        ends = iterations * (1 - batches.ends[model][:-1])
+        near = np.abs(ends - left) < 1e-6 * iterations
+        segment = int((left <= ends - 1e-6 * iterations).sum())
+        options = [segment, segment + 1] if near.any() else [segment]
+        alone = float(tiers[np.isfinite(tiers[:, column])][-1, column])
+        worth = [event.batch / asked * batches.efficiency[model, at, column] for at in options]
+        if scenario.communication_s is not None and event.kind == "rate":
+            return min(alone / one for one in worth)
+        return min((alone / one for one in worth), key=lambda s: abs(s - event.iteration_time_s))
+
+    # Profiles
+
+    def _unit(self, row: int) -> int:
+        shared = self.scenario.costs.profile_reuse == "model"
+        return int(self.scenario.class_of[row]) if shared else row
+
+    def _needed(self, row: int, kind: int) -> int:
+        fits = int(self.scenario.feasible[self.scenario.class_of[row], kind].sum())
+        return round(self.price.seconds * (fits if self.price.per == "configuration" else 1) * 1e6)
+
+    def _profile_start(self, event: Any) -> None:
+        key = self._unit(event.job), event.gpu_type
+        assert key not in self.known, "what is known is profiled again"
+        assert key not in self.profiling_since, "two profiles of one thing"
+        assert self.jobs[event.job].phase in ("queued", "running")
+        assert sum(gpus for _, gpus in event.nodes) == event.gpus == self.price.gpus
+        self.profiling_since[key] = self.now
+        self.held["profile", event.job, event.gpu_type] = event.gpu_type, event.nodes
+
+    def _profile_end(self, event: Any) -> None:
+        key = self._unit(event.job), event.gpu_type
+        _, nodes = self.held.pop(("profile", event.job, event.gpu_type))
+        assert nodes == event.nodes
+        done = self.measured.get(key, 0) + self.now - self.profiling_since.pop(key)
+        needed = self._needed(event.job, event.gpu_type)
+        assert done <= needed, "a profile goes on after its end"
+        self.measured[key] = done
+        if done == needed:
+            self.known.add(key)
+        elif any(node in self.down for node, _ in nodes):
+            self.measured[key] = 0
+
+    # Nodes
+
+    def _node_fail(self, event: Any) -> None:
+        (node, gpus) = event.nodes[0]
+        assert node not in self.down
+        assert gpus == event.gpus == self.spec.node_gpus[node]
+        times = {(round(one.time_s * 1e6), one.node) for one in self.scenario.failures.schedule}
+        assert (self.now, node) in times
+        self.down[node] = self.now
+
+    def _node_repair(self, event: Any) -> None:
+        node = event.nodes[0][0]
+        failed = self.down.pop(node)
+        lasted = {
+            round(one.time_s * 1e6): round(one.repair_s * 1e6)
+            for one in self.scenario.failures.schedule
+            if one.node == node
+        }
+        assert self.now - failed == lasted[failed]
+
+
+def standstill_s(ticks: int) -> float:
+    """Return a standstill that may be over, in seconds."""
+    return max(ticks, 0) / 1e6

@@ -1,0 +1,26 @@
+"""Allocations as the grid oracle's planner, profiler and search take them."""
+
+from __future__ import annotations
+
+from clustergym.cluster.config import load_gpu_types
+from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.constants import Constants
+from clustergym.oracle.costs import GraphAllocations, Machine
+from clustergym.oracle.grid import graph_of
+from clustergym.workload.trace import ModelClass
+
+
+def allocation(
+    *models: ModelClass, gpus: int = 8, nodes: int = 1, gpu: str = "A40"
+) -> tuple[GraphAllocations, Machine]:
+    """Return a row for each model on equal GPUs, with network ports of 12.5 GB/s, default constants."""
+    catalog, count = load_catalog(), len(models)
+    rows = GraphAllocations.of(
+        [graph_of(catalog.get(model)) for model in models],
+        [model.global_batch for model in models],
+        [load_gpu_types()[gpu]] * count,
+        [gpus] * count,
+        [nodes] * count,
+        [12.5] * count,
+    )
+    return rows, Machine.of(rows, Constants())

@@ -1,0 +1,308 @@
+"""The simulation once more, plainly: a heap of events, no SimPy, nothing of `clustergym.sim`.
+
+Covers: decision points at events and in rounds, horizon, GPU types, nodes and localities, launch, rescale,
+preemption, drops; checkpoints, searches, first launches; profiles with every price and both ways of sharing
+them; failures with checkpoints while working; planned jobs with draining and estimates. Nodes are given out
+lowest first. Leaves out: shared links, a choice of batch, defragmentation, and what comes first within a
+microsecond in which a node fails. Progress is computed by the same operations in the same order as in the
+engine, so that half a microsecond is rounded alike.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from plain_parts import SECOND, Allotment, Job, PlannedJobs, Profile, Profiles
+
+
+class Seen(NamedTuple):
+    """What a rule sees of a job."""
+
+    row: int
+    left: float
+    request: Allotment
+    held: Allotment | None
+    options: list[Allotment]
+
+
+Rule = Callable[[int, list[int], list[Seen]], tuple[dict[int, Allotment], list[int]]]
+"""(Tick, GPUs available of each type, jobs) -> the target, and who is dropped."""
+
+
+class PlainSimulation(PlannedJobs, Profiles):
+    """A run of a rule on a scenario.
+
+    Attributes
+    ----------
+    log : list of tuple
+        (tick, kind, job, GPU type, GPUs, nodes) of every event.
+    ended : dict of int to int
+        Tick at which each job completed.
+    """
+
+    def __init__(self, scenario: Any, information: str, rule: Rule) -> None:
+        self.s, self.rule, self.information = scenario, rule, information
+        self.jobs = [Job(float(n), written=float(n)) for n in scenario.trace.iterations]
+        self.price = scenario.costs.profile.get(information)
+        self.known_s = scenario.known_times("clairvoyant" if information == "none" else information)
+        self.node_type = scenario.cluster.node_type.tolist()
+        self.free = scenario.cluster.node_gpus.tolist()
+        self.size = list(self.free)
+        self.down: set[int] = set()
+        self.holders: list[Job | Profile] = []
+        self.known: set[tuple[int, int]] = set()
+        self.begun: dict[tuple[int, int], Profile] = {}
+        self.waiting: list[deque[Profile]] = [deque() for _ in scenario.cluster.gpu_types]
+        self.start = {one.job: round(one.start_s * SECOND) for one in scenario.reservations}
+        self.kept: dict[int, list[int]] = {}
+        self.due: set[int] = set()
+        self.log: list[tuple[Any, ...]] = []
+        self.ended: dict[int, int] = {}
+        self.now, self.decided, self.wanted = 0, -1, False
+        self.round = None if scenario.rounds == "event" else round(scenario.rounds * SECOND)
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = itertools.count()
+        for row, submit_s in enumerate(scenario.trace.submit_s.tolist()):
+            self.at(round(submit_s * SECOND), lambda row=row: self.submit(row))
+        for one in scenario.reservations:
+            begin = max(self.start[one.job] - round(one.lead_s * SECOND), 0)
+            self.at(begin, lambda row=one.job: self.drain(row))
+        for one in scenario.failures.schedule if scenario.failures else ():
+            repair = max(round(one.repair_s * SECOND), 1)
+            self.at(round(one.time_s * SECOND), lambda n=one.node, r=repair: self.fail_node(n, r))
+
+    def at(self, tick: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (tick, next(self._count), action))
+
+    def note(
+        self, kind: str, row: int, allotment: Allotment = (-1, 0), nodes: dict[int, int] | None = None
+    ) -> None:
+        self.log.append((self.now, kind, row, *allotment, tuple(sorted((nodes or {}).items()))))
+
+    def run(self) -> None:
+        """Run to the end, to the horizon, or until nothing can happen any more."""
+        horizon = math.inf if self.s.horizon_s is None else round(self.s.horizon_s * SECOND)
+        while any(job.phase not in ("completed", "dropped") for job in self.jobs) and self._heap:
+            if self._heap[0][0] > horizon:
+                return
+            self.now = self._heap[0][0]
+            while self._heap and self._heap[0][0] == self.now:
+                heapq.heappop(self._heap)[2]()
+            self.serve_planned()
+            due = self.wanted
+            if self.round is not None:
+                due = self.now % self.round == 0 and self.now > self.decided
+            if not (due and any(self.jobs[row].phase == "queued" for row in self.view())):
+                self.start_profiles()
+            if due and self.now < horizon:
+                self.wanted = False
+                if self.decided == self.now:
+                    self.at(self.now + 1, self.want)
+                elif self.view():
+                    self.decide()
+            if self.round is not None and self.view():
+                self.at((self.now // self.round + 1) * self.round, lambda: None)
+
+    def view(self) -> list[int]:
+        """Return the jobs that a rule sees."""
+        return [
+            r for r, job in enumerate(self.jobs) if job.phase in ("queued", "running") and r not in self.start
+        ]
+
+    # Decisions
+
+    def want(self) -> None:
+        self.wanted = True
+
+    def decide(self) -> None:
+        self.decided = self.now
+        out = [0] * len(self.waiting)
+        for node in self.down:
+            out[self.node_type[node]] += self.size[node]
+        for one in self.holders:
+            if isinstance(one, Profile):
+                out[one.kind] += self.price.gpus
+            elif self.jobs.index(one) in self.start:
+                out[one.held[0]] += one.held[1]
+        available = [int(c) - o for c, o in zip(self.s.cluster.capacity, out, strict=True)]
+        target, drops = self.rule(self.now, available, [self.seen(row) for row in self.view()])
+        for row in sorted(drops):
+            self.drop(row)
+        seen = self.view()
+        for row in seen:
+            if self.jobs[row].held and row not in target:
+                self.preempt(row)
+        changed = [row for row in seen if row in target and target[row] != self.jobs[row].held]
+        ran = [row for row in changed if self.jobs[row].held]
+        for row in ran:
+            self.stop(row)
+        for row in sorted(changed, key=lambda row: (-target[row][1], row)):
+            self.launch(row, target[row], "rescale" if row in ran else "")
+        self.wanted = False
+        self.start_profiles()
+
+    def seen(self, row: int) -> Seen:
+        job, counts = self.jobs[row], self.s.tables.counts.tolist()
+        fits = self.s.feasible[self.s.class_of[row]]
+        options = [
+            (kind, gpus)
+            for kind in range(len(self.waiting))
+            for level, gpus in enumerate(counts)
+            if fits[kind, level] and (self.price is None or (self.unit(row), kind) in self.known)
+        ]
+        request = int(self.s.request_type[row]), int(self.s.request_gpus[row])
+        return Seen(row, self.left(job), request, job.held, options)
+
+    # Jobs
+
+    def submit(self, row: int) -> None:
+        self.note("submit", row)
+        if not self.s.request_gpus[row]:
+            self.leave(row, "dropped")
+            self.note("drop", row)
+            return
+        asks = self.price is not None and row not in self.start
+        self.jobs[row].phase = "queued"
+        if asks:
+            self.ask(row)
+        if asks and not any((self.unit(row), kind) in self.known for kind in range(len(self.waiting))):
+            self.jobs[row].phase = "profiling"
+        else:
+            self.wanted |= row not in self.start
+
+    def left(self, job: Job, tick: int | None = None) -> float:
+        now = self.now if tick is None else tick
+        return job.left - max(now - job.works_from, 0) / (job.pace_s * SECOND) if job.held else job.left
+
+    def launch(self, row: int, allotment: Allotment, what: str, on: dict[int, int] | None = None) -> None:
+        job, costs, (kind, gpus) = self.jobs[row], self.s.costs, allotment
+        stands_s = 0.0
+        if allotment not in job.searched and costs.search in costs.search_s_max:
+            stands_s = min(costs.search_s_per_gpu[costs.search] * gpus, costs.search_s_max[costs.search])
+        if job.launched or costs.first_launch:
+            stands_s += float(self.s.checkpoint_s[self.s.class_of[row]])
+        stands = round(stands_s * SECOND)
+        nodes = on or self.place(kind, gpus, self.estimated_end(row, allotment, stands))
+        if nodes is None:
+            self.note("unplaced", row, allotment)
+            if what:
+                self.requeue(row, "preempt")
+            return
+        self.take(job, nodes)
+        tier = self.s.execution[self.s.class_of[row], kind, self.s.tables.counts.tolist().index(gpus)]
+        job.pace_s = float(tier[self.locality(nodes)])
+        self.note(what or ("resume" if job.launched else "start"), row, allotment, nodes)
+        job.phase, job.held, job.launched, job.written = "running", allotment, True, job.left
+        job.searched.add(allotment)
+        job.works_from, job.launches = self.now + stands, job.launches + 1
+        end, launches = job.works_from + round(job.left * job.pace_s * SECOND), job.launches
+        self.at(end, lambda: self.complete(row) if job.launches == launches and job.held else None)
+
+    def locality(self, nodes: dict[int, int]) -> int:
+        cluster = self.s.cluster
+        leaves, pods = {cluster.node_leaf[n] for n in nodes}, {cluster.node_minipod[n] for n in nodes}
+        return 0 if len(nodes) == 1 else 1 if len(leaves) == 1 else 2 if len(pods) == 1 else 3
+
+    def stop(self, row: int) -> None:
+        job = self.jobs[row]
+        job.left, job.held = max(self.left(job), 0.0), None
+        self.give_back(job)
+
+    def requeue(self, row: int, why: str) -> None:
+        self.note(why, row)
+        self.jobs[row].phase = "queued"
+        self.wanted |= row not in self.start
+
+    def preempt(self, row: int) -> None:
+        self.stop(row)
+        self.requeue(row, "preempt")
+
+    def drop(self, row: int) -> None:
+        if self.jobs[row].held:
+            self.stop(row)
+        self.note("drop", row)
+        self.leave(row, "dropped")
+
+    def complete(self, row: int) -> None:
+        self.stop(row)
+        self.note("complete", row)
+        self.ended[row] = self.now
+        self.leave(row, "completed")
+        self.wanted = True
+
+    def leave(self, row: int, phase: str) -> None:
+        self.jobs[row].phase = phase
+        running = [one for one in self.holders if isinstance(one, Profile)]
+        for profile in [one for one in [*running, *itertools.chain(*self.waiting)] if one.row == row]:
+            here = (r for r, job in enumerate(self.jobs) if job.phase in ("profiling", "queued", "running"))
+            heir = next((r for r in here if self.unit(r) == profile.unit and r not in self.start), None)
+            nodes = profile.nodes if profile in running else {}
+            if nodes:
+                self.end_profile(profile)
+            elif heir is None:
+                self.waiting[profile.kind].remove(profile)
+            profile.row = row if heir is None else heir
+            if nodes and heir is not None:
+                self.begin_profile(profile, nodes)
+
+    # Nodes
+
+    def place(self, kind: int, gpus: int, until: float) -> dict[int, int] | None:
+        shut = {
+            n for row, nodes in self.kept.items() if until > self.start[row] or row in self.due for n in nodes
+        }
+        nodes: dict[int, int] = {}
+        for node, free in enumerate(self.free):
+            if self.node_type[node] == kind and free and node not in shut and gpus > sum(nodes.values()):
+                nodes[node] = min(free, gpus - sum(nodes.values()))
+        return nodes if sum(nodes.values()) == gpus else None
+
+    def take(self, holder: Job | Profile, nodes: dict[int, int]) -> None:
+        holder.nodes = nodes
+        self.holders.append(holder)
+        for node, gpus in nodes.items():
+            self.free[node] -= gpus
+
+    def give_back(self, holder: Job | Profile) -> None:
+        self.holders.remove(holder)
+        for node, gpus in holder.nodes.items():
+            self.free[node] += gpus
+
+    def fail_node(self, node: int, repair: int) -> None:
+        if node in self.down:
+            return
+        self.note("node_fail", -1, (self.node_type[node], self.size[node]), {node: self.size[node]})
+        self.kept = {row: [] if node in nodes else nodes for row, nodes in self.kept.items()}
+        for holder in [one for one in self.holders if node in one.nodes]:
+            if isinstance(holder, Profile):
+                self.put_off(holder)
+                holder.left = self.needed(holder.row, holder.kind)
+            else:
+                self.fail(self.jobs.index(holder))
+        self.down.add(node)
+        self.free[node] = 0
+        self.at(self.now + repair, lambda: self.repair(node))
+        self.wanted = True
+
+    def repair(self, node: int) -> None:
+        self.down.remove(node)
+        self.free[node] = self.size[node]
+        self.note("node_repair", -1, (self.node_type[node], self.size[node]), {node: self.size[node]})
+        self.wanted = True
+
+    def fail(self, row: int) -> None:
+        job, every = self.jobs[row], round(self.s.failures.checkpoint_every_s * SECOND)
+        worked, allotment = max(self.now - job.works_from, 0), job.held
+        written = self.left(job, self.now - worked % every) if worked >= every else job.written
+        self.stop(row)
+        job.left, job.phase = written, "queued"
+        self.note("fail", row, allotment)
+        self.wanted |= row not in self.start
+        if row in self.start:
+            self.kept[row] = []
+            self.due.add(row)

@@ -1,0 +1,213 @@
+"""Every reader of files that users bring, as one function of a file's bytes: for fuzzing and regressions."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scenarios import Job, small_scenario
+
+from clustergym.cluster.config import load_cluster
+from clustergym.cluster.yaml_file import read_mapping
+from clustergym.config import build_scenario
+from clustergym.decision_log import read_decisions
+from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.cell_logs import read_logs
+from clustergym.leaderboard.curves import read_curves
+from clustergym.leaderboard.entry import read_entry, read_results
+from clustergym.leaderboard.placements import read_placements
+from clustergym.learn import checkpoints, network_checkpoints, plot
+from clustergym.learn.training_state import read_state
+from clustergym.oracle import constants
+from clustergym.oracle.catalog import load_catalog
+from clustergym.oracle.measured import read_measurements
+from clustergym.oracle.sia_oracle import read_profile
+from clustergym.oracle.sia_training import read_training
+from clustergym.report.logs import read_log
+from clustergym.report.payload import _timeline
+from clustergym.report.tables import column, read_table
+from clustergym.results import read_result
+from clustergym.scenario import Scenario
+from clustergym.sim.failures import read_schedule
+from clustergym.sim.reservations import reservations_from_config
+from clustergym.workload.committed import read_manifest
+from clustergym.workload.formats import FORMATS, ReadOptions, load_trace
+from clustergym.workload.generators.sources import load_source
+from clustergym.workload.readers.pai import JOB_TABLE, TASK_TABLE
+from clustergym.workload.trace import ModelClass
+
+Reader = Callable[[bytes, Path], object]
+"""(Content, an empty folder to put files into) -> what was read."""
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = ReadOptions(reference_time_s=lambda model, gpu_type, gpus: 1.0)
+BETWEEN_FILES = b"\n=====\n"
+"""Where a reader takes two files, what stands between them."""
+
+
+@cache
+def scenario() -> Scenario:
+    """Return the scenario whose logs are read."""
+    jobs = [Job("a", 0.0, 10, gpus=2), Job("b", 1.0, 10)]
+    return small_scenario(jobs, {"X": (2, 2), "Y": (1, 2)}, {"m": {"X": {1: 1.0, 2: 0.6}, "Y": {1: 2.0}}})
+
+
+def _written(name: str, read: Callable[[Path], object]) -> Reader:
+    """Return the reader of a file of some name."""
+
+    def reader(content: bytes, folder: Path) -> object:
+        path = folder / name
+        path.write_bytes(content)
+        return read(path)
+
+    return reader
+
+
+def _packed(name: str, read: Callable[[Path], object]) -> Reader:
+    return lambda content, folder: _written(name, read)(gzip.compress(content, 1), folder)
+
+
+def _trace(format: str) -> Reader:
+    return _written("trace.csv", lambda path: load_trace(path, format, OPTIONS))
+
+
+def _two(names: tuple[str, str], read: Callable[[Path], object]) -> Reader:
+    """Return the reader of a folder with two files."""
+
+    def reader(content: bytes, folder: Path) -> object:
+        first, _, second = content.partition(BETWEEN_FILES)
+        for name, part in zip(names, (first, second), strict=True):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(part)
+        return read(folder)
+
+    return reader
+
+
+def _provenance(content: bytes, folder: Path) -> object:
+    native = b"job_id,submit_s,model_family,model_size,global_batch,iterations,gpus\na,0,gpt3,1.3B,128,10,4\n"
+    digest = hashlib.sha256(native).hexdigest().encode()
+    (folder / "trace.provenance.json").write_bytes(content.replace(b"SHA256", digest))
+    return _trace("native")(native, folder)
+
+
+def _reservations(path: Path) -> object:
+    return reservations_from_config({"path": str(path)}, scenario().trace)
+
+
+def _config(path: Path) -> object:
+    content: dict[str, Any] = read_mapping(path).content
+    needed = {"scenario", "cluster", "trace", "oracle", "costs", "seed"}
+    return build_scenario(content) if needed <= content.keys() else None
+
+
+def _in_board(read: Callable[[Path], object]) -> Callable[[Path], object]:
+    return lambda path: read(path.parent)
+
+
+def _board(content: bytes, folder: Path) -> object:
+    (folder / "fair").mkdir(exist_ok=True)
+    (folder / "fair" / "board.yaml").write_bytes(content)
+    return load_board("fair", folder)
+
+
+def _about(read: Callable[[str], object], name: str) -> Reader:
+    """Return the reader of a checkpoint's YAML beside the weights of a checkpoint of the package."""
+
+    def reader(content: bytes, folder: Path) -> object:
+        weights = folder / "agent.safetensors"
+        weights.write_bytes((checkpoints.TRAINED / f"{name}.safetensors").read_bytes())
+        (folder / "agent.yaml").write_bytes(content)
+        return read(str(weights))
+
+    return reader
+
+
+def _weights(read: Callable[[str], object], name: str) -> Reader:
+    """Return the reader of weights beside the YAML of a checkpoint of the package, with their digest."""
+    there = checkpoints.TRAINED / f"{name}.safetensors"
+    old = hashlib.sha256(there.read_bytes()).hexdigest()
+
+    def reader(content: bytes, folder: Path) -> object:
+        (folder / "agent.safetensors").write_bytes(content)
+        about = there.with_suffix(".yaml").read_text(encoding="utf-8")
+        new = hashlib.sha256(content).hexdigest()
+        (folder / "agent.yaml").write_text(about.replace(old, new), encoding="utf-8")
+        return read(str(folder / "agent.safetensors"))
+
+    return reader
+
+
+def _jobs_csv(path: Path) -> object:
+    rows = read_table(path, ("job_id", "outcome", "submit_s", "jct_s"))
+    return column(path, rows, "jct_s")
+
+
+def _catalog(path: Path) -> object:
+    catalog = load_catalog(extra=path)
+    return [catalog.get(ModelClass("mine", size, 8)) for size in catalog.sizes("mine")]
+
+
+READERS: Mapping[str, Reader] = {
+    **{f"trace-{name}": _trace(name) for name in FORMATS if name != "pai"},
+    "trace-auto": _trace("auto"),
+    "trace-pai": _two(
+        (f"{JOB_TABLE}.csv", f"{TASK_TABLE}.csv"), lambda folder: load_trace(folder, "pai", OPTIONS)
+    ),
+    "trace-provenance": _provenance,
+    "trace-manifest": _written("manifest.json", _in_board(read_manifest)),
+    "generator": _written("source.yaml", lambda path: load_source(str(path))),
+    "failures": _written("failures.csv", lambda path: read_schedule(path, 4)),
+    "reservations": _written("planned.csv", _reservations),
+    "cluster": _written("cluster.yaml", lambda path: load_cluster(str(path))),
+    "config": _written("config.yaml", _config),
+    "models": _written("mine.yaml", _catalog),
+    "oracle-table": _written("table.csv", lambda path: read_measurements(path, load_catalog())),
+    "oracle-constants": _written("grid.yaml", constants.load_constants),
+    "sia-profile": _two(("placements-x.csv", "scalability-x.csv"), lambda folder: read_profile(folder, "x")),
+    "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
+    "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
+    "placements": _packed("placements.jsonl.gz", lambda path: read_placements(path, scenario())),
+    "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
+    "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
+    "result": _written("result.json", read_result),
+    "jobs": _written("jobs.csv", _jobs_csv),
+    "timeline": _written("timeline.csv", lambda path: _timeline(path, 2000.0)),
+    "board": _board,
+    "entry": _written("entry.yaml", _in_board(lambda folder: read_entry(folder, load_board("fair")))),
+    "entry-results": _written("results.csv", _in_board(read_results)),
+    "entry-curves": _written(
+        "curves.json", _in_board(lambda folder: read_curves(load_board("fair"), folder))
+    ),
+    "entry-logs": _written("decisions.jsonl.gz", _in_board(read_logs)),
+    "checkpoint": _about(checkpoints.load, "elastic"),
+    "checkpoint-weights": _weights(checkpoints.load, "elastic"),
+    "network": _about(network_checkpoints.load, "elastic-16"),
+    "network-weights": _weights(network_checkpoints.load, "elastic-16"),
+    "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
+    "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
+}
+
+SEEDS: Mapping[str, tuple[Path, ...]] = {
+    "trace-native": (ROOT / "traces/philly-like-160-distributed.csv",),
+    "trace-manifest": (ROOT / "traces/manifest.json",),
+    "generator": (ROOT / "conf/generator/philly.yaml", ROOT / "conf/generator/pai.yaml"),
+    "cluster": (ROOT / "conf/cluster/arena-sim.yaml", ROOT / "conf/cluster/gavel-48.yaml"),
+    "models": (ROOT / "conf/model/gpt3.yaml", ROOT / "conf/model/wide_resnet.yaml"),
+    "oracle-constants": (ROOT / "conf/calibration/grid.yaml",),
+    "board": (ROOT / "leaderboards/fair/board.yaml", ROOT / "leaderboards/placement/board.yaml"),
+    "entry": (ROOT / "leaderboards/fair/fcfs/entry.yaml",),
+    "entry-results": (ROOT / "leaderboards/fair/fcfs/results.csv",),
+    "entry-curves": (ROOT / "leaderboards/fair/fcfs/curves.json",),
+    "entry-logs": (ROOT / "leaderboards/fair/fcfs/decisions.jsonl.gz",),
+    "checkpoint": (checkpoints.TRAINED / "elastic.yaml",),
+    "checkpoint-weights": (checkpoints.TRAINED / "elastic.safetensors",),
+    "network": (checkpoints.TRAINED / "elastic-16.yaml",),
+    "network-weights": (checkpoints.TRAINED / "elastic-16.safetensors",),
+    "network-curves": (checkpoints.TRAINED / "elastic-16.yaml",),
+}
+"""Valid files of the repository to start from, besides those among the regressions."""
