@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from clustergym.metrics.jobs import JobRecords
 from clustergym.metrics.metrics import Metrics
 from clustergym.metrics.timeline import Timeline
@@ -28,6 +31,8 @@ class Result:
         A row per job.
     timeline : Timeline
         The cluster's state over time.
+    fairness : ndarray of float, shape (n,)
+        Finish-time fairness of each job; NaN where it has none.
     digest : str
         SHA-256 over the event log.
     run : clustergym.sim.run.Run
@@ -37,6 +42,7 @@ class Result:
     metrics: Metrics
     jobs: JobRecords
     timeline: Timeline
+    fairness: npt.NDArray[np.float64]
     digest: str
     run: driver.Run
 
@@ -81,5 +87,4 @@ def simulate(
     policy = make_policy({"name": policy}) if isinstance(policy, str) else policy
     placer = make_placer({"name": placer}) if isinstance(placer, str) else placer
     run = driver.simulate(scenario, policy, placer, seed)
-    measured = measurement_of(run.simulation)
-    return Result(measured.metrics, measured.records, measured.timeline, run.simulation.log.digest, run)
+    return Result(*measurement_of(run.simulation), run.simulation.log.digest, run)

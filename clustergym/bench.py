@@ -27,9 +27,6 @@ def _parser() -> argparse.ArgumentParser:
     placement.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw score against alpha (PNG, SVG or PDF)"
     )
-    placement.add_argument(
-        "--speed", action="store_true", help="time Arnold's formulations instead; never reproducible"
-    )
     return parser
 
 
@@ -41,8 +38,6 @@ def main(argv: list[str] | None = None) -> int:
     require(states >= FEWEST_STATES, "--states", states, f"give a number from {FEWEST_STATES}")
     require(options.seed >= 0, "--seed", options.seed, "give a number from 0")
     _check_files(options)
-    if options.speed:
-        return _speed(options, states)
     figures = placement_figures(options.quick, states, options.seed)
     _write(figures, options)
     return 0
@@ -56,8 +51,6 @@ def _check_files(options: argparse.Namespace) -> None:
         path: Path | None = getattr(options, flag)
         if path is not None and path.is_dir():
             raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
-        if path is not None and options.speed:
-            raise InputError("writes nothing with --speed", field=f"--{flag}", remedy="leave one of them out")
     if options.plot is not None and options.plot.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"{options.plot.suffix!r} is no format of a plot",
@@ -112,13 +105,6 @@ def _save(path: Path, field: str, text: str) -> None:
             temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=path, field=field) from None
-
-
-def _speed(options: argparse.Namespace, states: int) -> int:
-    from clustergym.placement.speed import speed_table
-
-    print(speed_table(states, options.seed, options.quick), end="")
-    return 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from clustergym.arguments import Parser
@@ -16,7 +17,8 @@ from clustergym.errors import InputError, exits_on_bad_input, nearest
 from clustergym.paths import atomic_path
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
-from clustergym.reproduction.study import Options, Report
+from clustergym.reproduction.page import Report
+from clustergym.reproduction.study import Options
 
 DATA = Path("../shared/data")
 PAGES = Path("docs/reproduction")
@@ -27,8 +29,12 @@ SUMMARIES = {
 }
 
 
+def _module(paper: str) -> ModuleType:
+    return importlib.import_module(f"clustergym.reproduction.{paper}")
+
+
 def _parser() -> argparse.ArgumentParser:
-    summaries = {name: importlib.import_module(module).SUMMARY for name, module in PAPERS.items()} | SUMMARIES
+    summaries = {name: _module(name).SUMMARY for name in PAPERS} | SUMMARIES
     papers = "\n".join(f"  {name:<10}{summary}" for name, summary in summaries.items())
     parser = Parser(
         prog="clustergym reproduce",
@@ -99,7 +105,7 @@ def _draw(path: Path, draw: Callable[[Path], None]) -> None:
 
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     """Run a paper's comparison; print and write it, and unless it goes to a file of its own its claims."""
-    report: Report = importlib.import_module(PAPERS[paper]).reproduce(_options(given, paper))
+    report: Report = _module(paper).reproduce(_options(given, paper))
     out = given.out or PAGES / page_name(paper, given.quick)
     for name, draw in report.plots.items():
         _draw(out.parent / name, draw)
@@ -128,7 +134,8 @@ def main(argv: list[str] | None = None) -> int:
     plain: dict[str, Any] = {"quick": given.quick}
     for paper in PAPERS if given.paper == ALL else [given.paper] if given.paper in PAPERS else []:
         report = _reproduce(given, paper)
-        plain = {"paper": paper, "quick": given.quick, "claims": report.claims, "runs": report.figures}
+        plain = {"paper": paper, "quick": given.quick, "runs": report.figures}
+        plain["claims"] = [claim.plain() for claim in report.claims]
     if given.paper == CLAIMS or (given.out is None and given.policies is None):
         joined = _join(given)
         if given.paper not in PAPERS:

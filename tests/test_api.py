@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import clustergym
@@ -37,6 +38,7 @@ def test_a_policy_of_ones_own_runs_on_a_scenario():
     mine, fcfs = clustergym.simulate(scenario, Whatever()), clustergym.simulate(scenario, "fcfs")
     assert mine.metrics["jobs_finished"] == fcfs.metrics["jobs_finished"] == len(scenario.trace)
     assert mine.digest != fcfs.digest
+    assert np.nanmax(fcfs.fairness) == fcfs.metrics["ftf_worst"]
 
 
 def test_unknown_names_are_attribute_errors():

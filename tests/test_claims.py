@@ -2,7 +2,7 @@
 
 import pytest
 
-from clustergym.reproduction.claims import Claim, claims_table
+from clustergym.reproduction.claims import PaperClaim, claims_table
 
 
 @pytest.mark.parametrize(
@@ -20,34 +20,39 @@ from clustergym.reproduction.claims import Claim, claims_table
     ],
 )
 def test_verdict(paper, ours, neutral, verdict):
-    assert Claim("x", "Fig. 1", paper, fair=ours, neutral=neutral).verdict == verdict
+    assert PaperClaim("x", "Fig. 1", paper, fair=ours, neutral=neutral).verdict == verdict
 
 
 def test_both_settings_are_told_where_they_differ():
-    assert Claim("x", "Fig. 1", -50.0, fair=10.0, as_published=-50.0).verdict == "reproduced (fair: reversed)"
-    assert Claim("x", "Fig. 1", -50.0, fair=-50.0, as_published=-50.0).verdict == "reproduced"
+    assert (
+        PaperClaim("x", "Fig. 1", -50.0, fair=10.0, as_published=-50.0).verdict
+        == "reproduced (fair: reversed)"
+    )
+    assert PaperClaim("x", "Fig. 1", -50.0, fair=-50.0, as_published=-50.0).verdict == "reproduced"
 
 
 def test_without_a_figure_of_ours():
-    assert Claim("x", "Fig. 1", None, why="needs GPUs").verdict == "not simulated"
-    assert Claim("x", "Fig. 1", 3.0, quick=False).verdict == "not run"
+    assert PaperClaim("x", "Fig. 1", None, why="needs GPUs").verdict == "not simulated"
+    assert PaperClaim("x", "Fig. 1", 3.0, quick=False).verdict == "not run"
 
 
 def test_without_a_figure_of_the_papers():
-    assert Claim("x", "Fig. 1", None, fair=3.0).verdict == "no figure"
+    assert PaperClaim("x", "Fig. 1", None, fair=3.0).verdict == "no figure"
 
 
 def test_a_claim_comes_back_from_its_row():
-    claim = Claim("x", "Fig. 1", -50.0, fair=10.0, unit="x", neutral=None, why="y", decimals=3, quick=False)
-    assert Claim.of(claim.plain()) == claim
+    claim = PaperClaim(
+        "x", "Fig. 1", -50.0, fair=10.0, unit="x", neutral=None, why="y", decimals=3, quick=False
+    )
+    assert PaperClaim.of(claim.plain()) == claim
     assert claim.plain()["verdict"] == "larger"
 
 
 def test_table_shows_units_and_signs():
     text = claims_table(
         [
-            Claim("mean JCT", "section 5", -50.0, fair=2.0),
-            Claim("gain", "Fig. 2", 1.5, 1.5, unit="x", neutral=1.0),
+            PaperClaim("mean JCT", "section 5", -50.0, fair=2.0),
+            PaperClaim("gain", "Fig. 2", 1.5, 1.5, unit="x", neutral=1.0),
         ]
     )
     assert "| mean JCT | section 5 | -50.0 % | +2.0 % | - | reversed |  |" in text
@@ -56,4 +61,4 @@ def test_table_shows_units_and_signs():
 
 def test_a_figure_that_is_none_is_refused():
     with pytest.raises(ValueError, match="no figure"):
-        Claim("x", "Fig. 1", float("nan"))
+        PaperClaim("x", "Fig. 1", float("nan"))

@@ -11,7 +11,7 @@ import pytest
 from clustergym import reproduce
 from clustergym.errors import InputError
 from clustergym.reproduction import PAPERS
-from clustergym.reproduction.claims import Claim, claims_table
+from clustergym.reproduction.claims import PaperClaim, claims_table
 from clustergym.reproduction.joint_page import (
     claims_path,
     claims_text,
@@ -20,13 +20,13 @@ from clustergym.reproduction.joint_page import (
     page_name,
     read_claims,
 )
-from clustergym.reproduction.study import Report
+from clustergym.reproduction.page import Report
 
 PAGES = Path(__file__).parent.parent / "docs" / "reproduction"
 CLAIMS = [
-    Claim("mean JCT", "Fig. 1", -50.0, fair=-20.0, as_published=-48.0, why="profiling free: -48 %"),
-    Claim("gain", "Fig. 2", 1.5, fair=0.9, unit="x", neutral=1.0, why="not known"),
-    Claim("loss", "Fig. 3", None, why="needs a training run"),
+    PaperClaim("mean JCT", "Fig. 1", -50.0, fair=-20.0, as_published=-48.0, why="profiling free: -48 %"),
+    PaperClaim("gain", "Fig. 2", 1.5, fair=0.9, unit="x", neutral=1.0, why="not known"),
+    PaperClaim("loss", "Fig. 3", None, why="needs a training run"),
 ]
 
 
@@ -34,7 +34,7 @@ CLAIMS = [
 def folder(tmp_path, monkeypatch):
     """A working folder in which every paper gives the three claims."""
     monkeypatch.chdir(tmp_path)
-    report = Report(claims_table(CLAIMS), [], [claim.plain() for claim in CLAIMS])
+    report = Report(claims_table(CLAIMS), [], CLAIMS)
     module = SimpleNamespace(SUMMARY="a paper", reproduce=lambda options: report)
     monkeypatch.setattr(reproduce.importlib, "import_module", lambda name: module)
     return tmp_path / "docs" / "reproduction"
@@ -128,6 +128,4 @@ def test_a_papers_page_has_the_claims_of_its_file(page):
     assert claims_path(PAGES / page_name(paper["paper"], paper["quick"])).name == page
     assert claims
     assert claims_table(claims) in text
-    assert claims_text(paper["paper"], paper["quick"], paper["claims"]) == (PAGES / page).read_text(
-        encoding="utf-8"
-    )
+    assert claims_text(paper["paper"], paper["quick"], claims) == (PAGES / page).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 from clustergym.errors import InputError
 from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.measured import read_measurements
-from clustergym.reproduction.claims import Claim
+from clustergym.reproduction.claims import PaperClaim
 from clustergym.reproduction.oracle_claims import _fewest_by_memory, _stored_error, oracle_claims
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -55,7 +55,7 @@ def test_missing_data_are_one_error(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=["arena", "crius"])
-def found(request: pytest.FixtureRequest) -> dict[str, Claim]:
+def found(request: pytest.FixtureRequest) -> dict[str, PaperClaim]:
     claims = oracle_claims(DATA, request.param)
     assert all(claim.quick for claim in claims)
     assert len({claim.claim for claim in claims}) == len(claims)
@@ -63,7 +63,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, Claim]:
 
 
 @needs_data
-def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, Claim]) -> None:
+def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, PaperClaim]) -> None:
     if found["paper"] == "crius":
         assert (
             found["estimation accuracy, mean"].verdict_of(found["estimation accuracy, mean"].fair)
@@ -83,8 +83,8 @@ def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, Clai
 
 
 @needs_data
-def test_what_cannot_be_simulated_says_why(found: dict[str, Claim]) -> None:
+def test_what_cannot_be_simulated_says_why(found: dict[str, PaperClaim]) -> None:
     without = [
-        c for c in found.values() if isinstance(c, Claim) and c.verdict in ("not simulated", "no figure")
+        c for c in found.values() if isinstance(c, PaperClaim) and c.verdict in ("not simulated", "no figure")
     ]
     assert all(claim.why for claim in without)

@@ -16,16 +16,8 @@ from clustergym.policy import InformationClass
 from clustergym.reproduce import main
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.arena_scenarios import data_parallel_fits, read_memory
-from clustergym.reproduction.study import (
-    Cell,
-    Options,
-    change,
-    choose,
-    make_preset,
-    presets,
-    run_cells,
-    table,
-)
+from clustergym.reproduction.details import change, table
+from clustergym.reproduction.study import Options, RunSpec, choose, presets, run_all
 from clustergym.workload.trace import ModelClass
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -41,16 +33,20 @@ def elsewhere(tmp_path, monkeypatch):
     ("argv", "message"),
     [
         (["arena"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
+        (["crius"], "error: ../shared/data/arena/arena_profile.csv: no such file (name the folder"),
+        (
+            ["ares"],
+            "error: ../shared/data/sia/workloads/philly/workload-1.csv: no such file",
+        ),
+        (["arnold", "--policies", "fcfs"], "error: --policies: placement runs all its algorithms (leave it"),
+        (
+            ["gavel", "--policies", ","],
+            "error: ../shared/data/gavel/traces_physical/max_min_fairness.trace: no",
+        ),
         (["arean"], "error: unknown paper 'arean' (did you mean arena"),
-        (
-            [],
-            "error: the following arguments are required: PAPER (see `",
-        ),
+        ([], "error: the following arguments are required: PAPER (see `"),
         (["arena", "--workers", "0"], "error: --workers: 0 is no number of processes (give 1 or more)"),
-        (
-            ["arena", "--quik"],
-            "error: unrecognized arguments: --quik (see `",
-        ),
+        (["arena", "--quik"], "error: unrecognized arguments: --quik (see `"),
     ],
 )
 def test_bad_input_is_one_line(argv, message, capsys, tmp_path):
@@ -70,26 +66,31 @@ def test_help_lists_what_exists(capsys):
 
 
 def test_policies_are_chosen_by_preset():
-    assert presets()["elasticflow-ls"]
-    assert choose(["fcfs", "nobody", "arena"], None) == (["fcfs", "arena"], ["nobody"])
-    assert choose(["fcfs"], ["crius", "crius"]) == (["crius"], [])
+    assert "elasticflow-ls" in presets()
+    assert choose(["fcfs", "nobody", "arena"], None) == (
+        ["fcfs", "arena"],
+        "\n\nNot installed, so left out: nobody.",
+    )
+    assert choose(["fcfs"], ["crius", "crius"]) == (["crius"], "")
     with pytest.raises(InputError, match=r"--policies: unknown policy 'criu' .did you mean crius"):
         choose([], ["criu"])
-    policy = make_preset(Cell("philly", None, "fair", "crius", (("planner", "dp"),)))
+    with pytest.raises(InputError, match=r"--policies: names no policy .give some of fcfs"):
+        choose(["fcfs"], [])
+    policy = RunSpec("philly", None, "fair", "crius", (("planner", "dp"),)).make_policy()
     assert (policy.opportunistic, policy.information_class) == (True, InformationClass.DATA_PARALLEL)
 
 
 def test_a_finished_run_is_not_run_again(tmp_path, capsys):
     options = Options(tmp_path, True, None, tmp_path / "work")
-    cells = [Cell("one", None, "plain", "fcfs")] * 2
-    first = run_cells(cells, one_job, options)
+    cells = [RunSpec("one", None, "plain", "fcfs")] * 2
+    first = run_all(cells, one_job, options)
     assert first[cells[0]]["jct_mean"] == 100.0
     assert capsys.readouterr().err.count("fcfs took") == 1
-    assert run_cells(cells, one_job, options) == first
+    assert run_all(cells, one_job, options) == first
     assert capsys.readouterr().err == ""
 
 
-def one_job(cell):
+def one_job(data, spec):
     return small_scenario([Job("a", 0, 10)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
 
 
@@ -129,9 +130,9 @@ def test_fcfs_is_within_15_percent_of_the_published_simulator(tmp_path, capsys):
     assert all(row["jobs_finished"] == 244 for row in rows if row["trace"].startswith("testbed"))
     for row in (row for row in rows if row["published"]):
         published = row["published"]
-        assert row["jobs_finished"] == pytest.approx(published["finished"], rel=0.15)
-        assert row["throughput_mean"] == pytest.approx(published["throughput"], rel=0.15)
-        assert row["jct_mean"] == pytest.approx(published["jct_s"], rel=0.15)
+        assert row["jobs_finished"] == pytest.approx(published["jobs_finished"], rel=0.15)
+        assert row["throughput_mean"] == pytest.approx(published["throughput_mean"], rel=0.15)
+        assert row["jct_mean"] == pytest.approx(published["jct_mean"], rel=0.15)
         assert np.isfinite(row["jct_mean_censored"])
 
 
@@ -161,19 +162,8 @@ def test_gavel_reproduces_its_simulator(capsys):
 
 @needs_data
 def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys):
-    argv = [
-        "sia",
-        "--quick",
-        "--data",
-        str(DATA),
-        "--policies",
-        "sia,gavel",
-        "--json",
-        "figures.json",
-        "--work",
-        "w",
-    ]
-    assert main(argv) == 0
+    argv = ["sia", "--quick", "--data", str(DATA), "--policies", "sia,gavel", "--json", "figures.json"]
+    assert main([*argv, "--work", "w"]) == 0
     figures = json.loads(Path("figures.json").read_text())
     rows = [row for row in figures["runs"] if row["published_jct_s"] is not None]
     assert [row["trace"] for row in rows] == ["philly-1"] * 3 + ["saturn-1"] * 2
@@ -186,11 +176,31 @@ def test_sia_and_gavel_are_within_10_percent_of_sias_simulator(capsys):
     assert "## Claims" in capsys.readouterr().out
 
 
-def test_a_damaged_throughput_table_is_one_line(tmp_path, capsys):
+JOB = "ResNet-18 (batch size 64)\tx\tx\tx\t0\t100\t1\t1\t-1\t{arrival_s}\n"
+
+
+@pytest.mark.parametrize(
+    ("trace", "rates", "message"),
+    [
+        ("a\n", "{}", "simulation_throughputs.json: is not Gavel's throughput table"),
+        (
+            "a\n",
+            '{"v100": {}, "p100": {}, "k80": {}}',
+            "max_min_fairness.trace:1: the row has 1 fields, not 10",
+        ),
+        (
+            JOB.format(arrival_s="soon"),
+            '{"v100": {}, "p100": {}, "k80": {}}',
+            "max_min_fairness.trace:1: arrival_time: 'soon' is not a finite number",
+        ),
+    ],
+)
+def test_damaged_data_of_gavel_is_one_line(trace, rates, message, tmp_path, capsys):
     (tmp_path / "gavel" / "traces_physical").mkdir(parents=True)
-    (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text("a\n")
-    (tmp_path / "gavel" / "simulation_throughputs.json").write_text("{}")
+    (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text(trace)
+    (tmp_path / "gavel" / "simulation_throughputs.json").write_text(rates)
     assert main(["gavel", "--data", str(tmp_path)]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ")
-    assert "simulation_throughputs.json: is not Gavel's throughput table" in shown
+    assert message in shown
+    assert shown.count("\n") == 1

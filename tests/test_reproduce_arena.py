@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustergym.policies.fcfs import FirstComeFirstServed
-from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.output import measurement_of
+from clustergym.api import simulate
 from clustergym.policy import InformationClass
-from clustergym.reproduction import arena_claims, arena_parts, crius_claims
-from clustergym.reproduction.arena_scenarios import CHANGES, FAIR, PUBLISHED, ROUND_S, variant
-from clustergym.reproduction.claims import NOT_RUN, NOT_SIMULATED
+from clustergym.reproduction import arena_claims, arena_sections, crius
+from clustergym.reproduction.arena_places import ROUND_S
+from clustergym.reproduction.arena_scenarios import CHANGES, variant
+from clustergym.reproduction.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED, ClaimUnit, measured
 from clustergym.reproduction.details import details_of, padded_jct
-from clustergym.sim.run import simulate
 
 TIMES = {"m": {"X": {1: 10.0, 2: 6.0, 4: 5.0}}}
 
@@ -42,8 +40,7 @@ def test_lists_are_padded_to_the_reference_with_the_greatest_jct_of_all():
 def test_details_of_a_run():
     # a: 10 iterations of 10 s on 1 GPU; b waits for it and takes as long; 32 samples an iteration.
     jobs = [Job("a", 0, 10, priority=1), Job("b", 0, 10)]
-    run = simulate(small_scenario(jobs, {"X": (1, 1)}, TIMES), FirstComeFirstServed(), Buddy())
-    details = details_of(run.simulation, measurement_of(run.simulation).records)
+    details = details_of(simulate(small_scenario(jobs, {"X": (1, 1)}, TIMES), "fcfs"))
     assert details["jct_max"] == 200.0
     assert details["gpu_s_per_sample"] == pytest.approx({"m- 32": 10 / 32})
     assert details["by_priority"] == {
@@ -102,11 +99,11 @@ def test_profiling_at_our_price_or_of_whole_plans(scenario):
 
 def test_names_of_settings():
     assert variant(variant(PUBLISHED, "density-x", 4.0), "queues", 3) == "as published; density-x 4; queues 3"
-    assert arena_parts.queue_cell(3).setting == "as published; density-x 4; queues 3"
+    assert arena_sections.QUEUE_RUNS[("3",)].setting == "as published; density-x 4; queues 3"
 
 
 @pytest.mark.parametrize(
-    "rows", [arena_claims.claims({}, 664), crius_claims.claims({}, [664, 2000])], ids=["arena", "crius"]
+    "rows", [arena_claims.claims_of({}, 664), crius.claims_of({}, [664, 2000])], ids=["arena", "crius"]
 )
 def test_claims_without_runs_say_so(rows):
     assert {row.verdict for row in rows} == {NOT_RUN, NOT_SIMULATED}
@@ -130,9 +127,9 @@ def test_claims_on_deadlines():
             **jcts(10, 10),
         },
     }
-    cells = {FAIR: arena_parts.deadline_cells(FAIR)}
-    found = {cell: figures[name] for name, cell in cells[FAIR].items()}
-    rows = list(arena_claims.deadlines(found, "arena", "section 5.6"))
+    runs = arena_sections.deadline_runs()
+    found = {spec: figures[name] for (name, setting), spec in runs.items() if setting == FAIR}
+    rows = list(arena_claims.deadline_claims(found, "arena", "section 5.6"))
     assert [row.fair for row in rows] == pytest.approx([2.0, 1.36, 0.5, 100 / 3])
     assert [row.as_published for row in rows] == [None] * 4
     assert [row.verdict for row in rows] == ["reproduced", "smaller", "reversed", "reversed"]
@@ -140,13 +137,13 @@ def test_claims_on_deadlines():
 
 
 def test_a_gap_without_a_reason_is_not_known():
-    rows = [arena_claims.measured("c", "s", 2.0, lambda _, v=v: v, neutral=1.0) for v in (1.2, 2.0)]
+    rows = [measured("c", "s", 2.0, lambda _, v=v: v, ClaimUnit(neutral=1.0)) for v in (1.2, 2.0)]
     assert [row.why for row in rows] == ["not known", ""]
 
 
 def test_a_job_class_that_only_one_policy_ran_is_left_out():
     ours = {"m-1 32": 1.0, "m-2 32": 2.0, "k-1 8": 4.0}
     theirs = {"m-1 32": 3.0, "m-2 32": 2.0, "other-1 8": 9.0}
-    cells = arena_parts.classes_cells()
+    cells = arena_sections.CLASS_RUNS
     found = {cells["arena"]: {"gpu_s_per_sample": ours}, cells["sia"]: {"gpu_s_per_sample": theirs}}
-    assert arena_parts.gpu_time(found, "sia", "arena") == {"all": 2.0, "m": 2.0}
+    assert arena_sections.gpu_time(found, "sia") == {"all": 2.0, "m": 2.0}

@@ -21,6 +21,7 @@ from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.leaderboard.curves import write_curves
 from clustergym.leaderboard.entry import FIXED, TIMES, Chosen, Entry, ResultRow, read_entry, read_results
+from clustergym.leaderboard.registered import TRAINED
 from clustergym.leaderboard.run_cells import CellRun, run_cell, run_cells
 from clustergym.metrics.catalogue import METRICS
 from clustergym.parallel import in_order
@@ -37,9 +38,6 @@ SOLVERS = {
 }
 ALGORITHM_SOLVERS = {"arnold": ("exact search over components (Arnold's programme)", "100,000 choices")}
 """Solver and limits, by the algorithm of a placer."""
-
-TRAINED = {"learned": ["train"]}
-"""What the project's own policies use and were trained on, by policy name."""
 
 
 def add(

@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.cell_logs import CellLogs
+from clustergym.leaderboard.cell_replay import Flag, Kind, replayed
+from clustergym.leaderboard.curves import difference
 from clustergym.leaderboard.entry import Entry, ResultRow
-from clustergym.leaderboard.logs import LOGS
 from clustergym.scenario import Scenario
 from clustergym.sim.engine import Simulation
-from clustergym.text import visible
 
 BOUNDED = ("jct_mean", "makespan")
 TOLERANCE = 1e-9
 LONGEST_DECISION_S = 3600.0
-
-
-class Kind(enum.StrEnum):
-    """What is wrong with an entry; each kind of failure has a flag of its own."""
-
-    SCHEMA = "schema"
-    """entry.yaml, results.csv or a file that does not belong there."""
-    BOARD = "board"
-    """Of another board, or of another version of it."""
-    PUBLISHED = "not as published"
-    """The registry knows better: class, parameters, determinism or training of what is published here."""
-    TITLE = "title"
-    """May be taken for that of another entry."""
-    MISSING_CELL = "missing cell"
-    """No row in results.csv, or no log."""
-    DUPLICATE_CELL = "duplicate cell"
-    FOREIGN_CELL = "foreign cell"
-    """A scenario or seed that the board does not have."""
-    DECISION_LOG = "decision log"
-    """Cannot be read, has its cells out of order, or names what the scenario does not have."""
-    TRACE_HASH = "trace hash"
-    """Made on another scenario than the board's."""
-    HEADER = "header"
-    """The log's policy, class, round, placer, period or seed are not those of entry and board."""
-    ILLEGAL_DECISION = "illegal decision"
-    DIVERGED = "replay diverged"
-    """A decision or placement where none is asked for, or after the end; or a replay that stalls."""
-    DIGEST = "digest mismatch"
-    METRIC = "metric mismatch"
-    UNFINISHED = "unfinished jobs"
-    """Jobs left unfinished or dropped where the board does not allow it."""
-    BOUND = "better than the lower bound"
-    DECISION_TIMES = "implausible decision times"
-    CURVES = "curves"
-    """Missing, malformed, or not those of the decisions."""
-    RERUN = "re-run differs"
-    """The policy or placer, run again, decides otherwise."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """One failure.
-
-    Attributes
-    ----------
-    kind : Kind
-    where : str
-        Cell, or file.
-    message : str
-    """
-
-    kind: Kind
-    where: str
-    message: str
-
-    def __str__(self) -> str:
-        return visible(f"{self.kind.value}: {self.where}: {self.message}")
 
 
 @dataclass(frozen=True)
@@ -107,8 +48,6 @@ def check_cell(board: Board, task: tuple[Cell, Sequence[Claim]]) -> list[list[Fl
 
 def _flags(board: Board, cell: Cell, scenario: Scenario, claim: Claim) -> list[Flag]:
     """Replay a cell and compare; what is wrong at one step hides the later ones."""
-    from clustergym.leaderboard.curves import difference
-
     made = replayed(board, cell, scenario, claim.entry, claim.logs)
     if isinstance(made, Flag):
         return [made]
@@ -116,39 +55,6 @@ def _flags(board: Board, cell: Cell, scenario: Scenario, claim: Claim) -> list[F
     flags = [*_compared(simulation, board, cell, claim.row), *_times(str(cell), claim.row, decided)]
     wrong = "" if flags else difference(board, claim.folder, cell, simulation)
     return [*flags, *([Flag(Kind.CURVES, str(cell), wrong)] if wrong else [])]
-
-
-def replayed(
-    board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
-) -> tuple[Simulation, int] | Flag:
-    """Return the run that a cell's log makes and how many decisions there were, or what is wrong with it."""
-    from clustergym.leaderboard.placements import PlacementError
-    from clustergym.sim.engine import StalledError
-    from clustergym.sim.validate import DecisionError
-
-    where = str(cell)
-    if scenario.sha256 != board.constants(cell).sha256:
-        message = "the board's own scenario has changed since its constants were frozen"
-        return Flag(Kind.TRACE_HASH, where, message)
-    log = LOGS[board.chooses](entry, board, cell)
-    try:
-        header = log.read(logs, scenario)
-    except InputError as error:
-        return Flag(Kind.DECISION_LOG, where, str(error))
-    if header.get("scenario_sha256") != scenario.sha256:
-        return Flag(Kind.TRACE_HASH, where, "the decisions were made on another scenario")
-    wrong = log.wrong(header)
-    if wrong:
-        return Flag(Kind.HEADER, where, f"{wrong} is not that of the entry or the board")
-    try:
-        simulation, decided = log.replay(scenario, header[log.period])
-    except (DecisionError, PlacementError) as error:
-        return Flag(Kind.ILLEGAL_DECISION, where, str(error))
-    except (InputError, StalledError) as error:
-        return Flag(Kind.DIVERGED, where, str(error))
-    if log.idle(simulation):
-        return Flag(Kind.DECISION_LOG, where, "tells of decisions that change nothing")
-    return simulation, decided
 
 
 def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) -> Iterator[Flag]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from clustergym.errors import InputError
 from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import Board, Cell
-from clustergym.leaderboard.cell_check import Claim, Flag, Kind, check_cell
+from clustergym.leaderboard.cell_check import Claim, check_cell
 from clustergym.leaderboard.cell_logs import CellLogs, read_logs
+from clustergym.leaderboard.cell_replay import Flag, Kind
 from clustergym.leaderboard.entry import (
     LARGEST_README_BYTES,
     Entry,

@@ -14,6 +14,7 @@ from clustergym.cluster.schema import Checked, checked
 from clustergym.errors import InputError
 from clustergym.leaderboard.board import Board, Cell, Name
 from clustergym.leaderboard.cell_logs import read_logs
+from clustergym.leaderboard.cell_replay import Flag, replayed
 from clustergym.leaderboard.entry import entry_folder, read_entry
 from clustergym.paths import atomic_path
 from clustergym.reading import read_json
@@ -113,8 +114,6 @@ def write_curves(board: Board, name: str) -> Path:
     InputError
         If there is no such entry, or its decisions cannot be replayed.
     """
-    from clustergym.leaderboard.cell_check import Flag, replayed
-
     folder = entry_folder(board, name)
     entry, logs, found = read_entry(folder, board), read_logs(folder), {}
     for cell in shown_cells(board):

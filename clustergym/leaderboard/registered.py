@@ -15,6 +15,9 @@ from clustergym.text import shortened
 WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A parameter that is a word: no path, so that nothing is opened for an entry's sake."""
 
+TRAINED = {"learned": ["train"]}
+"""What the project's own policies use and were trained on, by policy name."""
+
 
 def published(kind: str) -> frozenset[str]:
     """Return the names of the policies, or placers, in this project's own package."""
@@ -30,8 +33,6 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
     That is whether it can be built with these parameters, its information class, that it decides the same
     for the same seed, and what it was trained on. Of one that is not published nothing is known.
     """
-    from clustergym.leaderboard.add import TRAINED
-
     if entry.chosen.name not in published(board.chooses):
         return
     if not entry.deterministic:

@@ -21,7 +21,6 @@ ALGORITHMS = {
     "gpu_packing": "clustergym.policies.placement.gpu_packing",
     "topology_aware": "clustergym.policies.placement.topology_aware",
     "round_robin": "clustergym.policies.placement.round_robin",
-    "exhaustive": "clustergym.policies.placement.exhaustive",
 }
 """Name -> module with the function `solve`; imported when first asked for."""
 

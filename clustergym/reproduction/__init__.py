@@ -1,16 +1,17 @@
-"""Published figures held against ours, one module for each paper.
+"""Holds published figures against ours; each paper has a module.
 
-A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`.
+A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`, which raises an `InputError`
+if the published data is not there or a policy is unknown.
 """
 
 from __future__ import annotations
 
 PAPERS = {
-    "arena": "clustergym.reproduction.arena",
-    "ares": "clustergym.reproduction.ares",
-    "arnold": "clustergym.reproduction.arnold",
-    "crius": "clustergym.reproduction.crius",
-    "gavel": "clustergym.reproduction.gavel",
-    "sia": "clustergym.reproduction.sia",
+    "arena": "Arena (EuroSys '26)",
+    "ares": "Ares (TACO 2025)",
+    "arnold": "Arnold",
+    "crius": "Crius (Arena's preprint)",
+    "gavel": "Gavel (OSDI '20)",
+    "sia": "Sia (SOSP '23)",
 }
-"""Module by the name that `python -m clustergym.reproduce` takes."""
+"""The title of each paper, by its module, which is the name that `clustergym reproduce` takes."""

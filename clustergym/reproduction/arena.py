@@ -1,77 +1,49 @@
-"""Arena (EuroSys '26), section 5.3: 1,280 GPUs of four types, its published traces and measurements."""
+"""Arena's page (EuroSys '26, section 5): 1,280 GPUs of four types, its published traces and measurements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clustergym.errors import InputError
-from clustergym.reproduction import arena_claims
-from clustergym.reproduction import arena_elsewhere as elsewhere
-from clustergym.reproduction import arena_parts as parts
-from clustergym.reproduction.arena_scenarios import (
-    FAIR,
-    PUBLISHED,
-    ROUND_S,
-    cell,
-    check_data,
-    scenario_of,
-)
-from clustergym.reproduction.claims import claims_table
-from clustergym.reproduction.details import padded_jct
+from clustergym.reproduction import arena_claims, page
+from clustergym.reproduction import arena_sections as parts
+from clustergym.reproduction.arena_places import OTHER_PLACES, PLACES, ROUND_S
+from clustergym.reproduction.arena_scenarios import check_data, run_of, scenario_of
+from clustergym.reproduction.arena_sections import SETTINGS, length_of
+from clustergym.reproduction.claims import FAIR, PUBLISHED
+from clustergym.reproduction.details import change, column, table
 from clustergym.reproduction.oracle_claims import oracle_claims
-from clustergym.reproduction.study import (
-    Cell,
-    Figures,
-    Options,
-    Report,
-    change,
-    choose,
-    number,
-    run_cells,
-    table,
-)
+from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
 
 SUMMARY = "1,280 GPUs of four types, the Philly and Helios Venus traces (EuroSys '26, section 5.3)"
 POLICIES = ("fcfs", "elasticflow-ls", "gavel", "sia", "arena")
-SETTINGS = (FAIR, PUBLISHED)
 
 
-class Published(NamedTuple):
-    """What the published simulator gave: jobs finished, samples/s, mean JCT of the finished."""
+class ArenaFigures(NamedTuple):
+    """What the published simulator gave: jobs finished, samples/s, mean JCT of the finished in seconds."""
 
-    finished: int
-    throughput: float
-    jct_s: float | None
+    jobs_finished: int
+    throughput_mean: float
+    jct_mean: float | None = None
 
 
 SUBMITTED = {("philly", 664): 394, ("philly", 2000): 986}
-REFERENCE: Mapping[tuple[str, int], Mapping[str, Published]] = {
+REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
     ("philly", 664): {
-        "fcfs": Published(202, 2990, 36383),
-        "elasticflow-ls": Published(184, 2790, 30585),
-        "gavel": Published(192, 3347, 26803),
-        "sia": Published(231, 3848, 20683),
-        "arena": Published(269, 4521, 20322),
+        "fcfs": ArenaFigures(202, 2990, 36383),
+        "elasticflow-ls": ArenaFigures(184, 2790, 30585),
+        "gavel": ArenaFigures(192, 3347, 26803),
+        "sia": ArenaFigures(231, 3848, 20683),
+        "arena": ArenaFigures(269, 4521, 20322),
     },
     ("philly", 2000): {
-        "fcfs": Published(590, 4367, None),
-        "elasticflow-ls": Published(565, 4592, None),
-        "gavel": Published(608, 5143, None),
+        "fcfs": ArenaFigures(590, 4367),
+        "elasticflow-ls": ArenaFigures(565, 4592),
+        "gavel": ArenaFigures(608, 5143),
     },
 }
-"""The artifact's own simulator, run on its own trace, by trace and rounds."""
-
-COLUMNS = (
-    "jobs_finished",
-    "jobs_dropped",
-    "throughput_mean",
-    "throughput_peak",
-    "jct_mean",
-    "jct_mean_censored",
-)
-
+"""What the artifact's own simulator gave on its own trace, by trace and rounds."""
+COLUMNS = (parts.FINISHED, parts.DROPPED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSORED)
 
 INTRODUCTION = f"""# Arena: its simulated cluster, ours and the published simulator
 
@@ -96,123 +68,72 @@ the paper's figures have it: each policy's list is filled up to the count of job
 greatest JCT of any policy, and Arena's own is over its finished jobs."""
 
 
-class Study(NamedTuple):
-    """What is run: horizons by trace in rounds (None: to completion), policies, and those left out."""
-
-    horizons: Sequence[tuple[str, int | None]]
-    policies: Sequence[str]
-    missing: Sequence[str]
-
-    def comparisons(self) -> Iterator[Cell]:
-        """Yield the runs of the tables of policies."""
-        for trace, rounds in self.horizons:
-            for setting in SETTINGS:
-                for policy in self.policies:
-                    yield cell(trace, rounds, setting, policy)
-
-
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: Options) -> page.Report:
+    """Run the study and write its page."""
     check_data(options.data)
-    chosen, missing = choose(POLICIES, options.policies)
-    if not chosen:
-        raise InputError("names no policy", field="--policies", remedy=f"give some of {', '.join(POLICIES)}")
-    quick: Sequence[tuple[str, int | None]] = (("philly", 664),)
-    full = (*quick, ("philly", 2000), ("venus", 664), ("venus", None))
-    study = Study(quick if options.quick else full, chosen, missing)
-    lengths = [664] if options.quick else [664, 2000]
-    cells = [*study.comparisons(), *elsewhere.cells(chosen, options.quick)]
-    with_sia = "sia" in chosen
+    chosen, note = choose(POLICIES, options.policies)
+    whole = not options.quick
+    horizons: list[tuple[str, int | None]] = [("philly", 664)]
+    horizons += [("philly", 2000), ("venus", 664), ("venus", None)] if whole else []
+    lengths = [664, 2000] if whole else [664]
+    sections = [_comparison(chosen, *where) for where in horizons]
     if "arena" in chosen:
-        cells += parts.cells(options.quick, lengths, with_sia)
-    found = run_cells(cells, partial(scenario_of, options.data), options)
-    claims = [*arena_claims.claims(found, lengths[-1]), *oracle_claims(options.data, "arena")]
-    text = [_introduction(study), "## Claims\n\n" + claims_table(claims)]
-    text += [_comparison(study, found, *where) for where in study.horizons]
-    if "arena" in chosen:
-        text += [_policy_or_rules(study, found), *parts.sections(found, options.quick, lengths, with_sia)]
-    text += elsewhere.sections(found, chosen, options.quick)
-    runs = [_plain(one, figures) for one, figures in found.items()]
-    return Report("\n\n".join(text) + "\n", runs, [one.plain() for one in claims])
+        sections += [_policy_or_rules(chosen, horizons)] if len(chosen) > 1 else []
+        sections += [parts.DEPARTURES, *([parts.CHANCE] if whole else [])]
+        sections += [make(rounds) for rounds in lengths for make in (parts.ablations, parts.depths)]
+        sections += [parts.deadlines(), parts.QUEUES]
+        sections += [parts.FIDELITY, parts.CLASSES] if "sia" in chosen else []
+        sections += [parts.LIFESPANS] if whole else []
+        sections += [parts.PRECISE] if whole and "sia" in chosen else []
+    sections += [parts.place(name, chosen) for name in OTHER_PLACES if whole or PLACES[name].quick]
+    found = run_all(page.specs_of(sections), scenario_of, options)
+    claims = [*arena_claims.claims_of(found, lengths[-1]), *oracle_claims(options.data, "arena")]
+    return page.make_report(INTRODUCTION + note, claims, sections, found, plain=_plain)
 
 
-def _plain(one: Cell, figures: Figures) -> dict[str, Any]:
-    rounds = None if one.horizon_s is None else round(one.horizon_s / ROUND_S)
-    published = REFERENCE.get((one.trace, rounds or 0), {}).get(one.label)
-    return {
-        "trace": one.trace,
-        "rounds": rounds,
-        "setting": one.setting,
-        "policy": one.policy,
-        "parameters": dict(one.parameters),
-        "published": None if published is None else published._asdict(),
-        **figures,
-    }
+def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
+    published = REFERENCE.get((spec.trace, rounds), {}).get(spec.label)
+    return {**spec.plain(figures), "rounds": rounds, "published": published and published._asdict()}
 
 
-def _introduction(study: Study) -> str:
-    left_out = f"\n\nNot installed, so left out: {', '.join(study.missing)}." if study.missing else ""
-    return INTRODUCTION + left_out
+def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page.Section:
+    """Return the table of policies on a trace, and what it says of the published simulator."""
+    reference = REFERENCE.get((trace, rounds), {})
+    runs = {(policy, s): run_of(trace, rounds, s, policy) for policy in policies for s in SETTINGS}
+
+    def text(found: Found) -> str:
+        rows: dict[tuple[str, str], Figures] = {}
+        for policy in policies:
+            if policy in reference:
+                rows[policy, "*published*"] = reference[policy]._asdict()
+            rows |= {(policy, setting): found[runs[policy, setting]] for setting in SETTINGS}
+        padded = [page.padded_in(found, runs, "arena", setting).get(policy) for policy, setting in rows]
+        restarts = [page.RESTARTS.shown(row) for row in rows.values()]
+        added = {"JCT padded, s": column(padded), page.RESTARTS.header: restarts}
+        submitted = found[runs[policies[0], FAIR]]["jobs_submitted"]
+        there = SUBMITTED.get((trace, rounds or 0))
+        known = f" ({there:,} in the published simulator)" if there else ""
+        shown = page.figures_table(["policy", "setting"], rows, COLUMNS, added)
+        gaps = [
+            _gap(policy, reference[policy], found[runs[policy, PUBLISHED]])
+            for policy in policies
+            if policy in reference
+        ]
+        against = "As published against published:\n\n" + "\n".join(gaps) if gaps else ""
+        opening = f"## {length_of(trace, rounds)}\n\n{submitted:,} jobs submitted{known}."
+        orders = _orders(policies, reference, runs, found)
+        return "\n\n".join(filter(None, [opening, shown, orders, against]))
+
+    return page.Section(list(runs.values()), text)
 
 
-def _name(trace: str, rounds: int | None) -> str:
-    length = "to completion" if rounds is None else f"{rounds:,} rounds ({rounds * ROUND_S / 3600:.1f} h)"
-    return f"{trace}, {length}"
-
-
-def _comparison(study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int | None) -> str:
-    reference = REFERENCE.get((trace, rounds or 0), {})
-    headers = ["policy", "setting", "finished", "dropped", "samples/s", "peak samples/s", "JCT finished, s"]
-    headers += ["JCT censored, s", "JCT padded, s", "restarts a job"]
-    padded = {setting: _padded(study, found, trace, rounds, setting) for setting in SETTINGS}
-    rows = []
-    for policy in study.policies:
-        if policy in reference:
-            known = reference[policy]
-            theirs = [number(known.finished), "-", number(known.throughput), "-", number(known.jct_s)]
-            rows.append([policy, "*published*", *theirs, "-", "-", "-"])
-        for setting in SETTINGS:
-            figures = found[cell(trace, rounds, setting, policy)]
-            shown = [number(figures[name]) for name in COLUMNS]
-            shown += [number(padded[setting].get(policy)), number(figures["restarts_mean"], 1)]
-            rows.append([policy, setting, *shown])
-    submitted = found[cell(trace, rounds, FAIR, study.policies[0])]["jobs_submitted"]
-    there = SUBMITTED.get((trace, rounds or 0))
-    counted = f"{submitted:,} jobs submitted" + (f" ({there:,} in the published simulator)" if there else "")
-    text = f"## {_name(trace, rounds)}\n\n{counted}.\n\n{table(headers, rows)}\n\n" + _orders(
-        study, found, trace, rounds
-    )
-    gaps = [
-        _gap(policy, reference[policy], found[cell(trace, rounds, PUBLISHED, policy)])
-        for policy in study.policies
-        if policy in reference
-    ]
-    return text + ("\n\nAs published against published:\n\n" + "\n".join(gaps) if gaps else "")
-
-
-def _padded(
-    study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int | None, setting: str
-) -> dict[str, float]:
-    """Return the padded JCT of each policy, seconds; empty where Arena is not among them."""
-    if "arena" not in study.policies:
-        return {}
-    return padded_jct({one: found[cell(trace, rounds, setting, one)] for one in study.policies}, "arena")
-
-
-def _orders(study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int | None) -> str:
+def _orders(
+    policies: Sequence[str], reference: Mapping[str, ArenaFigures], runs: page.Labelled, found: Found
+) -> str:
     """Return the policies by finished jobs, most first, in each setting and as published."""
-    counts = {
-        setting: {one: found[cell(trace, rounds, setting, one)]["jobs_finished"] for one in study.policies}
-        for setting in SETTINGS
-    }
-    known = REFERENCE.get((trace, rounds or 0), {})
-    counts["published"] = {one: known[one].finished for one in study.policies if one in known}
+    counts = {s: {policy: found[runs[policy, s]]["jobs_finished"] for policy in policies} for s in SETTINGS}
+    counts["published"] = {one: reference[one].jobs_finished for one in policies if one in reference}
     shown = (
         f"{setting}: {', '.join(sorted(jobs, key=lambda one: -jobs[one]))}"
         for setting, jobs in counts.items()
@@ -221,42 +142,42 @@ def _orders(study: Study, found: Mapping[Cell, Figures], trace: str, rounds: int
     return f"By finished jobs, most first; {'; '.join(shown)}."
 
 
-def _gap(policy: str, known: Published, figures: Figures) -> str:
+def _gap(policy: str, known: ArenaFigures, figures: Figures) -> str:
     """Return how far ours, as published, is from the published simulator."""
+    names = {"jobs_finished": "finished jobs", "throughput_mean": "throughput", "jct_mean": "JCT"}
+    published = known._asdict()
     gaps = [
-        f"finished jobs {change(figures['jobs_finished'], known.finished)}",
-        f"throughput {change(figures['throughput_mean'], known.throughput)}",
+        f"{what} {change(figures[metric], published[metric])}"
+        for metric, what in names.items()
+        if published[metric] is not None
     ]
-    if known.jct_s is not None:
-        gaps.append(f"JCT {change(figures['jct_mean'], known.jct_s)}")
     dropped = int(figures["jobs_dropped"])
     rule = f"; {dropped:,} jobs fit nowhere under the memory rule and are dropped at once" if dropped else ""
     return f"- {policy}: {', '.join(gaps)}{rule}."
 
 
-def _policy_or_rules(study: Study, found: Mapping[Cell, Figures]) -> str:
+def _policy_or_rules(policies: Sequence[str], horizons: Sequence[tuple[str, int | None]]) -> page.Section:
     """Return how much of Arena's gain is left when the rules are the same for all."""
-    headers = [
-        "trace",
-        "against",
-        *(f"{what}, {setting}" for what in ("finished", "samples/s", "JCT censored") for setting in SETTINGS),
-    ]
-    rows = []
-    for trace, rounds in study.horizons:
-        for policy in study.policies:
-            if policy == "arena":
-                continue
-            shares = []
-            for metric in ("jobs_finished", "throughput_mean", "jct_mean_censored"):
-                for setting in SETTINGS:
-                    ours, theirs = (
-                        found[cell(trace, rounds, setting, one)][metric] for one in ("arena", policy)
-                    )
-                    shares.append(change(ours, theirs))
-            rows.append([_name(trace, rounds), policy, *shares])
-    if not rows:
-        return ""
-    return (
-        "## Policy or rules\n\nArena's figures relative to each baseline's: what is left of a gain in "
-        f"the fair setting is the policy's, the rest comes from the rules.\n\n{table(headers, rows)}"
-    )
+    metrics = {
+        "jobs_finished": "finished",
+        "throughput_mean": "samples/s",
+        "jct_mean_censored": "JCT censored",
+    }
+    pairs = [(metric, setting) for metric in metrics for setting in SETTINGS]
+    headers = ["trace", "against", *(f"{metrics[metric]}, {setting}" for metric, setting in pairs)]
+
+    def text(found: Found) -> str:
+        rows = []
+        for where in horizons:
+            for policy in (one for one in policies if one != "arena"):
+                shares = (
+                    change(*(found[run_of(*where, s, one)][metric] for one in ("arena", policy)))
+                    for metric, s in pairs
+                )
+                rows.append([length_of(*where), policy, *shares])
+        return (
+            "## Policy or rules\n\nArena's figures relative to each baseline's: what is left of a gain in "
+            f"the fair setting is the policy's, the rest comes from the rules.\n\n{table(headers, rows)}"
+        )
+
+    return page.Section((), text)

@@ -1,246 +1,193 @@
-"""The table of claims that opens Arena's page: sections 2.3, 5.2, 5.3 and 5.6 to 5.8."""
+"""Makes the claims of Arena's page: sections 2.3, 5.2, 5.3 and 5.6 to 5.8."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from clustergym.reproduction import arena_elsewhere as elsewhere
-from clustergym.reproduction import arena_parts as parts
-from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, FAIR, PUBLISHED, cell
-from clustergym.reproduction.claims import REPRODUCED, Claim
+from clustergym.reproduction import arena_sections as parts
+from clustergym.reproduction import claims as c
+from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, RunOf, runs_at
+from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published, quantity
 from clustergym.reproduction.details import padded_jct
-from clustergym.reproduction.study import Cell, Figures
+from clustergym.reproduction.page import Labelled
+from clustergym.reproduction.study import Found
 
-Found = Mapping[Cell, Figures]
 BASELINES = {"fcfs": 81.3, "elasticflow-ls": 80.5, "gavel": 76.6, "sia": 75.2}
-"""By how many percent Arena's mean JCT is below each (section 5.3)."""
+"""The baselines, and by how many percent Arena's mean JCT is below theirs (section 5.3)."""
 LOST = "the text at hand has lost the paper's figure"
 PREPRINT = "the figure is the preprint's (Crius), whose text kept it"
+METRICS = {
+    "jct_mean": "mean JCT",
+    "queue_mean": "mean queueing time",
+    "throughput_mean": "mean throughput",
+    "throughput_peak": "peak throughput",
+    "jobs_finished": "jobs finished",
+    "deadline_satisfaction": "share of deadlines met",
+}
 
 
-def measured(
-    claim: str, source: str, paper: float | None, of: Callable[[str], float | None], **more: Any
-) -> Claim:
-    """Return a row whose figure is `of(setting)`; one that was run in neither setting says so.
+class Compared(NamedTuple):
+    """Runs that are compared, in each setting: of policies, or of variants of one.
 
-    Where ours is not the paper's and no reason is given, the reason is not known.
+    Attributes
+    ----------
+    found : mapping
+    run : callable
+        Returns the run of a setting and a name.
+    names : sequence of str
+        The first is the paper's own policy.
     """
-    fair, published = _value(of, FAIR), _value(of, PUBLISHED)
-    missing = fair is None and published is None
-    row = Claim(claim, source, paper, fair, published, quick=not missing, **more)
-    unexplained = not (missing or row.why or row.verdict == REPRODUCED)
-    return replace(row, why="not known") if unexplained else row
+
+    found: Found
+    run: RunOf
+    names: Sequence[str]
+
+    def of(self, name: str, metric: str) -> Measure:
+        """Return a metric of a run."""
+        return lambda setting: float(self.found[self.run(setting, name)][metric])
+
+    def change(self, metric: str, ours: str, theirs: str) -> Measure:
+        """Return the difference of a metric between two runs, percent."""
+        return lambda s: difference(*(float(self.found[self.run(s, one)][metric]) for one in (ours, theirs)))
+
+    def best(self, metric: str) -> Measure:
+        """Return the greatest gain of the first over the others: percent where less is better, else times."""
+
+        def of(setting: str) -> float:
+            own, *others = (float(self.found[self.run(setting, one)][metric]) for one in self.names)
+            ratios = [own / other for other in others]
+            return 100 * (min(ratios) - 1) if unit_of(metric) == c.PERCENT else max(ratios)
+
+        return of
+
+    def padded_times(self, ours: str, theirs: str) -> Measure:
+        """Return one padded mean JCT over another; the lists are padded to that of the first name."""
+
+        def of(setting: str) -> float:
+            runs = {one: self.found[self.run(setting, one)] for one in self.names}
+            means = padded_jct(runs, self.names[0])
+            return means[ours] / means[theirs]
+
+        return of
+
+    def padded_change(self, ours: str, theirs: str) -> Measure:
+        """Return the same as a difference in percent."""
+        times = self.padded_times(ours, theirs)
+        return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
-def _value(of: Callable[[str], float | None], setting: str) -> float | None:
-    """Return a figure; None where a run of it is not there, or its divisor is nothing."""
-    try:
-        return of(setting)
-    except (KeyError, ZeroDivisionError, ValueError, TypeError):
-        return None
+def labelled(found: Found, runs: Labelled, *names: str) -> Compared:
+    """Return the comparison of runs that have a name and a setting as labels; all names by default."""
+    return Compared(found, lambda s, one: runs[one, s], names or list(dict.fromkeys(one for one, _ in runs)))
 
 
-def lower(ours: float, theirs: float) -> float:
-    """Return a relative difference in percent."""
-    return 100 * (ours / theirs - 1)
+def unit_of(metric: str) -> c.ClaimUnit:
+    """Return how the gain in a metric is shown."""
+    return c.PERCENT if metric in ("jct_mean", "queue_mean") else c.TIMES
 
 
-def claims(found: Found, rounds: int) -> list[Claim]:
+def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
     """Return all rows; those of the trace at the number of rounds that the page runs longest."""
     return [
-        *_simulator(found),
-        *_week(found, rounds),
-        *_places(found),
-        *deadlines(found, "arena", "section 5.6"),
-        *_ablations(found, rounds),
-        *_sensitivity(found, rounds),
-        *_not_simulated(),
+        *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
+        *(*_testbeds(found), *deadline_claims(found, "arena", "section 5.6")),
+        *(*_ablations(found, rounds), *_sensitivity(found, rounds), *NOT_SIMULATED),
     ]
 
 
-def _simulator(found: Found) -> Iterator[Claim]:
+def _simulator(found: Found) -> Iterator[PaperClaim]:
     """Yield Arena against the artifact's own simulator."""
-    known = (
-        ("jobs_finished", "jobs finished", 269.0, "jobs", 0),
-        ("jct_mean", "JCT of finished jobs", 20322.0, "s", 0),
-    )
-    for metric, what, figure, unit, decimals in (
-        *known,
-        ("throughput_mean", "mean throughput", 4521.0, "samples/s", 0),
+    ours, source = Compared(found, runs_at("philly", parts.ROUNDS), ["arena"]), "the artifact's simulator"
+    for metric, what, figure, unit in (
+        ("jobs_finished", "jobs finished", 269.0, "jobs"),
+        ("jct_mean", "JCT of finished jobs", 20322.0, "s"),
+        ("throughput_mean", "mean throughput", 4521.0, "samples/s"),
     ):
-        yield measured(
-            f"arena's {what}, 664 rounds of Philly",
-            "the artifact's simulator",
-            figure,
-            lambda s, metric=metric: float(found[parts.arena(s)][metric]),  # type: ignore[misc]
-            unit=unit,
-            neutral=None,
-            decimals=decimals,
-            why="see Departures from the paper's text, each switched alone",
-        )
-    yield measured(
-        f"arena's JCT of finished jobs, mean of {parts.JITTERS} draws of submissions up to a round late",
-        "the artifact's simulator",
-        20322.0,
-        lambda s: (
-            sum(float(found[one]["jct_mean"]) for one in parts.jitters()) / parts.JITTERS
-            if s == PUBLISHED
-            else None
-        ),
-        unit="s",
-        neutral=None,
-        decimals=0,
-    )
+        claim = f"arena's {what}, 664 rounds of Philly"
+        why = "see Departures from the paper's text, each switched alone"
+        yield measured(claim, source, figure, ours.of("arena", metric), c.ClaimUnit(unit, None, 0), why)
+    late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
+    claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
+    jct = only_published(lambda: sum(float(found[one]["jct_mean"]) for one in late) / many)
+    yield measured(claim, source, 20322.0, jct, c.ClaimUnit("s", None, 0))
 
 
-def _week(found: Found, rounds: int) -> Iterator[Claim]:
+def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield section 5.3, Figs 11 and 12."""
-
-    def run(setting: str, policy: str) -> Figures:
-        return found[cell("philly", rounds, setting, policy)]
-
-    def padded(setting: str) -> dict[str, float]:
-        return padded_jct({one: run(setting, one) for one in ("arena", *BASELINES)}, "arena")
-
-    def best(setting: str, metric: str) -> float:
-        return max(float(run(setting, "arena")[metric] / run(setting, one)[metric]) for one in BASELINES)
-
-    where = f"{rounds:,} rounds of Philly"
-    source = "section 5.3, Fig. 12"
+    runs = Compared(found, runs_at("philly", rounds), ("arena", *BASELINES))
+    where, source = f"{rounds:,} rounds of Philly", "section 5.3, Fig. 12"
     for policy, percent in BASELINES.items():
-        yield measured(
-            f"mean JCT against {policy}, padded as in the paper, {where}",
-            source,
-            -percent,
-            lambda s, p=policy: lower(padded(s)["arena"], padded(s)[p]),  # type: ignore[misc]
-        )
-    for what, metric, figure in (
-        ("jobs finished, at most", "jobs_finished", 1.45),
-        ("mean throughput, at most", "throughput_mean", 1.55),
-        ("peak throughput, at most", "throughput_peak", 1.58),
-    ):
-        where_from = "section 5.3, Figs 11 and 12"
-        of = lambda s, m=metric: best(s, m)  # noqa: E731
-        yield measured(
-            f"{what}, over a baseline, {where}", where_from, figure, of, unit="x", neutral=1.0, decimals=2
-        )
-    yield measured(
-        f"reschedulings a job of arena, {where}",
-        "section 5.3",
-        2.29,
-        lambda s: float(run(s, "arena")["restarts_mean"]),
-        unit="",
-        neutral=None,
-        decimals=2,
-    )
-    yield measured(
-        f"mean JCT of gavel against elasticflow-ls, padded, {where}",
-        source,
-        lower(1 - BASELINES["elasticflow-ls"] / 100, 1 - BASELINES["gavel"] / 100),
-        lambda s: lower(padded(s)["gavel"], padded(s)["elasticflow-ls"]),
-        why="the paper's figure follows from its gains over the two; the gap: not known",
-    )
+        claim = f"mean JCT against {policy}, padded as in the paper, {where}"
+        yield measured(claim, source, -percent, runs.padded_change("arena", policy))
+    for metric, figure in (("jobs_finished", 1.45), ("throughput_mean", 1.55), ("throughput_peak", 1.58)):
+        claim = f"{METRICS[metric]}, at most, over a baseline, {where}"
+        yield measured(claim, "section 5.3, Figs 11 and 12", figure, runs.best(metric), c.TIMES)
+    claim, restarts = f"reschedulings a job of arena, {where}", runs.of("arena", "restarts_mean")
+    yield measured(claim, "section 5.3", 2.29, restarts, c.COUNT)
+    claim = f"mean JCT of gavel against elasticflow-ls, padded, {where}"
+    figure = difference(*(1 - BASELINES[policy] / 100 for policy in ("elasticflow-ls", "gavel")))
+    why = "the paper's figure follows from its gains over the two; the gap: not known"
+    yield measured(claim, source, figure, runs.padded_change("gavel", "elasticflow-ls"), why=why)
 
 
-def _places(found: Found) -> Iterator[Claim]:
-    """Yield sections 5.2 (Fig. 10), 5.3 (Fig. 13) and 5.7 (one GPU type)."""
+PlaceRow = tuple[str, str, str, Mapping[str, float | None], str]
+"""Name and title of a place, the source, the paper's greatest gain by metric, and why ours differs."""
+FIG_10, FIG_13 = "section 5.2, Fig. 10", "section 5.3, Fig. 13"
+TESTBED_A = {"jct_mean": -48.9, "queue_mean": -71.0, "throughput_mean": 1.49, "throughput_peak": 1.36}
+VENUS_DAY = {"jct_mean": -64.7, "throughput_mean": 1.48, "throughput_peak": 1.92}
+PAI_DAY = {"jct_mean": -66.3, "throughput_mean": 1.29, "throughput_peak": 2.63}
+OWN_DAY = "its own day is not published: ours is generated"
+PLACES: Sequence[PlaceRow] = (
+    ("testbed-a", "testbed A", FIG_10, TESTBED_A, PREPRINT),
+    ("testbed-b", "testbed B", FIG_10, dict.fromkeys(TESTBED_A), f"{LOST}; ours by our oracle"),
+    ("venus-day", "Helios Venus day", FIG_13, VENUS_DAY, PREPRINT),
+    ("pai-day", "PAI day, low load", FIG_13, PAI_DAY, OWN_DAY),
+)
 
-    def gain(name: str, setting: str, metric: str, low: bool) -> float:
-        runs = {one: found[elsewhere.run_of(name, setting, one)][metric] for one in ("arena", *BASELINES)}
-        ratios = [float(runs["arena"] / runs[one]) for one in BASELINES]
-        return 100 * (min(ratios) - 1) if low else max(ratios)
 
-    fig_10, fig_13 = "section 5.2, Fig. 10", "section 5.3, Fig. 13"
-    rows: tuple[tuple[str, str, str, tuple[float | None, ...], str], ...] = (
-        ("testbed-a", "testbed A", fig_10, (-48.9, -71.0, 1.49, 1.36), PREPRINT),
-        ("testbed-b", "testbed B", fig_10, (None, None, None, None), f"{LOST}; ours by our oracle"),
-        ("venus-day", "Helios Venus day", fig_13, (-64.7, None, 1.48, 1.92), PREPRINT),
-        (
-            "pai-day",
-            "PAI day, low load",
-            fig_13,
-            (-66.3, None, 1.29, 2.63),
-            "its own day is not published: ours is generated",
-        ),
-    )
-    metrics = (
-        ("mean JCT", "jct_mean", True),
-        ("mean queueing time", "queue_mean", True),
-        ("mean throughput", "throughput_mean", False),
-        ("peak throughput", "throughput_peak", False),
-    )
-    for name, title, source, figures, why in rows:
-        for (what, metric, low), figure in zip(metrics, figures, strict=True):
-            if figure is None and name != "testbed-b":
-                continue
-            of = lambda s, n=name, m=metric, d=low: gain(n, s, m, d)  # noqa: E731
-            unit, neutral, decimals = ("%", 0.0, 1) if low else ("x", 1.0, 2)
-            yield measured(
-                f"{what} against the baselines, at best, {title}",
-                source,
-                figure,
-                of,
-                unit=unit,
-                neutral=neutral,
-                decimals=decimals,
-                why=why,
-            )
+def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceRow]) -> Iterator[PaperClaim]:
+    """Yield the greatest gains of the first of the policies over the others in places."""
+    for place, title, source, figures, why in rows:
+        runs = Compared(found, runs_at(place), names)
+        for metric, figure in figures.items():
+            claim = f"{METRICS[metric]} against the baselines, at best, {title}"
+            yield measured(claim, source, figure, runs.best(metric), unit_of(metric), why)
+
+
+def _testbeds(found: Found) -> Iterator[PaperClaim]:
+    """Yield section 5.7 (one GPU type) and the fidelity of section 5.2."""
     for policy in BASELINES:
+        claim, source = f"mean throughput against {policy} on 128 H100", "section 5.7, homogeneous study"
+        runs = Compared(found, runs_at("h100"), ("arena", policy))
+        yield measured(claim, source, None, runs.best("throughput_mean"), c.TIMES, LOST)
 
-        def homogeneous(setting: str, policy: str = policy) -> float:
-            ours, other = (found[elsewhere.run_of("h100", setting, one)] for one in ("arena", policy))
-            return float(ours["throughput_mean"] / other["throughput_mean"])
+    def error() -> float:
+        pairs = [(found[parts.TESTBED[one]]["jct_mean"], jct_s) for one, (_, jct_s) in parts.STORED.items()]
+        return float(100 * sum(abs(ours / stored - 1) for ours, stored in pairs) / len(pairs))
 
-        claim = f"mean throughput against {policy} on 128 H100"
-        source = "section 5.7, homogeneous study"
-        yield measured(claim, source, None, homogeneous, unit="x", neutral=1.0, decimals=2, why=LOST)
-    yield measured(
-        "error of simulated JCT against the testbed",
-        "section 5.2, simulation fidelity",
-        7.31,
-        lambda s: parts.fidelity_error(found) if s == PUBLISHED else None,
-        neutral=None,
-        why=f"{PREPRINT}; ours against the artifact's logs of two policies, whose length is not known",
-    )
+    claim, source = "error of simulated JCT against the testbed", "section 5.2, simulation fidelity"
+    why = f"{PREPRINT}; ours against the artifact's logs of two policies, whose length is not known"
+    yield measured(claim, source, 7.31, only_published(error), c.SHARE, why)
     why = f"{PREPRINT}: 3.16 %; the stored logs have no throughput"
-    yield Claim(
-        "error of simulated throughput against the testbed",
-        "section 5.2, simulation fidelity",
-        3.16,
-        neutral=None,
-        why=why,
-    )
+    yield quantity("error of simulated throughput against the testbed", source, 3.16, why=why)
 
 
-def deadlines(found: Found, preset: str, source: str) -> Iterator[Claim]:
+def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperClaim]:
     """Yield Arena's section 5.6, or the preprint's 8.5."""
-
-    def pair(setting: str, metric: str) -> tuple[float, float]:
-        cells = parts.deadline_cells(setting, preset)
-        return float(found[cells[preset]][metric]), float(found[cells["elasticflow"]][metric])
-
-    def padded(setting: str) -> float:
-        cells = parts.deadline_cells(setting, preset)
-        means = padded_jct({name: found[one] for name, one in cells.items()}, preset)
-        return lower(means[preset], means["elasticflow"])
-
+    runs = labelled(found, parts.deadline_runs(preset), preset, "elasticflow")
     why = f"budgets x{DEADLINE_BUDGETS:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
-    for what, metric, figure in (
-        ("share of deadlines met", "deadline_satisfaction", 1.69),
-        ("mean throughput", "throughput_mean", 1.72),
-        ("peak throughput", "throughput_peak", 1.96),
-    ):
-        of = lambda s, m=metric: pair(s, m)[0] / pair(s, m)[1]  # noqa: E731
-        claim = f"{what} against elasticflow"
-        yield measured(claim, source, figure, of, unit="x", neutral=1.0, decimals=2, why=why)
-    yield measured("mean JCT against elasticflow, padded", source, -33.1, padded, why=why)
+    figures = {"deadline_satisfaction": 1.69, "throughput_mean": 1.72, "throughput_peak": 1.96}
+    for metric, figure in figures.items():
+        claim = f"{METRICS[metric]} against elasticflow"
+        yield measured(claim, source, figure, runs.best(metric), c.TIMES, why)
+    jct = runs.padded_change(preset, "elasticflow")
+    yield measured("mean JCT against elasticflow, padded", source, -33.1, jct, why=why)
 
 
-def _ablations(found: Found, rounds: int) -> Iterator[Claim]:
+def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield section 5.7: Figs 17, 18 and 19."""
-    source = "section 5.7, Fig. 17"
+    source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablation_runs(rounds))
     for label, what in (
         ("without profiler: profiling of whole plans", "without profiler"),
         ("without planner: data-parallel profiles", "without planner"),
@@ -248,128 +195,66 @@ def _ablations(found: Found, rounds: int) -> Iterator[Claim]:
         ("no elastic scaling", "without elastic scheduling"),
         ("without pruning: full search", "without pruning"),
     ):
-        make = next(make for name, make in parts.ABLATIONS if name == label)
-
-        def jct(setting: str, label: str = label) -> float:
-            means = parts.ablation_jct(found, rounds, setting)
-            return means[label] / means["arena"]
-
-        def throughput(setting: str, make: Callable[[str], Cell] = make) -> float:
-            runs = [found[parts.at_rounds(one(setting), rounds)] for one in (make, parts.arena)]
-            return lower(float(runs[0]["throughput_mean"]), float(runs[1]["throughput_mean"]))
-
-        yield measured(
-            f"mean JCT {what}, padded", source, None, jct, unit="x", neutral=1.0, decimals=2, why=LOST
-        )
+        jct = runs.padded_times(label, "arena")
+        yield measured(f"mean JCT {what}, padded", source, None, jct, c.TIMES, LOST)
+        throughput = runs.change("throughput_mean", label, "arena")
         yield measured(f"mean throughput {what}", source, None, throughput, why=LOST)
-
-    def hetero_over_elastic(setting: str) -> float:
-        means = parts.ablation_jct(found, rounds, setting)
-        return means["no heterogeneous scaling"] / means["no elastic scaling"]
-
-    yield measured(
-        "leaving out heterogeneity hurts the JCT more than leaving out elasticity",
-        source,
-        3.53 / 2.54,
-        hetero_over_elastic,
-        unit="x",
-        neutral=1.0,
-        decimals=2,
-        why=PREPRINT,
-    )
-    for name, what in (
-        ("sia", "GPU time of sia a sample"),
-        ("without pruning", "GPU time a sample without pruning"),
-    ):
-        of = lambda s, n=name: parts.gpu_time(found, n, "arena")["all"] if s == PUBLISHED else None  # noqa: E731
-        yield measured(
-            f"{what}, over arena's",
-            "section 5.7, Fig. 18",
-            None,
-            of,
-            unit="x",
-            neutral=1.0,
-            decimals=2,
-            why=LOST,
-        )
-    for factor in parts.LIFESPANS:
-        of = lambda s, f=factor: parts.lifespan_gain(found, f) if s == PUBLISHED else None  # noqa: E731
+    claim = "leaving out heterogeneity hurts the JCT more than leaving out elasticity"
+    jct = runs.padded_times("no heterogeneous scaling", "no elastic scaling")
+    yield measured(claim, source, 3.53 / 2.54, jct, c.TIMES, PREPRINT)
+    for name, what in (("sia", "of sia a sample"), ("without pruning", "a sample without pruning")):
+        spent = only_published(lambda name=name: parts.gpu_time(found, name)["all"])  # type: ignore[misc]
+        yield measured(f"GPU time {what}, over arena's", "section 5.7, Fig. 18", None, spent, c.TIMES, LOST)
+    for factor in parts.FACTORS:
+        gain = only_published(lambda factor=factor: _lifespan_gain(found, factor))  # type: ignore[misc]
         claim = f"mean throughput of scheduling alone over the worst baseline, iterations x{factor:g}"
-        yield measured(
-            claim,
-            "section 5.7, Fig. 19",
-            None,
-            of,
-            unit="x",
-            neutral=1.0,
-            decimals=2,
-            why=f"{LOST}; it says the gain grows",
-        )
+        why = f"{LOST}; it says the gain grows"
+        yield measured(claim, "section 5.7, Fig. 19", None, gain, c.TIMES, why)
 
 
-def _sensitivity(found: Found, rounds: int) -> Iterator[Claim]:
+def _lifespan_gain(found: Found, factor: float) -> float:
+    ours, *others = (float(found[one]["throughput_mean"]) for one in parts.lifespan_runs(factor))
+    return ours / min(others)
+
+
+def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield sections 2.3 and 5.8."""
+    source, why = "section 5.8", f"{PREPRINT}, at denser submission: see its page"
+    runs = labelled(found, parts.depth_runs(rounds))
+    claim = "mean JCT of finished jobs, search depth 3 against 1"
+    yield measured(claim, source, -14.6, runs.change("jct_mean", "3", "1"), why=why)
+    claim, throughput = "mean throughput, search depth 3 against 1", runs.change("throughput_mean", "3", "1")
+    yield measured(claim, source, 1.03, throughput, c.ClaimUnit(decimals=2), why)
+    most = list(parts.QUEUE_RUNS.values())[-1]
 
-    def deeper(setting: str, metric: str) -> float:
-        one, three = (found[parts.arena(setting, rounds, search_depth=depth)][metric] for depth in (1, 3))
-        return lower(float(three), float(one))
+    def urgent() -> float:
+        so_far = {int(key): one["jct_mean_so_far"] for key, one in found[most]["by_priority"].items()}
+        return difference(so_far[max(so_far)], so_far[min(so_far)])
 
-    source = "section 5.8"
-    why = f"{PREPRINT}, at denser submission: see its page"
-    yield measured(
-        "mean JCT of finished jobs, search depth 3 against 1",
-        source,
-        -14.6,
-        lambda s: deeper(s, "jct_mean"),
-        why=why,
-    )
-    of = lambda s: deeper(s, "throughput_mean")  # noqa: E731
-    yield measured("mean throughput, search depth 3 against 1", source, 1.03, of, decimals=2, why=why)
-
-    def queues(setting: str) -> float | None:
-        if setting != PUBLISHED:
-            return None
-        one, five = (found[parts.queue_cell(count)]["jct_mean_censored"] for count in (1, max(parts.QUEUES)))
-        return lower(float(five), float(one))
-
-    def urgent(setting: str) -> float | None:
-        groups = found[parts.queue_cell(max(parts.QUEUES))]["by_priority"]
-        first, last = max(groups, key=int), min(groups, key=int)
-        mean = groups[first]["jct_mean_so_far"] / groups[last]["jct_mean_so_far"]
-        return 100 * (mean - 1) if setting == PUBLISHED else None
-
-    yield measured("censored JCT with 5 queues against 1, submissions x4", source, None, queues, why=LOST)
-    yield measured("JCT of the highest of 5 priorities against the lowest", source, None, urgent, why=LOST)
-
-    def knob(setting: str) -> float | None:
-        linear, precise = (found[parts.knob_cell(k)]["throughput_mean"] for k in (1, max(parts.PRECISE)))
-        return lower(float(precise), float(linear)) if setting == PUBLISHED else None
-
-    yield measured(
-        "throughput of sia with precise data against its linear estimate", "section 2.3", None, knob, why=LOST
-    )
-
-
-def _not_simulated() -> Iterator[Claim]:
-    """Yield what no simulation shows."""
-    for claim, source, paper, unit, why in (
-        (
-            "decision time a job at search depth 5",
-            "section 5.8",
-            5.98,
-            "s",
-            "the speed of a program, not of a cluster",
-        ),
-        ("profiling of a job", "section 5.8", 510.0, "s", "an input here: costs.profile"),
-        ("search of a plan, at most", "section 5.8", 120.0, "s", "an input here: costs.search_s_max"),
-        ("checkpoint and resume, at most", "section 5.8", 300.0, "s", "an input here: costs.storage_gbs"),
-        (
-            "profiling of collectives before a cluster starts",
-            "section 5.8",
-            3.5,
-            "h",
-            "no cluster is set up here",
-        ),
-        ("deviation of the loss when a job is rescaled", "section 5.8", 0.06, "", "no model is trained here"),
+    queues = _last_against_first(found, parts.QUEUE_RUNS, "jct_mean_censored")
+    precise = _last_against_first(found, parts.PRECISE_RUNS, "throughput_mean")
+    for claim, section, of in (
+        ("censored JCT with 5 queues against 1, submissions x4", source, queues),
+        ("JCT of the highest of 5 priorities against the lowest", source, urgent),
+        ("throughput of sia with precise data against its linear estimate", "section 2.3", precise),
     ):
-        yield Claim(claim, source, paper, unit=unit, neutral=None, decimals=2, why=why)
+        yield measured(claim, section, None, only_published(of), why=LOST)
+
+
+def _last_against_first(found: Found, runs: Labelled, metric: str) -> Callable[[], float]:
+    first, *_, last = runs.values()
+    return lambda: difference(float(found[last][metric]), float(found[first][metric]))
+
+
+NOT_SIMULATED = [
+    quantity(claim, "section 5.8", paper, unit=unit, decimals=2, why=why)
+    for claim, paper, unit, why in (
+        ("decision time a job at search depth 5", 5.98, "s", "the speed of a program, not of a cluster"),
+        ("profiling of a job", 510.0, "s", "an input here: costs.profile"),
+        ("search of a plan, at most", 120.0, "s", "an input here: costs.search_s_max"),
+        ("checkpoint and resume, at most", 300.0, "s", "an input here: costs.storage_gbs"),
+        ("profiling of collectives before a cluster starts", 3.5, "h", "no cluster is set up here"),
+        ("deviation of the loss when a job is rescaled", 0.06, "", "no model is trained here"),
+    )
+]
+"""Claims that no simulation can show."""

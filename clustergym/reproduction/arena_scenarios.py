@@ -1,4 +1,4 @@
-"""Arena's simulated cluster, its published traces, and the two settings they are run under."""
+"""Builds the scenario of each run of Arena and Crius: a place, a setting, and changes of it."""
 
 from __future__ import annotations
 
@@ -13,47 +13,45 @@ import numpy.typing as npt
 
 from clustergym.oracle.views import linear
 from clustergym.policy import InformationClass
-from clustergym.reproduction import arena_elsewhere as elsewhere
-from clustergym.reproduction.study import Cell, check_published, make_preset
+from clustergym.reproduction.arena_places import MEASUREMENTS, PLACES, ROUND_S, TRACES
+from clustergym.reproduction.claims import PUBLISHED
+from clustergym.reproduction.study import RunSpec, check_published
 from clustergym.scenario import Scenario
 from clustergym.sim.costs import Costs
 
-TRACES = {"philly": "simulate_trace_philly.csv", "venus": "simulate_trace_venus.csv"}
-TESTBED_TRACES = ("runtime_trace.csv", "runtime_trace_revision.csv")
-PROFILE, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
-ROUND_S = 300.0
-
-FAIR, PUBLISHED = "fair", "as published"
+MEMORY = "arena_dp_memory.csv"
 PROFILING_RATIO = 18.1
 """How much more GPU time profiling whole plans takes than Arena's own (its section 5.5)."""
 DEADLINE_BUDGETS = 5.0
-"""By which the artifact's simulator multiplies the time that each job has until its deadline."""
+"""The artifact's simulator multiplies the time that each job has until its deadline by this."""
 PRIORITY_SEED = 0
-"""Of the priorities that jobs are given, as no trace has any."""
-
+"""The seed of the priorities that jobs draw; no trace has any."""
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
-"""What policies know that run data-parallel profiles only, in the published setting."""
+"""What policies know that profile data-parallel plans alone; the memory rule restricts these."""
 
 
-@dataclass(frozen=True)
-class MemoryRule:
-    """The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
-
-    margin: float = 1.2
-    usable: float = 0.8
+MARGIN, USABLE = 1.2, 0.8
+"""The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
 
 
 def check_data(folder: Path) -> None:
     """Raise an `InputError` unless the published files are there."""
-    names = (PROFILE, MEMORY, *TRACES.values(), *TESTBED_TRACES)
-    check_published(folder / "arena" / name for name in names)
+    check_published(folder / "arena" / name for name in (MEASUREMENTS, MEMORY, *TRACES))
 
 
-def cell(
-    trace: str, rounds: int | None, setting: str, policy: str, parameters: tuple[tuple[str, Any], ...] = ()
-) -> Cell:
+def run_of(trace: str, rounds: int | None, setting: str, policy: str, **parameters: Any) -> RunSpec:
     """Return a run that lasts a number of rounds."""
-    return Cell(trace, None if rounds is None else rounds * ROUND_S, setting, policy, parameters)
+    horizon_s = None if rounds is None else rounds * ROUND_S
+    return RunSpec(trace, horizon_s, setting, policy, tuple(parameters.items()))
+
+
+RunOf = Callable[[str, str], RunSpec]
+"""Returns the run of a policy in a setting."""
+
+
+def runs_at(trace: str, rounds: int | None = None) -> RunOf:
+    """Return what names the run of a policy in a setting, on a trace."""
+    return lambda setting, policy: run_of(trace, rounds, setting, policy)
 
 
 def variant(setting: str, change: str, value: float | None = None) -> str:
@@ -61,16 +59,15 @@ def variant(setting: str, change: str, value: float | None = None) -> str:
     return f"{setting}; {change}" if value is None else f"{setting}; {change} {value:g}"
 
 
-def scenario_of(data: Path, cell: Cell) -> Scenario:
-    """Return the scenario of a cell: a setting by name, with the changes that `variant` added."""
-    setting, *changes = cell.setting.split("; ")
-    place = elsewhere.PLACES.get(cell.trace)
-    scenario = _base(data, cell.trace) if place is None else elsewhere.scenario_of(data, cell.trace)
-    if cell.horizon_s is not None:
-        scenario = replace(scenario, horizon_s=cell.horizon_s)
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the scenario of a run: a setting by name, with the changes that `variant` added."""
+    setting, *changes = spec.setting.split("; ")
+    scenario = _of_place(data, spec.trace)
+    if spec.horizon_s is not None:
+        scenario = replace(scenario, horizon_s=spec.horizon_s)
     if setting == PUBLISHED:
-        measured = place is None or place.measured
-        scenario = _as_published(scenario, data, make_preset(cell).information_class, measured)
+        information = spec.make_policy().information_class
+        scenario = _as_published(scenario, data, information, PLACES[spec.trace].measured)
     for change in changes:
         name, _, value = change.partition(" ")
         scenario = CHANGES[name](scenario, float(value or 1.0))
@@ -78,52 +75,30 @@ def scenario_of(data: Path, cell: Cell) -> Scenario:
 
 
 @cache
-def _base(data: Path, trace: str) -> Scenario:
+def _of_place(data: Path, name: str) -> Scenario:
     from clustergym.api import load_scenario
 
-    folder = data.absolute() / "arena"
-    overrides = [
-        "cluster=arena-sim",
-        "trace=file",
-        f"trace.path='{folder / TRACES[trace]}'",
-        "oracle=table",
-        f"oracle.path='{folder / PROFILE}'",
-        "oracle.missing=estimate",
-        f"scenario.rounds={ROUND_S:.0f}",
-    ]
-    return load_scenario("large", overrides)
-
-
-def without_profiling(costs: Costs) -> Costs:
-    """Return costs under which nobody pays to know a job, as in the artifact's published runs."""
-    return replace(costs, profile={})
+    folder, place = data.absolute() / "arena", PLACES[name]
+    return load_scenario(place.scenario, [one.replace("{data}", str(folder)) for one in place.overrides])
 
 
 def _as_published(
     scenario: Scenario, data: Path, information: InformationClass, memory_rule: bool
 ) -> Scenario:
     """Return a scenario without checkpoints and profiling; for a baseline with full searches and the rule."""
-    pruned = information == InformationClass.PROFILED
-    costs = replace(without_profiling(scenario.costs), search="pruned" if pruned else "full")
+    search = "pruned" if information == InformationClass.PROFILED else "full"
+    costs = replace(scenario.costs, profile={}, search=search)
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
     if information not in RESTRICTED or not memory_rule:
         return scenario
-    fits = data_parallel_fits(scenario, read_memory(data / "arena" / MEMORY))[..., None]
-    tables = scenario.tables
-    kept = replace(
-        tables,
-        execution=np.where(fits, tables.execution, np.inf),
-        profiled=np.where(fits, tables.profiled, np.inf),
-        data_parallel=np.where(fits, tables.data_parallel, np.inf),
-    )
-    return replace(scenario, tables=kept)
-
-
-# Changes of a setting
+    tables, memory = scenario.tables, read_memory(data / "arena" / MEMORY)
+    fits, names = data_parallel_fits(scenario, memory)[..., None], ("execution", "profiled", "data_parallel")
+    kept: dict[str, Any] = {name: np.where(fits, getattr(tables, name), np.inf) for name in names}
+    return replace(scenario, tables=replace(tables, **kept))
 
 
 @dataclass(frozen=True)
-class Knob(Scenario):
+class PreciseBootstrap(Scenario):
     """A scenario in which bootstrapped policies know the `precise` least counts (Arena, section 2.3)."""
 
     precise: int = 1
@@ -136,57 +111,53 @@ class Knob(Scenario):
         return linear(times, self.feasible, self.tables.counts, self.precise)
 
 
-def _full_search(scenario: Scenario, _: float) -> Scenario:
-    return replace(scenario, costs=replace(scenario.costs, search="full"))
+def _precise(scenario: Scenario, counts: float) -> Scenario:
+    given = {one.name: getattr(scenario, one.name) for one in fields(scenario) if one.init}
+    return PreciseBootstrap(**given, precise=int(counts))
 
 
 def _full_profiling(scenario: Scenario, _: float) -> Scenario:
     prices = scenario.costs.profile or Costs().profile
     longer = {name: replace(one, seconds=one.seconds * PROFILING_RATIO) for name, one in prices.items()}
-    return replace(scenario, costs=replace(scenario.costs, profile=longer))
-
-
-def _profiling(scenario: Scenario, _: float) -> Scenario:
-    return replace(scenario, costs=replace(scenario.costs, profile=Costs().profile))
+    return _costs(scenario, profile=longer)
 
 
 def _deadlines(scenario: Scenario, factor: float) -> Scenario:
-    trace = scenario.trace
-    later = trace.submit_s + factor * (trace.deadline_s - trace.submit_s)
-    return replace(scenario, trace=replace(trace, deadline_s=later))
+    submit_s, deadline_s = scenario.trace.submit_s, scenario.trace.deadline_s
+    return _trace(scenario, deadline_s=submit_s + factor * (deadline_s - submit_s))
 
 
 def _lifespan(scenario: Scenario, factor: float) -> Scenario:
-    iterations = np.maximum((scenario.trace.iterations * factor).astype(np.int64), 1)
-    return replace(scenario, trace=replace(scenario.trace, iterations=iterations))
+    return _trace(scenario, iterations=np.maximum((scenario.trace.iterations * factor).astype(np.int64), 1))
 
 
 def _density(scenario: Scenario, factor: float) -> Scenario:
     trace = scenario.trace
-    sooner = replace(trace, submit_s=trace.submit_s / factor, deadline_s=trace.deadline_s / factor)
-    return replace(scenario, trace=sooner)
+    return _trace(scenario, submit_s=trace.submit_s / factor, deadline_s=trace.deadline_s / factor)
 
 
 def _priorities(scenario: Scenario, queues: float) -> Scenario:
-    drawn = np.random.default_rng(PRIORITY_SEED).integers(0, int(queues), len(scenario.trace))
-    return replace(scenario, trace=replace(scenario.trace, priority=drawn))
+    random = np.random.default_rng(PRIORITY_SEED)
+    return _trace(scenario, priority=random.integers(0, int(queues), len(scenario.trace)))
 
 
 def _jitter(scenario: Scenario, seed: float) -> Scenario:
     late_s = np.random.default_rng(int(seed)).uniform(0.0, ROUND_S, len(scenario.trace))
-    submit_s = np.sort(scenario.trace.submit_s + late_s)
-    return replace(scenario, trace=replace(scenario.trace, submit_s=submit_s))
+    return _trace(scenario, submit_s=np.sort(scenario.trace.submit_s + late_s))
 
 
-def _precise(scenario: Scenario, counts: float) -> Scenario:
-    given = {one.name: getattr(scenario, one.name) for one in fields(scenario) if one.init}
-    return Knob(**given, precise=int(counts))
+def _trace(scenario: Scenario, **columns: Any) -> Scenario:
+    return replace(scenario, trace=replace(scenario.trace, **columns))
+
+
+def _costs(scenario: Scenario, **rules: Any) -> Scenario:
+    return replace(scenario, costs=replace(scenario.costs, **rules))
 
 
 CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
-    "full-search": _full_search,
+    "full-search": lambda scenario, _: _costs(scenario, search="full"),
     "full-profiling": _full_profiling,
-    "profiling": _profiling,
+    "profiling": lambda scenario, _: _costs(scenario, profile=Costs().profile),
     "deadlines-x": _deadlines,
     "lifespan-x": _lifespan,
     "density-x": _density,
@@ -205,13 +176,12 @@ Memory = Mapping[tuple[str, str, int], Mapping[int, float]]
 
 @cache
 def read_memory(path: Path) -> Memory:
-    """Read what pure data parallelism takes; a row without a value is as good as none."""
+    """Read the memory that pure data parallelism takes; leave out a row without a value."""
     from clustergym.oracle.catalog import ARENA_FAMILIES
     from clustergym.workload.fields import integers, numbers
     from clustergym.workload.files import read_csv
 
-    columns = ("model_family", "params", "batch_size", "dp_degree", "memory_gb")
-    rows = read_csv(path, columns)
+    rows = read_csv(path, ("model_family", "params", "batch_size", "dp_degree", "memory_gb"))
     batch, degree = integers(rows, "batch_size", low=1), integers(rows, "dp_degree", low=1)
     memory_gb = numbers(rows, "memory_gb", default=float("nan"))
     found: dict[tuple[str, str, int], dict[int, float]] = {}
@@ -222,21 +192,18 @@ def read_memory(path: Path) -> Memory:
     return found
 
 
-def data_parallel_fits(
-    scenario: Scenario, memory: Memory, rule: MemoryRule | None = None
-) -> npt.NDArray[np.bool_]:
+def data_parallel_fits(scenario: Scenario, memory: Memory) -> npt.NDArray[np.bool_]:
     """Return where the memory rule holds, shape (C, T, K).
 
-    A count above the greatest recorded degree takes no more than that one; what has no value fits not.
+    A count above the greatest recorded degree takes as much as that one; what has no value does not fit.
     """
-    rule = rule or MemoryRule()
     tables, groups = scenario.tables, scenario.cluster.groups
-    usable_gb = {group.gpu_type.name: rule.usable * group.gpu_type.memory_gb for group in groups}
+    usable_gb = {group.gpu_type.name: USABLE * group.gpu_type.memory_gb for group in groups}
     fits = np.zeros(tables.execution.shape[:3], dtype=np.bool_)
     for c, model in enumerate(tables.classes):
         by_degree = memory.get((model.family, model.size, model.global_batch), {})
         greatest = max(by_degree, default=0)
         for k, count in enumerate(tables.counts.tolist()):
-            needed_gb = rule.margin * by_degree.get(min(count, greatest), np.inf)
+            needed_gb = MARGIN * by_degree.get(min(count, greatest), np.inf)
             fits[c, :, k] = [needed_gb <= usable_gb[name] for name in tables.gpu_types]
     return fits

@@ -1,33 +1,29 @@
-"""Ares (TACO 2025), section 5: 16 and 64 GPUs, three kinds of trace, on Sia's measured profiles."""
+"""Ares's page (TACO 2025, section 5): 16 and 64 GPUs, three kinds of trace, Sia's measured profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from clustergym.errors import InputError
+from clustergym.reproduction import ares_looks, page
 from clustergym.reproduction.ares_causes import Causes
-from clustergym.reproduction.ares_claims import Parts, claims_of
-from clustergym.reproduction.ares_deep import Deep, small_cells, small_text
-from clustergym.reproduction.ares_scenarios import KINDS, START_JOBS, check_data, scenario_of, trace_names
-from clustergym.reproduction.ares_study import POLICIES, Found, Study, averages, beside
-from clustergym.reproduction.ares_times import GPUS, QUICK_GPUS, decision_times, time_panel, times_text
-from clustergym.reproduction.claims import Claim, claims_table
-from clustergym.reproduction.line_plots import LinePlot, Panel
-from clustergym.reproduction.study import (
-    Cell,
-    Figures,
-    Options,
-    Report,
-    change,
-    choose,
-    number,
-    run_cells,
-    table,
+from clustergym.reproduction.ares_claims import AresFigures, claims_of
+from clustergym.reproduction.ares_study import (
+    KINDS,
+    POLICIES,
+    START_JOBS,
+    TESTBED,
+    AresStudy,
+    check_data,
+    offered_load,
+    scenario_of,
+    trace_names,
 )
+from clustergym.reproduction.details import change, number, table
+from clustergym.reproduction.page import RunColumn, Section
+from clustergym.reproduction.plots import Panel, panel_plot
+from clustergym.reproduction.study import Found, Options, choose, run_all
 
 SUMMARY = "16 and 64 GPUs, Philly, Helios and newTrace, fairness and JCT (TACO 2025, section 5)"
 BEST_ALPHAS = (0.75, 0.8)
@@ -49,158 +45,143 @@ was run on fewer, Ares is held against it on those. `work_conserving` is not
 Ares's but our own baseline on its order: jobs shrink rather than wait, and leftover GPUs are given out."""
 
 
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: Options) -> page.Report:
+    """Run the study and write its page."""
     check_data(options.data, [name for kind in KINDS for name in trace_names(kind, options.quick)])
-    chosen, missing = choose(POLICIES, options.policies)
-    if not chosen:
-        raise InputError("names no policy", field="--policies", remedy=f"give some of {', '.join(POLICIES)}")
-    study, causes = Study(options.quick, chosen, missing), Causes(options.data, options.quick)
-    cells = [cell for kind in KINDS for policy in study.rows for cell in study.cells(kind, policy)]
+    chosen, note = choose(POLICIES, options.policies)
+    study = AresStudy(options.data, options.quick, chosen)
+    introduction = INTRODUCTION
+    if options.quick:
+        introduction += (
+            f"\n\nThe quick form: the first {START_JOBS} jobs of Sia's first workload of each kind."
+        )
+    opening = page.words(f"## Mean JCT (Fig. 7a)\n\n![Mean JCT of each policy]({study.file('jct')})")
+    sections, causes = [opening, *(_comparison(study, kind) for kind in KINDS)], Causes(study)
     whole = set(POLICIES) <= set(chosen)
     if whole:
-        cells += [cell for policy in study.rows for cell in small_cells(study, policy)] + causes.cells()
-        cells += [c for kind in KINDS for alpha in study.alphas for c in study.cells(kind, "ares", alpha)]
-    found = run_cells(cells, partial(scenario_of, options.data), options)
-    parts = [_comparison(study, found, kind) for kind in KINDS]
-    plots: dict[str, Any] = {study.file("jct"): LinePlot(_bars(study, found))}
-    figures = [_plain(cell, values) for cell, values in found.items()]
-    if not whole:
-        return Report("\n\n".join([_introduction(study), *parts]) + "\n", figures, plots=plots)
-    timed = [decision_times(options, gpus) for gpus in (QUICK_GPUS if options.quick else GPUS)]
-    deep = Deep.of(options, study)
-    alpha = study.alphas[int(np.argmin(_relative_of_all(study, found)))]
-    claims = claims_of(Parts(study, found, causes, deep, timed, alpha))
-    parts += [
-        causes.text(found, study.file("map")),
-        _alphas(study, found),
-        small_text(study, found, options),
-        deep.text(study.file("deep")),
-        times_text(timed, study.file("time")),
-    ]
-    plots |= {
-        study.file("map"): causes.plot(found),
-        study.file("alpha"): LinePlot(_alpha_panels(study, found)),
-        study.file("deep"): LinePlot(deep.panels()),
-        study.file("time"): LinePlot([time_panel(timed)]),
-    }
-    text = "\n\n".join([_introduction(study, claims), *parts]) + "\n"
-    return Report(text, [*figures, *timed], [claim.plain() for claim in claims], plots)
+        sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
+    found = run_all(page.specs_of(sections), scenario_of, options)
+    plots = {"jct": panel_plot([_bars(study, found, kind) for kind in KINDS])}
+    claims, timed = [], []
+    if whole:
+        looked = ares_looks.looks(options, study)
+        sizes = ares_looks.QUICK_GPUS if options.quick else ares_looks.GPUS
+        timed = [ares_looks.decision_times(options, gpus) for gpus in sizes]
+        sections.append(page.words(ares_looks.look_text(looked, study.file("deep"))))
+        sections.append(page.words(ares_looks.times_text(timed, study.file("time"))))
+        alpha = study.alphas[int(np.argmin(_relative_of_all(study, found)))]
+        claims = claims_of(AresFigures(study, found, causes, looked, timed, alpha))
+        lines = {kind: _relative(study, found, kind) for kind in KINDS}
+        labels = ("Ares by alpha", "alpha", "mean JCT over that at 0.75")
+        plots |= {
+            "map": causes.plot(found),
+            "alpha": panel_plot([Panel(*labels, study.alphas, lines, band=BEST_ALPHAS)]),
+            "deep": panel_plot(ares_looks.look_panels(looked)),
+            "time": panel_plot([ares_looks.time_panel(timed)]),
+        }
+    files = {study.file(name): plot for name, plot in plots.items()}
+    report = page.make_report(introduction + note, claims, sections, found, files)
+    return replace(report, figures=[*report.figures, *map(dict, timed)])
 
 
-def _plain(cell: Cell, figures: Figures) -> dict[str, Any]:
-    where = {"trace": cell.trace, "setting": cell.setting, "policy": cell.policy}
-    return {**where, "parameters": dict(cell.parameters), **figures}
+JCT, UNFAIR = (
+    RunColumn("mean JCT, h", "jct_mean", 2, "h"),
+    RunColumn("unfair", "unfair_fraction", 0, "%"),
+)
+WORST = RunColumn("worst FTF", "ftf_worst", 2)
+PREEMPTIONS = RunColumn("preemptions a job", "preemptions_mean", 2)
+P99 = RunColumn("p99 JCT, h", "jct_p99", 1, "h")
+COLUMNS = (JCT, P99, UNFAIR, WORST, PREEMPTIONS, page.RESTARTS._replace(decimals=2))
 
 
-def _introduction(study: Study, claims: Sequence[Claim] = ()) -> str:
-    text = INTRODUCTION
-    if study.quick:
-        text += f"\n\nThe quick form: the first {START_JOBS} jobs of Sia's first workload of each kind."
-    if study.missing:
-        text += f"\n\nNot installed, so left out: {', '.join(study.missing)}."
-    if claims:
-        text += f"\n\n## Claims\n\n{claims_table(claims)}"
-    return f"{text}\n\n## Mean JCT (Fig. 7a)\n\n![Mean JCT of each policy]({study.file('jct')})"
-
-
-def _comparison(study: Study, found: Found, kind: str) -> str:
-    headers = [
-        "policy",
-        "mean JCT, h",
-        "p99 JCT, h",
-        "unfair",
-        "worst FTF",
-        "preemptions a job",
-        "restarts a job",
-        "mean JCT, Ares relative",
-    ]
-    by_policy = {policy: averages(found, study.cells(kind, policy)) for policy in study.rows}
-    names = study.traces(kind)
-    rows = [
-        [
-            policy + _fewer(study, kind, policy),
-            number(mean["jct_mean"] / 3600, 2),
-            number(mean["jct_p99"] / 3600, 1),
-            f"{100 * mean['unfair_fraction']:.0f} %",
-            number(mean["ftf_worst"], 2),
-            number(mean["preemptions_mean"], 2),
-            number(mean["restarts_mean"], 2),
-            _relative_jct(study, found, kind, policy),
-        ]
-        for policy, mean in by_policy.items()
-    ]
+def _comparison(study: AresStudy, kind: str) -> Section:
+    names = trace_names(kind, study.quick)
     counted = f"{len(names)} traces" if len(names) > 1 else names[0]
-    return f"## {kind}: {counted}\n\n{table(headers, rows)}"
+
+    def text(found: Found) -> str:
+        rows = {
+            (policy + _fewer(study, kind, policy),): study.averages(found, kind, policy)
+            for policy in study.rows
+        }
+        added = {"mean JCT, Ares relative": [_relative_jct(study, found, kind, one) for one in study.rows]}
+        return f"## {kind}: {counted}\n\n{page.figures_table(['policy'], rows, COLUMNS, added)}"
+
+    return Section([spec for policy in study.rows for spec in study.specs(kind, policy)], text)
 
 
-def _fewer(study: Study, kind: str, policy: str) -> str:
-    run, there = len(study.cells(kind, policy)), len(study.traces(kind))
+def _fewer(study: AresStudy, kind: str, policy: str) -> str:
+    run, there = len(study.specs(kind, policy)), len(trace_names(kind, study.quick))
     return f" (first {run} of {there})" if run < there else ""
 
 
-def _relative_jct(study: Study, found: Found, kind: str, policy: str) -> str:
+def _relative_jct(study: AresStudy, found: Found, kind: str, policy: str) -> str:
     if "ares" not in study.policies or policy == "ares":
         return "-"
-    cells = (beside(study, kind, policy), study.cells(kind, policy))
-    return change(*(averages(found, one)["jct_mean"] for one in cells))
+    ours, theirs = (make(found, kind, policy) for make in (study.beside, study.averages))
+    return change(ours["jct_mean"], theirs["jct_mean"])
 
 
-def _bars(study: Study, found: Found) -> list[Panel]:
-    return [
-        Panel(
-            kind,
-            "",
-            "mean JCT, h",
-            (),
-            {
-                p + _fewer(study, kind, p): [averages(found, study.cells(kind, p))["jct_mean"] / 3600]
-                for p in study.policies
-            },
-            bars=True,
-        )
-        for kind in KINDS
-    ]
+def _bars(study: AresStudy, found: Found, kind: str) -> Panel:
+    hours = {
+        policy + _fewer(study, kind, policy): [study.averages(found, kind, policy)["jct_mean"] / 3600]
+        for policy in study.policies
+    }
+    return Panel(kind, "", "mean JCT, h", (), hours)
 
 
-def _relative(study: Study, found: Found, kind: str) -> list[float]:
+def _relative(study: AresStudy, found: Found, kind: str) -> list[float]:
     """Return the mean JCT by alpha over that at 0.75, mean over traces."""
     at = {
-        alpha: np.array([found[cell]["jct_mean"] for cell in study.cells(kind, "ares", alpha)])
+        alpha: np.array([found[spec]["jct_mean"] for spec in study.specs(kind, "ares", alpha)])
         for alpha in study.alphas
     }
     return [float(np.mean(at[alpha] / at[0.75])) for alpha in study.alphas]
 
 
-def _relative_of_all(study: Study, found: Found) -> list[float]:
+def _relative_of_all(study: AresStudy, found: Found) -> list[float]:
     """Return the same, mean over kinds."""
     return [float(mean) for mean in np.mean([_relative(study, found, kind) for kind in KINDS], axis=0)]
 
 
-def _alphas(study: Study, found: Found) -> str:
-    every = {kind: _relative(study, found, kind) for kind in KINDS}
-    every["all"] = _relative_of_all(study, found)
-    rows = []
-    for kind, row in every.items():
-        names = [cell.trace for cell in study.cells(kind, "ares", 0.75)] if kind in KINDS else []
-        label = ", ".join(names) or kind
-        best = study.alphas[int(np.argmin(row))]
-        rows.append([label, *(number(value, 3) for value in row), f"{best:g}"])
+def _alphas(study: AresStudy) -> Section:
     headers = ["mean JCT over that at 0.75", *(f"{alpha:g}" for alpha in study.alphas), "best alpha"]
-    return (
-        "## Alpha (Fig. 10)\n\nCounts are powers of two, so that an alpha acts only where it crosses the "
-        "efficiency of some doubling; between those the JCT is flat. Shaded: where the paper's best lie.\n\n"
-        f"{table(headers, rows)}\n\n![JCT by alpha]({study.file('alpha')})"
-    )
+
+    def text(found: Found) -> str:
+        every = {
+            ", ".join(spec.trace for spec in study.specs(kind, "ares", 0.75)): _relative(study, found, kind)
+            for kind in KINDS
+        }
+        every["all"] = _relative_of_all(study, found)
+        best = (study.alphas[int(np.argmin(row))] for row in every.values())
+        rows = [
+            [label, *(number(value, 3) for value in row), f"{alpha:g}"]
+            for (label, row), alpha in zip(every.items(), best, strict=True)
+        ]
+        return (
+            "## Alpha (Fig. 10)\n\nCounts are powers of two, so that an alpha acts only where it crosses "
+            "the efficiency of some doubling; between those the JCT is flat. Shaded: where the paper's best "
+            "lie.\n\n"
+            f"{table(headers, rows)}\n\n![JCT by alpha]({study.file('alpha')})"
+        )
+
+    specs = [spec for kind in KINDS for alpha in study.alphas for spec in study.specs(kind, "ares", alpha)]
+    return Section(specs, text)
 
 
-def _alpha_panels(study: Study, found: Found) -> list[Panel]:
-    lines = {kind: _relative(study, found, kind) for kind in KINDS}
-    band = BEST_ALPHAS
-    return [Panel("Ares by alpha", "alpha", "mean JCT over that at 0.75", study.alphas, lines, band=band)]
+def _testbed(study: AresStudy) -> Section:
+    """Return the section on 16 GPUs."""
+    specs = study.specs(TESTBED, "ares")
+    many = f"{len(specs)} generated traces" if len(specs) > 1 else "One generated trace"
+
+    def text(found: Found) -> str:
+        loads = [offered_load(scenario_of(study.data, spec)) for spec in specs]
+        rows = {(policy,): study.averages(found, TESTBED, policy) for policy in study.rows}
+        return (
+            "## 16 GPUs (section 5.2, Fig. 6)\n\n"
+            f"{many} of 40 jobs in 4 h on `ares-16`, with the requests of the scenario `ares` and Sia's "
+            f"profiles; load {', '.join(number(load, 1) for load in loads)} at the request. "
+            "Only the simulated side of the figure can be had.\n\n"
+            f"{page.figures_table(['policy'], rows, [JCT, UNFAIR, WORST, PREEMPTIONS])}"
+        )
+
+    return Section([spec for policy in study.rows for spec in study.specs(TESTBED, policy)], text)

@@ -1,87 +1,182 @@
-"""What the study of Ares runs, and the averages and gains that its parts share."""
+"""The traces and runs of the study of Ares, and the averages and gains that its parts share."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.paths import atomic_path
-from clustergym.reproduction.ares_scenarios import START, WHOLE, trace_names
-from clustergym.reproduction.study import Cell, Figures, Options, code_sha256
+from clustergym.reproduction.study import Figures, Found, Parameters, RunSpec, check_published
+from clustergym.scenario import Scenario
+
+WHOLE, START = "whole", "start"
+"""Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
+START_JOBS = 160
+
+ROOFLINE, UNROUNDED = "roofline", "any-count"
+"""Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
+
+JOBS_PER_HOUR_A_GPU = 640 / 2048
+"""Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
+TIMED_S = 2 * 3600.0
+
+
+class TraceKind(NamedTuple):
+    """A kind of trace: Sia's folder of it, and what a generated one has."""
+
+    sia: str
+    generator: str
+    jobs: int
+    span_s: float
+    most_s: float
+    start_hour: int
+
+
+KINDS = {
+    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8),
+    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
+    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
+}
+"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios."""
+
+WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
+"""The numbers of Sia's workloads that run, beside as many generated ones; newTrace takes minutes each."""
+
+
+TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
+"""The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
+
+
+def trace_names(kind: str, quick: bool) -> list[str]:
+    """Return the traces of a kind: Sia's workloads, then as many generated; `quick`: the first alone."""
+    if kind == TESTBED:
+        names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
+    else:
+        sources = ("sia", "generated")
+        names = [f"{kind} {source} {number}" for source in sources for number in WORKLOADS[kind]]
+    return names[:1] if quick else names
+
+
+def check_data(folder: Path, names: list[str]) -> None:
+    """Raise an `InputError` unless the published files that the traces need are there."""
+    wanted = [_workload(folder, name) for name in names if " sia " in name]
+    check_published([*wanted, folder / "sia" / "profiles"])
+
+
+def _workload(folder: Path, name: str) -> Path:
+    kind, _, number = name.split()
+    return folder / "sia" / "workloads" / KINDS[kind].sia / f"workload-{number}.csv"
+
+
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the scenario of a run."""
+    length, _, variant = spec.setting.partition(" ")
+    bend = variant.startswith("efficiency")
+    scenario = _of_trace(data, spec.trace, "" if bend else variant)
+    if length == START and len(scenario.trace) > START_JOBS:
+        scenario = replace(scenario, trace=scenario.trace.take(range(START_JOBS)))
+    if bend:
+        power, load = (float(word.split("=")[1]) for word in variant.split())
+        scenario = bent(scenario, power, load)
+    return scenario
+
+
+def bend(power: float, load: float) -> str:
+    """Return the variant in which efficiencies are raised to a power, at an offered load."""
+    return f"efficiency={power:g} load={load:g}"
+
+
+@cache
+def _of_trace(data: Path, name: str, variant: str) -> Scenario:
+    from clustergym.api import load_scenario
+
+    kind, source, number = name.split()
+    folder = data.absolute() / "sia"
+    profiles = folder / "profiles"
+    if source == "sia":
+        path = _workload(data.absolute(), name)
+        trace = ["trace=file", f"trace.path='{path}'", f"trace.sia_profiles='{profiles}'"]
+    elif source == TESTBED:
+        jobs = generated(KINDS["philly"], 40, 14400.0, int(number))
+        trace = ["cluster=ares-16", *jobs, "++trace.requests=arena"]
+    else:
+        trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
+    oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
+    counts = ["scenario.counts=any"] if variant == UNROUNDED else []
+    return load_scenario("ares", [*trace, *oracle, *counts])
+
+
+def offered_load(scenario: Scenario) -> float:
+    """Return GPU time at the requests over that of the cluster from the first submission to the last."""
+    trace = scenario.trace
+    work_gpu_s = trace.iterations * scenario.fair_iteration_time_s * scenario.request_gpus
+    return float(work_gpu_s.sum() / scenario.cluster.capacity.sum() / np.ptp(trace.submit_s))
+
+
+def request_efficiency(scenario: Scenario) -> float:
+    """Return throughput per GPU at the request over that on the fewest GPUs, mean over jobs."""
+    gpu_s = scenario.tables.execution.min(axis=3)[:, 0] * scenario.tables.counts
+    least = np.argmax(np.isfinite(gpu_s), axis=1)
+    rows, level = scenario.class_of, np.searchsorted(scenario.tables.counts, scenario.request_gpus)
+    return float(np.mean(gpu_s[rows, least[rows]] / gpu_s[rows, level]))
+
+
+def bent(scenario: Scenario, power: float, load: float) -> Scenario:
+    """Return a scenario with other scaling curves and another load, each job of the same GPU time.
+
+    Throughput per GPU over that on the fewest GPUs is raised to the power: 1 leaves it, 0 is linear
+    scaling. Iterations change so that every job has the GPU time that it had at its request, and
+    submissions are stretched to the offered load.
+    """
+    tables, counts = scenario.tables, scenario.tables.counts[:, None]
+    gpu_s = tables.execution * counts
+    best = gpu_s.min(axis=3)
+    least = np.take_along_axis(best, np.argmax(np.isfinite(best), axis=2)[..., None], 2)[..., None]
+    bent_s = {
+        name: (least * (getattr(tables, name) * counts / least) ** power) / counts
+        for name in ("execution", "profiled", "data_parallel")
+    }
+    changed = replace(scenario, tables=replace(tables, **bent_s))
+    factor = scenario.fair_iteration_time_s / changed.fair_iteration_time_s
+    iterations = np.maximum(np.rint(scenario.trace.iterations * factor), 1).astype(np.int64)
+    submit_s = scenario.trace.submit_s * (offered_load(scenario) / load)
+    return replace(changed, trace=replace(scenario.trace, iterations=iterations, submit_s=submit_s))
+
+
+def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
+    """Return the overrides of a generated trace: as the committed ones, of another seed."""
+    parameters = (
+        f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
+        f"max_duration_s={kind.most_s} start_hour={kind.start_hour} seed={seed}"
+    )
+    return [f"trace={kind.generator}", *(f"++trace.{parameter}" for parameter in parameters.split())]
+
+
+@cache
+def timed_scenario(gpus: int) -> Scenario:
+    """Return Philly-like jobs for two hours on a cluster of that many GPUs, at full load."""
+    from clustergym.api import load_scenario
+
+    jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
+    nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
+    trace = generated(KINDS["philly"], jobs, TIMED_S, 1)
+    return load_scenario("ares", [nodes, *trace, f"horizon_s={TIMED_S}"])
+
 
 POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", "pollux")
 ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
 OWN = "ares work_conserving=True"
 """Our own baseline on Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
-FIXED: Mapping[str, tuple[tuple[str, Any], ...]] = {"pollux": (("batch", "requested"),)}
-"""Parameters of who would choose the batch: here all jobs train at the requested one (section 3.1)."""
+FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
+"""Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
 FEWER = {("newtrace", "pollux"): 1}
-"""Traces of a kind that a policy is run on, where one takes minutes (Pollux's genetic search)."""
+"""How many traces of a kind a policy runs on, where one takes minutes (Pollux's genetic search)."""
 METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
-
-Averages = Mapping[str, float]
-Found = Mapping[Cell, Figures]
-
-
-class Study(NamedTuple):
-    """What is run."""
-
-    quick: bool
-    policies: Sequence[str]
-    missing: Sequence[str]
-
-    def traces(self, kind: str) -> list[str]:
-        """Return the names of the traces of a kind."""
-        return trace_names(kind, self.quick)
-
-    @property
-    def length(self) -> str:
-        """The setting of a whole trace, or of its start."""
-        return START if self.quick else WHOLE
-
-    def cells(self, kind: str, policy: str, alpha: float | None = None) -> list[Cell]:
-        """Return the runs of a policy, or of our own variant of Ares, on a kind of trace.
-
-        With an alpha, on every second trace.
-        """
-        parameters: tuple[tuple[str, Any], ...] = () if alpha is None else (("alpha", alpha),)
-        names = self.traces(kind)[: FEWER.get((kind, policy))]
-        if alpha is not None:
-            names = names[::2]
-        if policy == OWN:
-            policy, parameters = "ares", (("work_conserving", True),)
-        parameters += FIXED.get(policy, ())
-        return [Cell(name, None, self.length, policy, parameters) for name in names]
-
-    @property
-    def rows(self) -> list[str]:
-        """Return the policies, and our own variant where Ares is among them."""
-        return [*self.policies, *([OWN] if "ares" in self.policies else [])]
-
-    @property
-    def alphas(self) -> Sequence[float]:
-        """Return the values of alpha that are tried."""
-        return QUICK_ALPHAS if self.quick else ALPHAS
-
-    def file(self, what: str) -> str:
-        """Return the name of a plot."""
-        return f"ares{'-quick' * self.quick}-{what}.svg"
-
-
-def beside(study: Study, kind: str, policy: str) -> list[Cell]:
-    """Return Ares's runs on the traces that a policy was run on."""
-    names = {cell.trace for cell in study.cells(kind, policy)}
-    return [cell for cell in study.cells(kind, "ares") if cell.trace in names]
-
-
-def averages(found: Found, cells: Sequence[Cell]) -> Averages:
-    """Return the mean of each metric over runs."""
-    return {name: float(np.mean([found[cell][name] for cell in cells])) for name in METRICS}
 
 
 class Gain(NamedTuple):
@@ -91,25 +186,65 @@ class Gain(NamedTuple):
     share: float
 
 
-def gains(study: Study, found: Found, kind: str, metric: str) -> list[Gain]:
-    """Return how far Ares is below each other policy, the closest first."""
-    compared = []
-    for policy in study.policies:
-        if policy != "ares":
-            cells = (beside(study, kind, policy), study.cells(kind, policy))
-            ours, theirs = (averages(found, one)[metric] for one in cells)
-            compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
-    return sorted(compared, key=lambda gain: gain.share)
+class AresStudy(NamedTuple):
+    """What is run: the policies, on the published data in a folder, in the quick form or whole."""
+
+    data: Path
+    quick: bool
+    policies: Sequence[str]
+
+    @property
+    def length(self) -> str:
+        """The setting of a whole trace, or of its start."""
+        return START if self.quick else WHOLE
+
+    def specs(self, kind: str, policy: str, alpha: float | None = None) -> list[RunSpec]:
+        """Return the runs of a policy, or of our own variant of Ares, on a kind of trace.
+
+        With an alpha, on every second trace.
+        """
+        parameters: Parameters = () if alpha is None else (("alpha", alpha),)
+        names = trace_names(kind, self.quick)[: FEWER.get((kind, policy))]
+        if policy == OWN:
+            policy, parameters = "ares", (("work_conserving", True),)
+        parameters += FIXED.get(policy, ())
+        step = 1 if alpha is None else 2
+        return [RunSpec(name, None, self.length, policy, parameters) for name in names[::step]]
+
+    @property
+    def rows(self) -> list[str]:
+        """The policies, and our own variant where Ares is among them."""
+        return [*self.policies, *([OWN] if "ares" in self.policies else [])]
+
+    @property
+    def alphas(self) -> Sequence[float]:
+        """The values of alpha that are tried."""
+        return QUICK_ALPHAS if self.quick else ALPHAS
+
+    def file(self, what: str) -> str:
+        """Return the name of a plot."""
+        return f"ares{'-quick' * self.quick}-{what}.svg"
+
+    def averages(self, found: Found, kind: str, policy: str) -> Figures:
+        """Return the mean of each metric over the runs of a policy."""
+        return averages(found, self.specs(kind, policy))
+
+    def beside(self, found: Found, kind: str, policy: str) -> Figures:
+        """Return the mean of each metric over Ares's runs on the traces that a policy was run on."""
+        names = {spec.trace for spec in self.specs(kind, policy)}
+        return averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
+
+    def gains(self, found: Found, kind: str, metric: str) -> list[Gain]:
+        """Return how far Ares is below each other policy, the closest first."""
+        compared = []
+        for policy in self.policies:
+            if policy != "ares":
+                ours = self.beside(found, kind, policy)[metric]
+                theirs = self.averages(found, kind, policy)[metric]
+                compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
+        return sorted(compared, key=lambda gain: gain.share)
 
 
-def kept(options: Options, what: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return figures that are not a run's metrics, made once for this code and kept in `options.work`."""
-    key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
-    path = options.work / f"{key[:40]}.json"
-    if path.is_file():
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
-    figures = make()
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return figures
+def averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
+    """Return the mean of each metric over runs."""
+    return {name: float(np.mean([found[spec][name] for spec in specs])) for name in METRICS}

@@ -1,31 +1,40 @@
-"""What a paper claims, beside what we measured: a row a claim, its verdict worked out from the figures."""
+"""A paper's claims beside our measurements, one row for each; the figures decide the verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, NamedTuple
 
-from clustergym.reproduction.study import table
+from clustergym.reproduction.details import table
 
 TOLERANCE = 0.1
 """Share of the paper's figure that ours may lack, or differ by, and still reproduce it."""
 _ROUNDING = 1e-9
 
-REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN = VERDICTS = (
-    "reproduced",
-    "smaller",
-    "larger",
-    "reversed",
-    "no figure",
-    "not simulated",
-    "not run",
-)
+REPRODUCED, SMALLER, LARGER, REVERSED = "reproduced", "smaller", "larger", "reversed"
+NO_FIGURE, NOT_SIMULATED, NOT_RUN = "no figure", "not simulated", "not run"
+VERDICTS = (REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN)
+FAIR, PUBLISHED = "fair", "as published"
+"""Our two settings: one set of rules for all policies, or the rules of the paper's own simulator."""
+
+
+class ClaimUnit(NamedTuple):
+    """How the figures of a claim are shown and compared; the fields are those of `PaperClaim`."""
+
+    unit: str = "%"
+    neutral: float | None = 0.0
+    decimals: int = 1
+
+
+PERCENT, TIMES, COUNT = ClaimUnit(), ClaimUnit("x", 1.0, 2), ClaimUnit("", None, 2)
+SHARE = ClaimUnit("%", None, 1)
+"""A percentage that ours should equal, not a change."""
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """A figure or statement of a paper's evaluation, and ours.
 
     Attributes
@@ -82,22 +91,27 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """The verdict as published; where the fair one differs, that too; of the only one there is."""
+        """The verdict as published, and the fair one where it differs; or that of the only figure."""
         ours = [value for value in (self.as_published, self.fair) if value is not None]
         if not ours:
             return NOT_SIMULATED if self.quick else NOT_RUN
-        first = self.verdict_of(ours[0])
-        second = self.verdict_of(ours[-1])
+        first, second = self.verdict_of(ours[0]), self.verdict_of(ours[-1])
         return first if first == second else f"{first} (fair: {second})"
+
+    @property
+    def cells(self) -> list[str]:
+        """The row of a table, under `HEADERS`."""
+        figures = (self.shown(value) for value in (self.paper, self.fair, self.as_published))
+        return [self.claim, self.source, *figures, self.verdict, self.why]
 
     def plain(self) -> dict[str, Any]:
         """Return the row as JSON values, unrounded."""
         return {**asdict(self), "verdict": self.verdict}
 
     @staticmethod
-    def of(row: Mapping[str, Any]) -> Claim:
+    def of(row: Mapping[str, Any]) -> PaperClaim:
         """Return the claim of a row that `plain` gave."""
-        return Claim(**{entry.name: row[entry.name] for entry in fields(Claim)})
+        return PaperClaim(**{entry.name: row[entry.name] for entry in fields(PaperClaim)})
 
     def shown(self, value: float | None) -> str:
         """Return a figure with its unit; `-` where there is none."""
@@ -108,14 +122,60 @@ class Claim:
         return f"{value:{sign},.{self.decimals}f}{gap}{self.unit}"
 
 
-def claims_table(claims: Iterable[Claim]) -> str:
+HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why")
+
+
+def claims_table(claims: Iterable[PaperClaim]) -> str:
     """Return the table that opens a page."""
-    headers = ["claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why"]
-    return table(
-        headers,
-        (
-            [c.claim, c.source, *(c.shown(v) for v in (c.paper, c.fair, c.as_published)), c.verdict, c.why]
-            for c in claims
-        ),
-        words=(0, 1, 5, 6),
-    )
+    return table(HEADERS, (claim.cells for claim in claims), words=(0, 1, 5, 6))
+
+
+def quantity(
+    claim: str,
+    source: str,
+    paper: float | None,
+    fair: float | None = None,
+    as_published: float | None = None,
+    unit: str = "%",
+    decimals: int = 1,
+    why: str = "",
+) -> PaperClaim:
+    """Return a row whose figures should equal the paper's."""
+    return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals)
+
+
+Measure = Callable[[str], float | None]
+"""Returns our figure in a setting."""
+
+
+def measured(
+    claim: str, source: str, paper: float | None, of: Measure, unit: ClaimUnit = PERCENT, why: str = ""
+) -> PaperClaim:
+    """Return a row whose figure is `of(setting)`; a row that was run in neither setting says so.
+
+    Where ours is not the paper's and no reason is given, the reason is not known.
+    """
+    fair, published = _value(of, FAIR), _value(of, PUBLISHED)
+    missing = fair is None and published is None
+    shown = {**unit._asdict(), "why": why, "quick": not missing}
+    row = PaperClaim(claim, source, paper, fair, published, **shown)
+    unexplained = not (missing or why or row.verdict == REPRODUCED)
+    return replace(row, why="not known") if unexplained else row
+
+
+def _value(of: Measure, setting: str) -> float | None:
+    """Return a figure; None where its run is missing, or its divisor is zero."""
+    try:
+        return of(setting)
+    except (KeyError, ZeroDivisionError, ValueError, TypeError):
+        return None
+
+
+def only_published(of: Callable[[], float | None]) -> Measure:
+    """Return a measure that has no figure in the fair setting."""
+    return lambda setting: of() if setting == PUBLISHED else None
+
+
+def difference(ours: float, theirs: float) -> float:
+    """Return a relative difference in percent."""
+    return 100 * (ours / theirs - 1)

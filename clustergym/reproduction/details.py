@@ -1,19 +1,39 @@
-"""Of a run, what the metrics leave out and the pages of papers need; and JCTs padded as a paper's."""
+"""Figures of a run that the metrics lack and pages need, padded JCTs, and tables of figures in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from clustergym.api import Result
 from clustergym.metrics.intervals import Outcome
-from clustergym.metrics.jobs import JobRecords
-from clustergym.sim.engine import Simulation
 
 
-def details_of(simulation: Simulation, records: JobRecords) -> dict[str, Any]:
-    """Return the longest JCT, GPU time by model, and waiting by priority, of plain JSON values.
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
+    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
+    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value: float | int | None, decimals: int = 0) -> str:
+    """Return a figure for a table; `-` where there is none."""
+    return "-" if value is None else f"{value:,.{decimals}f}"
+
+
+def column(values: Sequence[float | None], decimals: int = 0) -> list[str]:
+    """Return figures for a column of a table; `-` where there is none."""
+    return [number(value, decimals) for value in values]
+
+
+def change(value: float | None, reference: float | None) -> str:
+    """Return a relative difference in percent, signed; `-` where it has no meaning."""
+    return "-" if value is None or not reference else f"{100 * (value / reference - 1):+.0f} %"
+
+
+def details_of(result: Result) -> dict[str, Any]:
+    """Return the longest JCT, GPU time by model, and waiting by priority, as plain JSON values.
 
     Returns
     -------
@@ -22,32 +42,32 @@ def details_of(simulation: Simulation, records: JobRecords) -> dict[str, Any]:
         work that a sample took. `by_priority`: where a trace has priorities, by priority: jobs, the
         mean JCT of all (unfinished ones up to now), and the longest wait, seconds.
     """
-    trace, jct_s = simulation.scenario.trace, records.jct_s
-    finished = np.isfinite(jct_s)
-    models = [
-        f"{one.family}-{one.size} {one.global_batch}" for one in map(trace.model_class, range(len(trace)))
-    ]
+    trace, records = result.run.simulation.scenario.trace, result.jobs
+    finished = np.isfinite(records.jct_s)
+    classes = map(trace.model_class, range(len(trace)))
+    models = np.array([f"{model.family}-{model.size} {model.global_batch}" for model in classes])
     work_s = records.held_gpu_s - records.overhead_gpu_s
     samples = records.iterations_done * trace.global_batch
     per_sample = {}
-    for model in sorted(set(models)):
-        rows = np.array([one == model for one in models])
+    for model in sorted(set(models.tolist())):
+        rows = models == model
         if samples[rows].sum() > 0:
             per_sample[model] = float(work_s[rows].sum() / samples[rows].sum())
     return {
-        "jct_max": float(jct_s[finished].max()) if finished.any() else None,
+        "jct_max": float(records.jct_s[finished].max()) if finished.any() else None,
         "gpu_s_per_sample": per_sample,
-        "by_priority": _by_priority(simulation, records),
+        "by_priority": _by_priority(result),
     }
 
 
-def _by_priority(simulation: Simulation, records: JobRecords) -> dict[str, dict[str, float]]:
+def _by_priority(result: Result) -> dict[str, dict[str, float]]:
+    simulation, records = result.run.simulation, result.jobs
     trace, submitted = simulation.scenario.trace, records.outcome != Outcome.NOT_SUBMITTED
     so_far_s = np.where(np.isfinite(records.jct_s), records.jct_s, simulation.now_s - trace.submit_s)
-    found = {}
-    for priority in np.unique(trace.priority).tolist():
+    priorities, found = np.unique(trace.priority).tolist(), {}
+    for priority in priorities if len(priorities) > 1 else ():
         rows = submitted & (trace.priority == priority)
-        if rows.any() and len(np.unique(trace.priority)) > 1:
+        if rows.any():
             found[str(priority)] = {
                 "jobs": int(rows.sum()),
                 "jct_mean_so_far": float(so_far_s[rows].mean()),
@@ -70,7 +90,7 @@ def padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[st
 
     Returns
     -------
-    dict
+    dict of str to float
         Seconds by policy; empty where the reference finished no job.
     """
     count = int(runs[reference]["jobs_finished"])

@@ -1,37 +1,127 @@
-"""Gavel (OSDI '20): its 96 published jobs on 48 GPUs of three types, against its own simulator."""
+"""Gavel's page (OSDI '20): its 96 published jobs on 48 GPUs of three types, against its own simulator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.reproduction import gavel_scenario
-from clustergym.reproduction.claims import Claim, claims_table
+from clustergym.errors import InputError
+from clustergym.oracle.base import OracleTables
+from clustergym.reproduction.claims import PaperClaim, quantity
+from clustergym.reproduction.details import number, table
+from clustergym.reproduction.page import Report, Section, make_report, specs_of, words
 from clustergym.reproduction.study import (
-    Cell,
     Figures,
+    Found,
     Options,
-    Report,
+    Parameters,
+    RunSpec,
+    check_published,
     choose,
-    number,
-    run_cells,
-    table,
+    run_all,
 )
-from clustergym.scenario import Scenario
+from clustergym.scenario import Scenario, allowed_counts, model_classes
+from clustergym.sim.costs import Costs
+from clustergym.workload.fields import integers, numbers
+from clustergym.workload.readers.gavel import read_table
+from clustergym.workload.trace import Trace
+
+TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulation_throughputs.json")
+NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
+"""GPU types of conf/cluster/gavel-48.yaml, and what the table calls them."""
+
+Rates = Mapping[str, Mapping[tuple[str, int], float]]
+"""GPU type -> (job type, workers) -> steps per second of a job on its own."""
+
+
+def check_data(folder: Path) -> None:
+    """Raise an `InputError` unless the published files are there."""
+    check_published(folder / "gavel" / name for name in (TRACE, RATES))
+
+
+def read_rates(path: Path) -> Rates:
+    """Read the throughput table; raise an `InputError` if it is not the published layout."""
+    try:
+        table: Any = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            ours: {ast.literal_eval(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
+            for ours, theirs in NAMES.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError) as error:
+        message = f"is not Gavel's throughput table: {error}"
+        raise InputError(message, file=path, remedy="give simulation_throughputs.json") from None
+
+
+def scenario_of(data: Path, spec: RunSpec) -> Scenario:
+    """Return the only scenario, whatever the run."""
+    return _scenario(data)
+
+
+@cache
+def _scenario(data: Path) -> Scenario:
+    """Return the 96 jobs on 8 V100, 16 P100 and 24 K80, with preemption that costs nothing.
+
+    A step counts as an iteration. A job type on a number of workers is a model class of its own:
+    the table has no rates of a job on other counts than it asks for.
+    """
+    from clustergym.cluster.config import load_cluster
+
+    cluster, rates = load_cluster("gavel-48"), read_rates(data / "gavel" / RATES)
+    trace = _trace(data / "gavel" / TRACE)
+    classes, counts = model_classes(trace), allowed_counts(cluster, "power_of_two")
+    times = np.full((len(classes), len(cluster.gpu_types), len(counts), 4), np.inf)
+    for row, model in enumerate(classes):
+        name, _, workers = model.family.rpartition(" x ")
+        for kind, gpu in enumerate(cluster.gpu_types):
+            rate = rates[gpu].get((name, int(workers)), 0.0)
+            if rate > 0:
+                times[row, kind, counts.index(int(workers))] = 1.0 / rate
+    return Scenario(
+        name="gavel-96",
+        version=1,
+        cluster=cluster,
+        trace=trace,
+        tables=OracleTables(classes, cluster.gpu_types, np.array(counts), times, times, times),
+        checkpoint_s=np.zeros(len(classes)),
+        costs=Costs(search="proxy", profile={}),
+    )
+
+
+def _trace(path: Path) -> Trace:
+    table = read_table(path)
+    n, gpus = len(table), integers(table, "scale_factor", low=1)
+    kinds = zip(table.columns["job_type"], gpus.tolist(), strict=True)
+    return Trace(
+        name=path.stem,
+        job_id=tuple(str(row) for row in range(n)),
+        submit_s=numbers(table, "arrival_time", low=0),
+        model_family=tuple(f"{kind} x {workers}" for kind, workers in kinds),
+        model_size=("",) * n,
+        global_batch=np.ones(n, dtype=np.int64),
+        iterations=integers(table, "total_steps", low=1),
+        gpu_type=("",) * n,
+        gpus=gpus,
+        deadline_s=np.full(n, np.nan),
+        priority=np.zeros(n, dtype=np.int64),
+        user=("",) * n,
+        virtual_cluster=("",) * n,
+        line=np.array(table.line),
+    )
+
 
 SUMMARY = "96 jobs on 48 GPUs of three types, its published trace and rates (OSDI '20)"
 POLICIES = ("fcfs", "gavel")
 FIFO_SEEDS = 8
 ARTIFACT = "its simulator, max_min_fairness.trace"
 
-Parameters = tuple[tuple[str, Any], ...]
 
-
-class Line(NamedTuple):
+class GavelRow(NamedTuple):
     """A row of the table: a policy and its parameters, and the published figures in hours."""
 
     label: str
@@ -42,32 +132,48 @@ class Line(NamedTuple):
     why: str = ""
     seeds: int = 1
 
+    def specs(self, more: Parameters = ()) -> list[RunSpec]:
+        """Return a run for each seed, with further parameters."""
+        parameters = (*self.parameters, *more)
+        spec = ("max_min_fairness", None, "free restarts", self.policy, parameters)
+        return [RunSpec(*spec, seed) for seed in range(self.seeds)]
 
-RANDOM, LAST = "FIFO, a random type with room", "FIFO, the last type"
-LINES = (
-    Line(
-        RANDOM, "fcfs", (("queue", "cluster"), ("any_type", "random"), ("round_s", 360.0)), seeds=FIFO_SEEDS
-    ),
-    Line(LAST, "fcfs", (("queue", "gpu_type"), ("any_type", "last"), ("round_s", 360.0))),
-    Line("max-min fairness", "gavel", (("objective", "max_min_fairness"),), 4.06),
-    Line("max-min fairness, water filling", "gavel", (("objective", "max_min_water_filling"),), 3.99),
-    Line("finish-time fairness", "gavel", (("objective", "finish_time_fairness"),), 4.17),
-    Line("minimum makespan", "gavel", (("objective", "min_makespan"),), makespan_h=17.09),
-    Line(
-        "maximum total throughput",
-        "gavel",
-        (("objective", "max_total_throughput"),),
-        4.74,
-        why="not known: no rule of the table below explains the rest",
-    ),
+    def hours(self, found: Found, metric: str, more: Parameters = ()) -> list[float]:
+        """Return a metric of each seed, hours."""
+        return [found[spec][metric] / 3600 for spec in self.specs(more)]
+
+    @property
+    def compared(self) -> tuple[str, str, float | None]:
+        """The metric that is published, its name in words, and the figure in hours."""
+        if self.makespan_h is not None:
+            return "makespan", "makespan", self.makespan_h
+        return "jct_mean", "mean JCT", self.jct_h
+
+
+def _solved(label: str, objective: str, **published: Any) -> GavelRow:
+    return GavelRow(label, "gavel", (("objective", objective),), **published)
+
+
+ROUND = ("round_s", 360.0)
+_DRAWN: Parameters = (("queue", "cluster"), ("any_type", "random"), ROUND)
+RANDOM = GavelRow("FIFO, a random type with room", "fcfs", _DRAWN, seeds=FIFO_SEEDS)
+LAST = GavelRow("FIFO, the last type", "fcfs", (("queue", "gpu_type"), ("any_type", "last"), ROUND))
+UNEXPLAINED = "not known: no rule of the table below explains the rest"
+ROWS = (
+    *(RANDOM, LAST),
+    _solved("max-min fairness", "max_min_fairness", jct_h=4.06),
+    _solved("max-min fairness, water filling", "max_min_water_filling", jct_h=3.99),
+    _solved("finish-time fairness", "finish_time_fairness", jct_h=4.17),
+    _solved("minimum makespan", "min_makespan", makespan_h=17.09),
+    _solved("maximum total throughput", "max_total_throughput", jct_h=4.74, why=UNEXPLAINED),
 )
-RULES: tuple[tuple[str, Parameters], ...] = (
-    ("as published", ()),
-    ("a solution whenever jobs change", (("solve_interval_s", 0.0),)),
-    ("a second program spends what is idle", (("second_stage", True),)),
-    ("ties go to who holds the GPUs", (("hold_ties", True),)),
-    ("all three", (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))),
-)
+RULES: dict[str, Parameters] = {
+    "as published": (),
+    "a solution whenever jobs change": (("solve_interval_s", 0.0),),
+    "a second program spends what is idle": (("second_stage", True),),
+    "ties go to who holds the GPUs": (("hold_ties", True),),
+    "all three": (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True)),
+}
 """Rules of ours, each against Gavel's own."""
 
 INTRODUCTION = """# Gavel: its 96 jobs, ours and its own simulator
@@ -88,121 +194,72 @@ by ours (`solve_interval_s`, `second_stage`, `hold_ties` of `policy=gavel`)."""
 
 
 def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
-    gavel_scenario.check_data(options.data)
-    chosen, _ = choose(POLICIES, options.policies)
-    lines = [line for line in LINES if line.policy in chosen]
-    rules = RULES[:1] if options.quick else RULES
-    cells = {line.label: _cells(line) for line in lines}
-    changed = {
-        (line.label, rule): _cells(line, more)[0]
-        for line in lines
-        if line.policy == "gavel"
-        for rule, more in rules
-    }
-    every = [cell for group in cells.values() for cell in group] + list(changed.values())
-    found = run_cells(list(dict.fromkeys(every)), partial(_scenario_of, options.data), options)
-    groups = {label: [found[cell] for cell in group] for label, group in cells.items()}
-    claims = _claims(lines, groups)
-    parts = [INTRODUCTION, f"## Claims\n\n{claims_table(claims)}", FIFO, _table(lines, groups)]
-    if len(rules) > 1 and changed:
-        parts.append(f"{ABLATION}\n\n{_ablation(lines, {key: found[cell] for key, cell in changed.items()})}")
-    rows = [_plain(line, run) for line in lines for run in groups[line.label]]
-    return Report("\n\n".join(parts) + "\n", rows, claims=[claim.plain() for claim in claims])
+    """Run the study and write its page."""
+    check_data(options.data)
+    chosen, note = choose(POLICIES, options.policies)
+    rows = [row for row in ROWS if row.policy in chosen]
+    sections = [words(FIFO), _comparison(rows)]
+    if not options.quick and "gavel" in chosen:
+        sections.append(_ablation([row for row in rows if row.policy == "gavel"]))
+    found = run_all(specs_of(sections), scenario_of, options)
+    return make_report(INTRODUCTION + note, list(_claims(rows, found)), sections, found, plain=_plain)
 
 
-def _scenario_of(data: Path, cell: Cell) -> Scenario:
-    return gavel_scenario.scenario_of(data)
+def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+    row = next(row for row in ROWS if set(row.parameters) <= set(spec.parameters))
+    jct_s, makespan_s = (hours and hours * 3600 for hours in (row.jct_h, row.makespan_h))
+    published = {"published_jct_s": jct_s, "published_makespan_s": makespan_s}
+    return {"label": row.label, **published, **spec.plain(figures)}
 
 
-def _cells(line: Line, more: Parameters = ()) -> list[Cell]:
-    parameters = (*line.parameters, *more)
-    return [
-        Cell("max_min_fairness", None, "free restarts", line.policy, parameters, seed)
-        for seed in range(line.seeds)
-    ]
-
-
-def _claims(lines: list[Line], groups: Mapping[str, list[Figures]]) -> list[Claim]:
-    claims = []
-    for line in lines:
-        metric, what, paper = _compared(line)
+def _claims(rows: list[GavelRow], found: Found) -> Iterator[PaperClaim]:
+    for row in rows:
+        metric, what, paper = row.compared
         if paper is not None:
-            ours = float(_hours(groups[line.label], metric).mean())
-            claims.append(_claim(f"{what}, {line.label}", paper, line.why, as_published=ours))
-    if RANDOM in groups:
-        fair, last = (float(_hours(groups[label], "jct_mean").mean()) for label in (RANDOM, LAST))
+            ours = float(np.mean(row.hours(found, metric)))
+            yield quantity(f"{what}, {row.label}", ARTIFACT, paper, None, ours, "h", 2, row.why)
+    if RANDOM in rows:
+        fair, last = (float(np.mean(row.hours(found, "jct_mean"))) for row in (RANDOM, LAST))
         why = "the drawn type is never assigned: with that line, the next row; one reading of several"
-        claims.append(_claim("mean JCT, FIFO", 9.97, why, fair=fair, as_published=last))
+        yield quantity("mean JCT, FIFO", ARTIFACT, 9.97, fair, last, "h", 2, why)
+        claim = "mean JCT, FIFO that assigns the type it draws"
         why = f"mean of {FIFO_SEEDS} seeds each; its seeds give 6.62 to 8.40 h"
-        claims.append(_claim("mean JCT, FIFO that assigns the type it draws", 7.56, why, fair=fair))
-    why = "space sharing, two jobs a GPU, is not in the simulator"
+        yield quantity(claim, ARTIFACT, 7.56, fair, None, "h", 2, why)
     source = "notebooks of the artifact, 2.8 jobs an hour on several GPUs"
-    return [*claims, Claim("mean JCT, max-min fairness with space sharing", source, -31.4, why=why)]
+    why = "space sharing, two jobs a GPU, is not in the simulator"
+    yield PaperClaim("mean JCT, max-min fairness with space sharing", source, -31.4, why=why)
 
 
-def _claim(
-    claim: str, paper: float, why: str, fair: float | None = None, as_published: float | None = None
-) -> Claim:
-    return Claim(claim, ARTIFACT, paper, fair, as_published, unit="h", neutral=None, why=why, decimals=2)
+def _shown(hours: list[float]) -> str:
+    mean = number(float(np.mean(hours)), 2)
+    return mean if len(hours) == 1 else f"{mean} ({min(hours):.2f} to {max(hours):.2f})"
 
 
-def _compared(line: Line) -> tuple[str, str, float | None]:
-    """Return which metric of a row is published, in words, and the figure in hours."""
-    if line.makespan_h is not None:
-        return "makespan", "makespan", line.makespan_h
-    return "jct_mean", "mean JCT", line.jct_h
-
-
-def _hours(runs: list[Figures], metric: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.array([run[metric] / 3600 for run in runs])
-
-
-def _shown(hours: np.ndarray[Any, np.dtype[np.float64]]) -> str:
-    mean = number(float(hours.mean()), 2)
-    return mean if len(hours) == 1 else f"{mean} ({hours.min():.2f} to {hours.max():.2f})"
-
-
-def _table(lines: list[Line], groups: Mapping[str, list[Figures]]) -> str:
+def _comparison(rows: list[GavelRow]) -> Section:
     headers = ["policy", "mean JCT, h", "published", "makespan, h", "published", "finished", "restarts a job"]
-    rows = []
-    for line in lines:
-        runs = groups[line.label]
-        rows.append(
-            [
-                line.label,
-                _shown(_hours(runs, "jct_mean")),
-                number(line.jct_h, 2),
-                _shown(_hours(runs, "makespan")),
-                number(line.makespan_h, 2),
-                number(min(run["jobs_finished"] for run in runs)),
-                number(float(np.mean([run["restarts_mean"] for run in runs])), 1),
-            ]
-        )
-    return table(headers, rows)
+
+    def cells(row: GavelRow, found: Found) -> list[str]:
+        runs = [found[spec] for spec in row.specs()]
+        return [
+            row.label,
+            _shown(row.hours(found, "jct_mean")),
+            number(row.jct_h, 2),
+            _shown(row.hours(found, "makespan")),
+            number(row.makespan_h, 2),
+            number(min(run["jobs_finished"] for run in runs)),
+            number(float(np.mean([run["restarts_mean"] for run in runs])), 1),
+        ]
+
+    specs = [spec for row in rows for spec in row.specs()]
+    return Section(specs, lambda found: table(headers, (cells(row, found) for row in rows)))
 
 
-def _ablation(lines: list[Line], found: Mapping[tuple[str, str], Figures]) -> str:
-    shown = [line for line in lines if line.policy == "gavel"]
-    rows = [["published", *(number(_compared(line)[2], 2) for line in shown)]]
-    for rule, _ in RULES:
-        hours = [found[line.label, rule][_compared(line)[0]] / 3600 for line in shown]
-        rows.append([rule, *(number(one, 2) for one in hours)])
-    return table(["rule", *(line.label for line in shown)], rows)
+def _ablation(rows: list[GavelRow]) -> Section:
+    def text(found: Found) -> str:
+        lines = [["published", *(number(row.compared[2], 2) for row in rows)]]
+        for name, rule in RULES.items():
+            hours = (float(row.hours(found, row.compared[0], rule)[0]) for row in rows)
+            lines.append([name, *(number(one, 2) for one in hours)])
+        return f"{ABLATION}\n\n{table(['rule', *(row.label for row in rows)], lines)}"
 
-
-def _plain(line: Line, figures: Figures) -> dict[str, Any]:
-    return {
-        "policy": line.policy,
-        "label": line.label,
-        "parameters": dict(line.parameters),
-        "published_jct_s": None if line.jct_h is None else line.jct_h * 3600,
-        "published_makespan_s": None if line.makespan_h is None else line.makespan_h * 3600,
-        **figures,
-    }
+    return Section([spec for row in rows for rule in RULES.values() for spec in row.specs(rule)], text)

@@ -1,36 +1,21 @@
-"""The page that holds every claim of every paper, made from the claims that single runs have left behind."""
+"""Writes the page of all papers' claims, from the claims that each paper's run has left."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from clustergym.errors import InputError
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.claims import (
-    LARGER,
-    NO_FIGURE,
-    NOT_RUN,
-    NOT_SIMULATED,
-    REPRODUCED,
-    REVERSED,
-    SMALLER,
+    HEADERS,
     TOLERANCE,
-    Claim,
+    VERDICTS,
+    PaperClaim,
 )
-from clustergym.reproduction.study import table
-
-TITLES = {
-    "arena": "Arena (EuroSys '26)",
-    "ares": "Ares (TACO 2025)",
-    "arnold": "Arnold",
-    "crius": "Crius (Arena's preprint)",
-    "gavel": "Gavel (OSDI '20)",
-    "sia": "Sia (SOSP '23)",
-}
-COUNTED = (REPRODUCED, SMALLER, LARGER, REVERSED, NO_FIGURE, NOT_SIMULATED, NOT_RUN)
+from clustergym.reproduction.details import table
 
 HEAD = """\
 # What the papers claim, and what comes out here
@@ -49,14 +34,14 @@ READING = f"""\
 - **ours, as published**: under the rules of the paper's own simulator or text, where they differ.
 - **verdict**: of "as published", else of "fair"; where the two differ, both are given. It is worked out from
   the figures:
-    - *{REPRODUCED}*: an effect of at least {1 - TOLERANCE:.0%} of the paper's, or a quantity within
+    - *reproduced*: an effect of at least {1 - TOLERANCE:.0%} of the paper's, or a quantity within
       {TOLERANCE:.0%} of it;
-    - *{SMALLER}*: an effect in the same direction, or a quantity, below that;
-    - *{LARGER}*: a quantity above it;
-    - *{REVERSED}*: the effect has the other sign, or is none;
-    - *{NO_FIGURE}*: the paper gives no figure, or the copy of its text that we have lost it;
-    - *{NOT_SIMULATED}*: it needs what a simulator has not; the last column says what;
-    - *{NOT_RUN}*: left out of the quick form.
+    - *smaller*: an effect in the same direction, or a quantity, below that;
+    - *larger*: a quantity above it;
+    - *reversed*: the effect has the other sign, or is none;
+    - *no figure*: the paper gives no figure, or the copy of its text that we have lost it;
+    - *not simulated*: it needs what a simulator has not; the last column says what;
+    - *not run*: left out of the quick form.
 - **why**: what was switched off, and what that showed; "not known" where nothing has shown a cause.
 """
 
@@ -66,22 +51,16 @@ def claims_path(page: Path) -> Path:
     return page.with_suffix(".claims.json")
 
 
-def claims_text(paper: str, quick: bool, claims: list[dict[str, Any]]) -> str:
+def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
     """Return the file of a paper's claims."""
-    plain = {"paper": paper, "quick": quick, "claims": claims}
+    plain = {"paper": paper, "quick": quick, "claims": [claim.plain() for claim in claims]}
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_claims(path: Path) -> list[Claim]:
-    """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`.
-
-    Raises
-    ------
-    InputError
-        If it is no such file.
-    """
+def read_claims(path: Path) -> list[PaperClaim]:
+    """Return the claims of a file that `reproduce` has written, of claims alone or by `--json`."""
     try:
-        return [Claim.of(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
+        return [PaperClaim.of(row) for row in json.loads(path.read_text(encoding="utf-8"))["claims"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"is no file of claims: {type(error).__name__} {error}"
         remedy = "write it again by `clustergym reproduce PAPER`"
@@ -93,75 +72,47 @@ def page_name(paper: str, quick: bool) -> str:
     return f"{paper}{'-quick' * quick}.md"
 
 
-def found_claims(folder: Path, quick: bool) -> dict[str, list[Claim]]:
+def found_claims(folder: Path, quick: bool) -> dict[str, list[PaperClaim]]:
     """Return the claims of the papers that have a file of them in a folder."""
     paths = {paper: claims_path(folder / page_name(paper, quick)) for paper in PAPERS}
     return {paper: read_claims(path) for paper, path in paths.items() if path.is_file()}
 
 
-def joint_page(claims: dict[str, list[Claim]], quick: bool) -> str:
-    """Return the page, in Markdown.
-
-    Parameters
-    ----------
-    claims : dict
-        By paper; a paper that is missing is said to be missing.
-    quick : bool
-        Whether they are those of quick runs.
-    """
-    parts = [
-        HEAD.format(papers=len(PAPERS), command="all" + " --quick" * quick),
-        _counts(claims, quick),
-        READING,
-        "## Claims\n",
-        _rows(claims, quick),
-    ]
-    return "\n".join(parts)
+def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+    """Return the page in Markdown, of the claims by paper; it says which papers have none."""
+    head = HEAD.format(papers=len(PAPERS), command="all" + " --quick" * quick)
+    return "\n".join([head, _counts(claims, quick), READING, "## Claims\n", _rows(claims, quick)])
 
 
-def _counts(claims: dict[str, list[Claim]], quick: bool) -> str:
-    headers = ["paper", "command", "claims", *COUNTED, "otherwise if fair"]
+def _counts(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     rows = []
-    for paper in PAPERS:
-        command = f"`clustergym reproduce {paper}{' --quick' * quick}`"
+    for paper, title in PAPERS.items():
+        name, told = title, ["no claims kept", *[""] * (len(VERDICTS) + 1)]
         if paper in claims:
-            rows.append([_link(paper, quick), command, *_told(claims[paper])])
-        else:
-            rows.append([TITLES[paper], command, "no claims kept", *[""] * (len(COUNTED) + 1)])
+            name, told = _link(paper, quick), _told(claims[paper])
+        rows.append([name, _command(paper, quick), *told])
     every = [claim for found in claims.values() for claim in found]
-    return (
-        table(
-            headers,
-            [*rows, ["all", f"`clustergym reproduce all{' --quick' * quick}`", *_told(every)]],
-            words=(0, 1),
-        )
-        + "\n"
-    )
+    rows.append(["all", _command("all", quick), *_told(every)])
+    headers = ["paper", "command", "claims", *VERDICTS, "otherwise if fair"]
+    return table(headers, rows, words=(0, 1)) + "\n"
 
 
-def _told(claims: list[Claim]) -> list[str]:
+def _command(paper: str, quick: bool) -> str:
+    return f"`clustergym reproduce {paper}{' --quick' * quick}`"
+
+
+def _told(claims: list[PaperClaim]) -> list[str]:
     verdicts = [claim.verdict.split(" (fair: ") for claim in claims]
     counts = Counter(verdict[0] for verdict in verdicts)
     twofold = sum(len(verdict) > 1 for verdict in verdicts)
-    return [str(count) for count in (len(claims), *(counts[name] for name in COUNTED), twofold)]
+    return [str(count) for count in (len(claims), *(counts[name] for name in VERDICTS), twofold)]
 
 
-def _rows(claims: dict[str, list[Claim]], quick: bool) -> str:
-    headers = ["paper", "claim", "source", "paper's", "ours, fair", "ours, as published", "verdict", "why"]
-    rows = [
-        [
-            _link(paper, quick),
-            claim.claim,
-            claim.source,
-            *(claim.shown(value) for value in (claim.paper, claim.fair, claim.as_published)),
-            claim.verdict,
-            claim.why,
-        ]
-        for paper in PAPERS
-        for claim in claims.get(paper, ())
-    ]
-    return table(headers, rows, words=(0, 1, 2, 6, 7)) + "\n"
+def _rows(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+    headers = ["paper's" if name == "paper" else name for name in HEADERS]
+    rows = ([_link(paper, quick), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
+    return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7)) + "\n"
 
 
 def _link(paper: str, quick: bool) -> str:
-    return f"[{TITLES[paper]}]({page_name(paper, quick)})"
+    return f"[{PAPERS[paper]}]({page_name(paper, quick)})"

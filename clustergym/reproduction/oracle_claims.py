@@ -1,4 +1,4 @@
-"""What Arena and Crius claim of estimates, proxy plans, pruned search and profiling, and what ours are.
+"""Makes Arena's and Crius's claims on estimates, proxy plans, pruned search and profiling.
 
 "Fair" is the oracle as every simulation uses it. "As published" is it by the papers' texts to the letter:
 `strategy=least_bias overlap=true` and Arena's three rules, or `strategy=assembly overlap=true` and Crius's.
@@ -7,8 +7,9 @@ It takes some seconds, so the quick form has all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,8 @@ from clustergym.oracle.grid import GridOracle
 from clustergym.oracle.measured import KINDS, Measurements, read_measurements
 from clustergym.oracle.planning_report import PlanningOutcomes, by_gpus, joined, summary
 from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, planned
-from clustergym.reproduction.arena_scenarios import MemoryRule, read_memory
-from clustergym.reproduction.claims import Claim
+from clustergym.reproduction.arena_scenarios import MARGIN, USABLE, read_memory
+from clustergym.reproduction.claims import PaperClaim, quantity
 from clustergym.reproduction.study import check_published
 from clustergym.workload.trace import ModelClass
 
@@ -29,50 +30,32 @@ Floats = npt.NDArray[np.float64]
 GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)
 ILLEGIBLE = "the paper's figure is missing from the text that we have"
 COSTS = "ours by an assumed 3 s a compilation and five runs"
-NO_GPUS = "needs GPUs"
+WITHOUT = "as published without `overlap`"
 STRATEGIES = {"arena": "least_bias", "crius": "assembly"}
-"""The papers' texts to the letter."""
+"""The oracle's strategy that follows each paper's text to the letter."""
 
 
-def oracle_claims(data: Path, paper: str) -> list[Claim]:
-    """Return the claims of `arena` or `crius` that concern the oracle alone.
-
-    Parameters
-    ----------
-    data : Path
-        Folder of the published data: Arena's own estimates and measured times stand in it.
-    paper : str
-
-    Raises
-    ------
-    InputError
-        If the data are missing or malformed.
-    """
+def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
+    """Return the claims of `arena` or `crius` that concern the oracle alone, given the published data."""
     path, memory = (data / "arena" / name for name in ("arena_profile.csv", "arena_dp_memory.csv"))
     check_published([path, memory])
     measured = read_measurements(path, load_catalog())
     strategy = STRATEGIES[paper]
-    ours, letter, charged = (
-        _Found(planned(oracle, PAPER_COUNTS))
-        for oracle in (
-            GridOracle(),
-            GridOracle(strategy=strategy, overlap=True),
-            GridOracle(strategy=strategy),
-        )
-    )
+    letter, charged = GridOracle(strategy=strategy, overlap=True), GridOracle(strategy=strategy)
+    every = (_OracleFigures(planned(one, PAPER_COUNTS)) for one in (GridOracle(), letter, charged))
+    found = _Oracles(*every)
     if paper == "crius":
-        return list(_crius(ours, letter, charged, measured))
-    return [*_motivation(ours, measured, memory), *_arena(ours, letter, charged, measured)]
+        return list(_crius(found, measured))
+    return [*_motivation(found.ours, measured, memory), *_arena(found, measured)]
 
 
-class _Found:
+class _OracleFigures:
     """What one oracle gives on 1 to 16 GPUs of Arena's clusters."""
 
     def __init__(self, clusters: Mapping[str, PlanningOutcomes]) -> None:
         self.rows = joined(list(clusters.values()))
         self.figures = summary(self.rows)
-        self.by_gpus = by_gpus(self.rows)
-        self.error = {gpus: 100 * row["estimate_error_mean"] for gpus, row in self.by_gpus.items()}
+        self.error = {gpus: 100 * row["estimate_error_mean"] for gpus, row in by_gpus(self.rows).items()}
         every = [np.bincount(rows.job, rows.profiling_gpu_s) for rows in clusters.values()]
         self.job_min = np.concatenate([spent[spent > 0] for spent in every]) / 60
 
@@ -84,82 +67,68 @@ class _Found:
         return float((getattr(self.rows, name) / self.rows.gpus).mean() / 60)
 
     @property
+    def accuracy(self) -> float:
+        """Mean accuracy of estimates, percent."""
+        return 100 - self.percent("estimate_error_mean")
+
+    @property
+    def worst(self) -> float:
+        """Worst of the mean accuracies by GPU count, percent."""
+        return float(100 - max(self.error.values()))
+
+    @property
     def tuning_accuracy(self) -> float:
         """Crius, section 8.2: 1 - (T - T_optimum) / T_optimum."""
         return float((200 - 100 * self.rows.half_space_s / self.rows.best_s).mean())
 
 
-def _arena(ours: _Found, letter: _Found, charged: _Found, measured: Measurements) -> Iterator[Claim]:
-    yield Claim(
-        "proxy plan against the best of its grid: Wide-ResNet on 4, 8 and 16 GPUs",
-        "section 5.4, Fig. 14",
-        None,
-        why=f"{ILLEGIBLE}; the next row has all models and grids",
-    )
-    yield Claim(
-        "best proxy plan: share of the searched optimum",
-        "section 5.4",
-        93.4,
-        ours.percent("proxy_share_of_optimum_mean"),
-        letter.percent("proxy_share_of_optimum_mean"),
-        neutral=None,
-        why=f"as published without `overlap` {charged.percent('proxy_share_of_optimum_mean'):.1f} %",
-    )
-    yield Claim(
-        "pruned search: share of the searched optimum",
-        "section 5.4, Fig. 15",
-        None,
-        ours.percent("pruned_share_of_optimum_mean"),
-        letter.percent("three_rules_share_of_optimum_mean"),
-        neutral=None,
-        why=f"{ILLEGIBLE}; fair: our `wide` rules",
-    )
-    yield from _savings("section 5.4, Fig. 15", ours, letter, ("pruned", "three_rules"))
+class _Oracles(NamedTuple):
+    """Figures of the oracle as simulations use it, by the paper's letter, and by that without `overlap`."""
+
+    ours: _OracleFigures
+    letter: _OracleFigures
+    charged: _OracleFigures
+
+    def both(self, of: Callable[[_OracleFigures], float]) -> tuple[float, float]:
+        """Return a figure as simulations have it, and by the letter."""
+        return of(self.ours), of(self.letter)
+
+
+def _arena(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
+    claim = "proxy plan against the best of its grid: Wide-ResNet on 4, 8 and 16 GPUs"
+    why = f"{ILLEGIBLE}; the next row has all models and grids"
+    yield PaperClaim(claim, "section 5.4, Fig. 14", None, why=why)
+    name, claim = "proxy_share_of_optimum_mean", "best proxy plan: share of the searched optimum"
+    pair, why = found.both(lambda one: one.percent(name)), f"{WITHOUT} {found.charged.percent(name):.1f} %"
+    yield quantity(claim, "section 5.4", 93.4, *pair, why=why)
+    pruned = found.ours.percent("pruned_share_of_optimum_mean")
+    by_rules = found.letter.percent("three_rules_share_of_optimum_mean")
+    claim, why = "pruned search: share of the searched optimum", f"{ILLEGIBLE}; fair: our `wide` rules"
+    yield quantity(claim, "section 5.4, Fig. 15", None, pruned, by_rules, why=why)
+    yield from _savings("section 5.4, Fig. 15", found, ("pruned", "three_rules"))
     for gpus, paper in PAPER_ERRORS.items():
         stored, count = _stored_error(measured, "estimated_best", int(gpus))
-        yield Claim(
-            f"error of profiled iteration time, {gpus} GPU{'s' * (gpus != '1')}",
-            "section 5.5, Fig. 16",
-            100 * paper,
-            ours.error[gpus],
-            letter.error[gpus],
-            neutral=None,
-            why=f"as published without `overlap` {charged.error[gpus]:.1f} %; its artifact's estimates "
-            f"against its measured optima {stored:.1f} % ({count} rows)",
+        why = (
+            f"{WITHOUT} {found.charged.error[gpus]:.1f} %; its artifact's estimates "
+            f"against its measured optima {stored:.1f} % ({count} rows)"
         )
-    yield from _profiling("section 5.5, Fig. 16", ours, letter)
-    yield Claim(
-        "profiling a job on one GPU of each type",
-        "section 5.8",
-        8.5,
-        float(ours.job_min.mean()),
-        float(letter.job_min.mean()),
-        unit="min",
-        neutral=None,
-        why=f"{COSTS}; all grids of 1 to 16 GPUs",
-    )
-    yield Claim(
-        "space-pruned AP search (1-2 min)",
-        "section 5.8",
-        1.5,
-        ours.minutes("pruned_gpu_s"),
-        letter.minutes("three_rules_gpu_s"),
-        unit="min",
-        neutral=None,
-        why=f"{COSTS}, side by side on the job's GPUs",
-    )
-    yield Claim("profiling a node's collectives offline (3.5 h)", "section 5.8", 3.5, unit="h", why=NO_GPUS)
-    yield Claim(
-        "loss of GPT-2.6B when its data parallelism changes (mean square deviation 0.06)",
-        "section 5.8",
-        0.06,
-        unit="",
-        decimals=2,
-        why="needs a training run",
-    )
+        claim = f"error of profiled iteration time, {gpus} GPU{'s' * (gpus != '1')}"
+        errors = found.both(lambda one, gpus=gpus: one.error[gpus])  # type: ignore[misc]
+        yield quantity(claim, "section 5.5, Fig. 16", 100 * paper, *errors, why=why)
+    yield from _profiling("section 5.5, Fig. 16", found)
+    source, why = "section 5.8", f"{COSTS}; all grids of 1 to 16 GPUs"
+    minutes = found.both(lambda one: float(one.job_min.mean()))
+    yield quantity("profiling a job on one GPU of each type", source, 8.5, *minutes, "min", why=why)
+    minutes = found.ours.minutes("pruned_gpu_s"), found.letter.minutes("three_rules_gpu_s")
+    why = f"{COSTS}, side by side on the job's GPUs"
+    yield quantity("space-pruned AP search (1-2 min)", source, 1.5, *minutes, "min", why=why)
+    claim, why = "profiling a node's collectives offline (3.5 h)", "needs GPUs"
+    yield PaperClaim(claim, source, 3.5, unit="h", why=why)
+    claim = "loss of GPT-2.6B when its data parallelism changes (mean square deviation 0.06)"
+    yield PaperClaim(claim, source, 0.06, unit="", decimals=2, why="needs a training run")
 
 
-def _motivation(ours: _Found, measured: Measurements, memory: Path) -> Iterator[Claim]:
+def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> Iterator[PaperClaim]:
     """Yield sections 2.2 and 2.3: data-parallel profiles and linear estimates."""
     parallel, best = _fewest_a100()
     fits = [key.nodes * key.per_node for key in measured.seconds if key.model == MOE and key.kind == KINDS[0]]
@@ -167,131 +136,69 @@ def _motivation(ours: _Found, measured: Measurements, memory: Path) -> Iterator[
         ("data parallelism", 4.0, parallel, _fewest_by_memory(memory), "by its artifact's memory"),
         ("the best plan", 2.0, best, float(min(fits)), "the fewest that its artifact measured"),
     ):
-        yield Claim(
+        claim, why = (
             f"fewest A100 for MoE-2.4B by {by}",
-            "section 2.2, Fig. 3a",
-            paper,
-            fair,
-            stored,
-            unit="GPUs",
-            neutral=None,
-            decimals=0,
-            why=f"batch 512 (the text names none); as published: {how}",
+            f"batch 512 (the text names none); as published: {how}",
         )
+        yield quantity(claim, "section 2.2, Fig. 3a", paper, fair, stored, "GPUs", 0, why)
     found = np.isfinite(ours.rows.data_parallel_s)
     slower = 100 * (ours.rows.data_parallel_s[found] / ours.rows.best_s[found] - 1)
-    yield Claim(
-        "data-parallel profile against the best plan's time: error",
-        "section 2.2",
-        None,
-        float(slower.mean()),
-        _stored_error(measured, "estimated_dp")[0],
-        neutral=None,
-        why=f"the text has none; it does not fit on {100 * (1 - found.mean()):.0f} % of the allocations; "
-        "as published: its artifact's table",
+    stored, _ = _stored_error(measured, "estimated_dp")
+    why = (
+        f"the text has none; it does not fit on {100 * (1 - found.mean()):.0f} % of the allocations; "
+        "as published: its artifact's table"
     )
-    yield Claim(
-        "FLOPs by peak and utilisation, GPT-2.6B on 4 A40: error",
-        "section 2.3",
-        None,
-        why=f"{ILLEGIBLE}, and so is the utilisation",
-    )
+    claim = "data-parallel profile against the best plan's time: error"
+    yield quantity(claim, "section 2.2", None, float(slower.mean()), stored, why=why)
+    claim = "FLOPs by peak and utilisation, GPT-2.6B on 4 A40: error"
+    yield PaperClaim(claim, "section 2.3", None, why=f"{ILLEGIBLE}, and so is the utilisation")
     for gpus, error in _linear_errors().items():
-        yield Claim(
-            f"linear estimate of GPT-1.3B's throughput on {gpus} GPUs: error",
-            "section 2.3",
-            None,
-            error,
-            neutral=None,
-            why=f"{ILLEGIBLE}; batch 256, mean over the GPU types of which one has room",
-        )
+        claim = f"linear estimate of GPT-1.3B's throughput on {gpus} GPUs: error"
+        why = f"{ILLEGIBLE}; batch 256, mean over the GPU types of which one has room"
+        yield quantity(claim, "section 2.3", None, error, why=why)
 
 
-def _crius(ours: _Found, letter: _Found, charged: _Found, measured: Measurements) -> Iterator[Claim]:
+def _crius(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
     source = "section 8.2, Fig. 12"
     stored, count = _stored_error(measured, "estimated_best")
-    yield Claim(
-        "estimation accuracy, mean",
-        source,
-        93.4,
-        100 - ours.percent("estimate_error_mean"),
-        100 - letter.percent("estimate_error_mean"),
-        neutral=None,
-        why=f"as published without `overlap` {100 - charged.percent('estimate_error_mean'):.1f} %; Arena's "
-        f"artifact's estimates against its measured optima {100 - stored:.1f} % ({count} rows)",
+    why = (
+        f"{WITHOUT} {found.charged.accuracy:.1f} %; Arena's "
+        f"artifact's estimates against its measured optima {100 - stored:.1f} % ({count} rows)"
     )
-    yield Claim(
-        "estimation accuracy, worst",
-        source,
-        90.5,
-        100 - max(ours.error.values()),
-        100 - max(letter.error.values()),
-        neutral=None,
-        why="of the means by GPU count (the text does not say of what it is the worst); as published without "
-        f"`overlap` {100 - max(charged.error.values()):.1f} %",
+    yield quantity("estimation accuracy, mean", source, 93.4, *found.both(lambda one: one.accuracy), why=why)
+    why = (
+        "of the means by GPU count (the text does not say of what it is the worst); "
+        f"{WITHOUT} {found.charged.worst:.1f} %"
     )
-    yield from _profiling(source, ours, letter)
-    yield Claim(
-        "profiling one plan",
-        "section 8.2",
-        30.0,
-        float(ours.rows.plan_profiling_gpu_s.mean()),
-        float(letter.rows.plan_profiling_gpu_s.mean()),
-        unit="s",
-        neutral=None,
-        why=COSTS,
-    )
-    yield Claim(
-        "profiling one job, at most",
-        "section 8.2",
-        30.0,
-        float(ours.job_min.max()),
-        float(letter.job_min.max()),
-        unit="min",
-        neutral=None,
-        why=f"{COSTS}; all grids of 1 to 16 GPUs, one plan a grid (Crius: two)",
-    )
-    yield Claim(
-        "tuning accuracy",
-        "section 8.2, Fig. 13",
-        96.2,
-        ours.tuning_accuracy,
-        letter.tuning_accuracy,
-        neutral=None,
-        why=f"as published without `overlap` {charged.tuning_accuracy:.1f} %",
-    )
-    yield from _savings("section 8.2, Fig. 13", ours, letter, ("half_space", "half_space"))
+    pair = found.both(lambda one: one.worst)
+    yield quantity("estimation accuracy, worst", source, 90.5, *pair, why=why)
+    yield from _profiling(source, found)
+    seconds = found.both(lambda one: float(one.rows.plan_profiling_gpu_s.mean()))
+    yield quantity("profiling one plan", "section 8.2", 30.0, *seconds, "s", why=COSTS)
+    minutes = found.both(lambda one: float(one.job_min.max()))
+    why = f"{COSTS}; all grids of 1 to 16 GPUs, one plan a grid (Crius: two)"
+    yield quantity("profiling one job, at most", "section 8.2", 30.0, *minutes, "min", why=why)
+    accuracy = found.both(lambda one: one.tuning_accuracy)
+    why = f"{WITHOUT} {found.charged.tuning_accuracy:.1f} %"
+    yield quantity("tuning accuracy", "section 8.2, Fig. 13", 96.2, *accuracy, why=why)
+    yield from _savings("section 8.2, Fig. 13", found, ("half_space", "half_space"))
 
 
-def _savings(source: str, ours: _Found, letter: _Found, rules: tuple[str, str]) -> Iterator[Claim]:
+def _savings(source: str, found: _Oracles, rules: tuple[str, str]) -> Iterator[PaperClaim]:
     for most, paper in (("mean", 5.48), ("most", 10.88)):
-        yield Claim(
-            f"pruned search: cost saved, {most}",
-            source,
-            paper,
-            ours.figures[f"{rules[0]}_times_cheaper_{most}"],
-            letter.figures[f"{rules[1]}_times_cheaper_{most}"],
-            unit="x",
-            neutral=None,
-            decimals=2,
-            why=f"{COSTS}; how many plans its full search tries is not known",
-        )
+        fair, letter = (f"{rule}_times_cheaper_{most}" for rule in rules)
+        times = found.ours.figures[fair], found.letter.figures[letter]
+        claim = f"pruned search: cost saved, {most}"
+        why = f"{COSTS}; how many plans its full search tries is not known"
+        yield quantity(claim, source, paper, *times, "x", 2, why)
 
 
-def _profiling(source: str, ours: _Found, letter: _Found) -> Iterator[Claim]:
+def _profiling(source: str, found: _Oracles) -> Iterator[PaperClaim]:
     for least, paper in (("mean", 18.1), ("least", 2.55)):
         name = f"measuring_over_profiling_gpu_time_{least}"
-        yield Claim(
-            f"GPU time of running a plan over profiling it, {least}",
-            source,
-            paper,
-            ours.figures[name],
-            letter.figures[name],
-            unit="x",
-            neutral=None,
-            decimals=2,
-            why=f"{COSTS}; elapsed time by GPUs occupied",
-        )
+        times = found.ours.figures[name], found.letter.figures[name]
+        claim = f"GPU time of running a plan over profiling it, {least}"
+        yield quantity(claim, source, paper, *times, "x", 2, f"{COSTS}; elapsed time by GPUs occupied")
 
 
 def _stored_error(measured: Measurements, kind: str, gpus: int | None = None) -> tuple[float, int]:
@@ -316,9 +223,8 @@ def _fewest_a100() -> tuple[float, float]:
 
 def _fewest_by_memory(path: Path) -> float:
     """Return the fewest A100 of 40 GB that MoE-2.4B runs on by data parallelism, by the artifact's rule."""
-    rule, usable_gb = MemoryRule(), 40.0
     degrees = read_memory(path)[MOE.family, MOE.size, MOE.global_batch]
-    return float(min(n for n, gb in degrees.items() if rule.margin * gb <= rule.usable * usable_gb))
+    return float(min(n for n, gb in degrees.items() if MARGIN * gb <= USABLE * 40.0))
 
 
 def _linear_errors() -> dict[int, float]:

@@ -1,28 +1,18 @@
-"""Sia (SOSP '23): 64 GPUs of three types, its published workloads and profiles."""
+"""Sia's page (SOSP '23): 64 GPUs of three types, its own simulator's workloads and profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.reproduction.claims import Claim, claims_table
-from clustergym.reproduction.study import (
-    Cell,
-    Figures,
-    Options,
-    Report,
-    change,
-    check_published,
-    choose,
-    number,
-    run_cells,
-    table,
-)
+from clustergym.reproduction import page, study
+from clustergym.reproduction.claims import PaperClaim, difference, quantity
+from clustergym.reproduction.details import change, number, table
 from clustergym.scenario import Scenario
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
@@ -31,45 +21,39 @@ KINDS = ("philly", "saturn", "newtrace")
 QUICK = (("philly", 1), ("saturn", 1))
 JITTER_S, JITTERS = 60.0, 6
 SLOW = ("pollux",)
-"""Policies that the quick form and the workloads of 960 jobs leave out."""
+"""The quick form and the workloads of 960 jobs leave these policies out."""
 
-Parameters = tuple[tuple[str, Any], ...]
-
+_FIRST_LAUNCH = ("costs=sia", "scenario.counts=any", "costs.first_launch=true")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "Ares's restarts": ("costs=ares",),
     "Sia's restarts": ("costs=sia",),
     "exact counts": ("costs=sia", "scenario.counts=any"),
-    "first launch charged": ("costs=sia", "scenario.counts=any", "costs.first_launch=true"),
-    "its job lengths": (
-        *("costs=sia", "scenario.counts=any", "costs.first_launch=true"),
-        "trace.sia_lengths=noise",
-    ),
+    "first launch charged": _FIRST_LAUNCH,
+    "its job lengths": (*_FIRST_LAUNCH, "trace.sia_lengths=noise"),
 }
-"""Steps from other rules towards those of its simulator, each with all before it."""
-STEPS = tuple(SETTINGS)
+"""Steps from other rules towards those of its simulator; each step keeps all before it."""
 FAIR, PUBLISHED = "exact counts", "its job lengths"
 NAMES = {FAIR: "fair", PUBLISHED: "as published"}
 
-_SUM: Parameters = (("objective", "max_total_throughput"),)
-_MIN: Parameters = (("objective", "max_min_fairness"),)
-LINES: Mapping[str, tuple[str, Parameters]] = {
+ROWS: Mapping[str, tuple[str, study.Parameters]] = {
     "sia": ("sia", ()),
-    "gavel max-sum": ("gavel", _SUM),
-    "gavel max-min": ("gavel", _MIN),
+    "gavel max-sum": ("gavel", (("objective", "max_total_throughput"),)),
+    "gavel max-min": ("gavel", (("objective", "max_min_fairness"),)),
     "pollux": ("pollux", ()),
     "ares": ("ares", ()),
     "fcfs": ("fcfs", ()),
 }
 """Policy and parameters of each row."""
 
-_OURS: Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
-GAVEL_STEPS: Mapping[str, Parameters] = {
+_OURS: study.Parameters = (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True))
+GAVEL_STEPS: Mapping[str, study.Parameters] = {
     "one program": (*_OURS[:1], *_OURS[2:]),
     "ties to the first type": _OURS[:1],
     "a solution each 1,920 s": (),
 }
-"""Steps of Gavel's rules after those of the setting, which have `_OURS`."""
-SIA_CHANGES: Mapping[str, Parameters] = {
+"""Further steps from our rules for Gavel, `_OURS`, towards its own."""
+SIA_CHANGES: Mapping[str, study.Parameters] = {
+    "none": (),
     "requested batch": (("batch", "requested"),),
     "no hold through a restart": (("hold", False),),
     "no restart factor of waiting jobs": (("waiting_factor", False),),
@@ -77,7 +61,7 @@ SIA_CHANGES: Mapping[str, Parameters] = {
 """One change each of its policy as published."""
 
 
-class Figure(NamedTuple):
+class SiaFigures(NamedTuple):
     """What the published simulator gave: mean JCT and makespan in hours, restarts a job."""
 
     jct_h: float | None = None
@@ -85,13 +69,14 @@ class Figure(NamedTuple):
     restarts: float | None = None
 
 
-REFERENCE: Mapping[tuple[str, str], Figure] = {
-    ("philly-1", "sia"): Figure(0.542, 15.5, 4.3),
-    ("philly-1", "gavel max-sum"): Figure(1.671, 35.6),
-    ("philly-1", "gavel max-min"): Figure(1.904, 39.0),
-    ("saturn-1", "sia"): Figure(0.581),
-    ("saturn-1", "gavel max-sum"): Figure(1.798),
+REFERENCE: Mapping[tuple[str, str], SiaFigures] = {
+    ("philly-1", "sia"): SiaFigures(0.542, 15.5, 4.3),
+    ("philly-1", "gavel max-sum"): SiaFigures(1.671, 35.6),
+    ("philly-1", "gavel max-min"): SiaFigures(1.904, 39.0),
+    ("saturn-1", "sia"): SiaFigures(0.581),
+    ("saturn-1", "gavel max-sum"): SiaFigures(1.798),
 }
+PUBLISHED_ROWS = {label for _, label in REFERENCE}
 
 INTRODUCTION = """# Sia: its workloads on its profiles, ours and its own simulator
 
@@ -116,99 +101,40 @@ CHANGES = """### One change of its policy
 Mean JCT in hours, and restarts a job, of `sia` as published with one parameter changed."""
 
 
-def reproduce(options: Options) -> Report:
-    """Run the study and tabulate it.
-
-    Raises
-    ------
-    InputError
-        If the published data is not there, or a policy is unknown.
-    """
+def reproduce(options: study.Options) -> page.Report:
+    """Run the study and write its page."""
     workloads = QUICK if options.quick else tuple((kind, at) for kind in KINDS for at in (1, 2, 3, 4))
     folder = options.data / "sia" / "workloads"
-    check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
-    chosen, _ = choose(POLICIES, options.policies)
-    asked = bool(options.policies)
-    tables = {}
-    for kind, at in workloads:
-        slow = options.quick or kind == "newtrace"
-        lines = [
-            label
-            for label, (policy, _) in LINES.items()
-            if policy in chosen and (asked or not (slow and policy in SLOW))
-        ]
-        tables[f"{kind}-{at}"] = [_cell(f"{kind}-{at}", *row) for row in _rows(lines)]
-    published = [name for name in tables if any(trace == name for trace, _ in REFERENCE)]
-    known = [(name, label) for name, label in REFERENCE if name in published and LINES[label][0] in chosen]
-    deep = [] if options.quick else published
-    ladders = {name: _ladder(name, chosen) for name in deep}
-    changes = {name: _changes(name) for name in deep if "sia" in chosen}
-    jitters = {(name, label): _jittered(name, label) for name, label in known if name in deep}
-    cells = [
-        *(cell for name in published for cell in tables[name]),
-        *(cell for steps in ladders.values() for _, row in steps for cell in row if cell),
-        *(cell for group in (changes[name].values() for name in changes) for cell in group),
-        *(cell for group in jitters.values() for cell in group),
-        *(cell for row in tables.values() for cell in row),
-    ]
-    found = run_cells(cells, partial(scenario_of, options.data), options)
-    claims = _claims(known, found, jitters)
-    parts = [INTRODUCTION, f"## Claims\n\n{claims_table(claims)}", RULES]
-    for name, cells in tables.items():
-        parts.append(f"## {name}\n\n{_table(cells, found)}")
-        if name in ladders:
-            parts += [LADDER, _ladder_table(name, ladders[name], found)]
-        if name in changes:
-            parts += [CHANGES, _changes_table(changes[name], found)]
-    text = "\n\n".join(parts) + "\n"
-    return Report(text, [_plain(cell, found[cell]) for cell in found], claims=[c.plain() for c in claims])
+    study.check_published(folder / kind / f"workload-{at}.csv" for kind, at in workloads)
+    chosen, note = study.choose(POLICIES, options.policies)
+    traces = [f"{kind}-{at}" for kind, at in workloads]
+    known = [(name, label) for name, label in REFERENCE if name in traces and ROWS[label][0] in chosen]
+    sections = [page.words(RULES)]
+    for name in traces:
+        slow = () if options.policies or not (options.quick or "newtrace" in name) else SLOW
+        labels = [label for label, (policy, _) in ROWS.items() if policy in chosen and policy not in slow]
+        sections.append(_workload(name, labels))
+        if not options.quick and any(trace == name for trace, _ in REFERENCE):
+            sections.append(_ladder(name, [label for trace, label in known if trace == name]))
+            sections += [_changes(name)] if "sia" in chosen else []
+    late = [] if options.quick else [spec for row in known for spec in _jittered(*row)]
+    found = study.run_all([*page.specs_of(sections), *late], scenario_of, options)
+    return page.make_report(INTRODUCTION + note, list(_claims(known, found)), sections, found, plain=_plain)
 
 
-def _rows(lines: list[str]) -> list[tuple[str, str]]:
-    """Return label and setting of each row of a workload's table."""
-    as_published = [(label, PUBLISHED) for label in lines if any(label == known for _, known in REFERENCE)]
-    return [*as_published, *((label, FAIR) for label in lines)]
+def _spec(trace: str, label: str, setting: str, more: study.Parameters = ()) -> study.RunSpec:
+    policy, parameters = ROWS[label]
+    return study.RunSpec(trace, None, setting, policy, (*parameters, *more))
 
 
-def _cell(trace: str, label: str, setting: str, more: Parameters = ()) -> Cell:
-    policy, parameters = LINES[label]
-    return Cell(trace, None, setting, policy, (*parameters, *more))
+def _jittered(trace: str, label: str) -> list[study.RunSpec]:
+    return [_spec(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
 
 
-def _label(cell: Cell) -> str:
-    policy, parameters = cell.policy, set(cell.parameters)
-    return next(name for name, (kind, own) in LINES.items() if kind == policy and parameters.issuperset(own))
-
-
-def _ladder(trace: str, chosen: list[str]) -> list[tuple[str, list[Cell | None]]]:
-    """Return each step and its cells, of the published rows of a workload; None: the step has no such row."""
-    labels = [label for name, label in REFERENCE if name == trace and LINES[label][0] in chosen]
-    steps: list[tuple[str, list[Cell | None]]] = []
-    for setting in STEPS:
-        rules = [() if label == "sia" else _OURS for label in labels]
-        steps.append((setting, [_cell(trace, *row) for row in _with(labels, setting, rules)]))
-    for step, rule in GAVEL_STEPS.items():
-        row = [None if label == "sia" else _cell(trace, label, PUBLISHED, rule) for label in labels]
-        steps.append((f"{step} (Gavel)", row))
-    return steps
-
-
-def _with(labels: list[str], setting: str, rules: list[Parameters]) -> list[tuple[str, str, Parameters]]:
-    return [(label, setting, rule) for label, rule in zip(labels, rules, strict=True)]
-
-
-def _changes(trace: str) -> dict[str, Cell]:
-    return {name: _cell(trace, "sia", PUBLISHED, more) for name, more in {"none": (), **SIA_CHANGES}.items()}
-
-
-def _jittered(trace: str, label: str) -> list[Cell]:
-    return [_cell(f"{trace} jitter {at}", label, PUBLISHED) for at in range(JITTERS)]
-
-
-def scenario_of(data: Path, cell: Cell) -> Scenario:
-    """Return the scenario of a cell: `TRACE`, or `TRACE jitter N` with each job up to `JITTER_S` later."""
-    trace, _, jitter = cell.trace.partition(" jitter ")
-    scenario = _scenario(data, trace, cell.setting)
+def scenario_of(data: Path, spec: study.RunSpec) -> Scenario:
+    """Return the scenario of a run: `TRACE`, or `TRACE jitter N` with each job up to `JITTER_S` later."""
+    trace, _, jitter = spec.trace.partition(" jitter ")
+    scenario = _scenario(data, trace, spec.setting)
     if not jitter:
         return scenario
     late_s = np.random.default_rng(int(jitter)).uniform(0, JITTER_S, len(scenario.trace))
@@ -232,45 +158,35 @@ def _scenario(data: Path, trace: str, setting: str) -> Scenario:
     return replace(load_scenario("ares", overrides), rounds="policy")
 
 
-def _claims(
-    known: list[tuple[str, str]], found: Mapping[Cell, Figures], jitters: Mapping[tuple[str, str], list[Cell]]
-) -> list[Claim]:
-    claims = []
+def _claims(known: Sequence[tuple[str, str]], found: study.Found) -> Iterator[PaperClaim]:
     for trace, label in known:
-        runs = [found[_cell(trace, label, setting)] for setting in (FAIR, PUBLISHED)]
-        figure, later = REFERENCE[trace, label], [found[cell] for cell in jitters.get((trace, label), [])]
-        hours = {"jct_mean": ("mean JCT", figure.jct_h, 3), "makespan": ("makespan", figure.makespan_h, 1)}
-        for metric, (what, paper, decimals) in hours.items():
+        figure, (fair, ours) = REFERENCE[trace, label], _both(found, trace, label)
+        late = [found[spec] for spec in _jittered(trace, label) if spec in found]
+        source = f"its simulator, {trace}"
+        for metric, what, paper, decimals in (
+            ("jct_mean", "mean JCT", figure.jct_h, 3),
+            ("makespan", "makespan", figure.makespan_h, 1),
+        ):
             if paper is not None:
-                ours = [run[metric] / 3600 for run in runs]
-                why = _spread([run[metric] / 3600 for run in later], paper, decimals)
-                claims.append(_claim(f"{what}, {label}", trace, paper, ours, why, "h", decimals))
+                why = _spread([run[metric] / 3600 for run in late], paper, decimals)
+                pair, claim = (fair[metric] / 3600, ours[metric] / 3600), f"{what}, {label}, {trace}"
+                yield quantity(claim, source, paper, *pair, "h", decimals, why)
         if figure.restarts is not None:
-            ours = [run["restarts_mean"] for run in runs]
-            why = f"not known; with first launches counted too ours are {ours[1] + 1:.1f} as published"
-            claims.append(_claim(f"restarts a job, {label}", trace, figure.restarts, ours, why, "", 1))
+            pair, claim = (fair["restarts_mean"], ours["restarts_mean"]), f"restarts a job, {label}, {trace}"
+            why = f"not known; with first launches counted too ours are {pair[1] + 1:.1f} as published"
+            yield quantity(claim, source, figure.restarts, *pair, "", 1, why)
     for trace, label in known:
-        against, own = REFERENCE[trace, label].jct_h, REFERENCE.get((trace, "sia"), Figure()).jct_h
-        if label != "sia" and (trace, "sia") in known and against and own:
-            claims.append(_relative(trace, label, own / against, found))
-    return claims
+        theirs, own = REFERENCE[trace, label].jct_h, REFERENCE[trace, "sia"].jct_h
+        if label != "sia" and (trace, "sia") in known and theirs and own:
+            runs = zip(_both(found, trace, "sia"), _both(found, trace, label), strict=True)
+            gains = [difference(sia["jct_mean"], other["jct_mean"]) for sia, other in runs]
+            claim = f"mean JCT, sia against {label}, {trace}"
+            yield PaperClaim(claim, f"its simulator, {trace}", difference(own, theirs), gains[0], gains[1])
 
 
-def _claim(
-    claim: str, trace: str, paper: float, ours: list[float], why: str, unit: str, decimals: int
-) -> Claim:
-    source = f"its simulator, {trace}"
-    fair, published = ours
-    return Claim(f"{claim}, {trace}", source, paper, fair, published, unit, None, why, decimals)
-
-
-def _relative(trace: str, label: str, ratio: float, found: Mapping[Cell, Figures]) -> Claim:
-    ours = [
-        found[_cell(trace, "sia", setting)]["jct_mean"] / found[_cell(trace, label, setting)]["jct_mean"]
-        for setting in (FAIR, PUBLISHED)
-    ]
-    percent = [100 * (one - 1) for one in (ratio, *ours)]
-    return Claim(f"mean JCT, sia against {label}, {trace}", f"its simulator, {trace}", *percent)
+def _both(found: study.Found, trace: str, label: str) -> list[study.Figures]:
+    """Return the fair run and the published one."""
+    return [found[_spec(trace, label, setting)] for setting in (FAIR, PUBLISHED)]
 
 
 def _spread(hours: list[float], paper: float, decimals: int) -> str:
@@ -285,61 +201,66 @@ def _spread(hours: list[float], paper: float, decimals: int) -> str:
     )
 
 
-def _table(cells: list[Cell], found: Mapping[Cell, Figures]) -> str:
-    headers = ["policy", "setting", "mean JCT, h", "published", "p99, h", "makespan, h", "published"]
-    headers += ["restarts a job", "published"]
-    rows = []
-    for cell in cells:
-        figures, known = found[cell], Figure()
-        if cell.setting == PUBLISHED:
-            known = REFERENCE.get((cell.trace, _label(cell)), Figure())
-        rows.append(
-            [
-                _label(cell),
-                NAMES[cell.setting],
-                number(figures["jct_mean"] / 3600, 3),
-                number(known.jct_h, 3),
-                number(figures["jct_p99"] / 3600, 2),
-                number(figures["makespan"] / 3600, 1),
-                number(known.makespan_h, 1),
-                number(figures["restarts_mean"], 1),
-                number(known.restarts, 1),
-            ]
-        )
-    return table(headers, rows)
-
-
-def _ladder_table(
-    trace: str, steps: list[tuple[str, list[Cell | None]]], found: Mapping[Cell, Figures]
-) -> str:
-    labels = [_label(cell) for cell in steps[0][1] if cell]
-    hours = [
-        [None if cell is None else found[cell]["jct_mean"] / 3600 for cell in cells] for _, cells in steps
-    ]
-    rows = [[step, *(number(one, 3) for one in row)] for (step, _), row in zip(steps, hours, strict=True)]
-    known = [REFERENCE[trace, label].jct_h for label in labels]
-    last = [next(one for one in reversed(column) if one) for column in zip(*hours, strict=True)]
-    rows.append(["*published*", *(number(one, 3) for one in known)])
-    rows.append(["the last against it", *map(change, last, known)])
-    return table(["rule", *labels], rows)
-
-
-def _changes_table(cells: Mapping[str, Cell], found: Mapping[Cell, Figures]) -> str:
-    rows = (
-        [name, number(found[cell]["jct_mean"] / 3600, 3), number(found[cell]["restarts_mean"], 1)]
-        for name, cell in cells.items()
-    )
-    return table(["change", "mean JCT, h", "restarts a job"], rows)
-
-
-def _plain(cell: Cell, figures: Figures) -> dict[str, Any]:
-    label = _label(cell)
-    known = REFERENCE.get((cell.trace, label), Figure()).jct_h if cell.setting == PUBLISHED else None
-    return {
-        "trace": cell.trace,
-        "policy": label,
-        "setting": NAMES.get(cell.setting, cell.setting),
-        "parameters": dict(cell.parameters),
-        "published_jct_s": None if known is None else known * 3600,
-        **figures,
+def _workload(trace: str, labels: Sequence[str]) -> page.Section:
+    """Return the table of a workload: rows that were published, then all under fair rules."""
+    published = [(label, PUBLISHED) for label in labels if label in PUBLISHED_ROWS]
+    rows = {
+        (label, NAMES[setting]): _spec(trace, label, setting)
+        for label, setting in (*published, *((label, FAIR) for label in labels))
     }
+    headers = ["policy", "setting", "mean JCT, h", "published", "p99, h", "makespan, h", "published"]
+
+    def text(found: study.Found) -> str:
+        lines = []
+        for names, spec in rows.items():
+            known = REFERENCE.get((trace, names[0]), NONE) if spec.setting == PUBLISHED else NONE
+            jct, p99, makespan, restarts = (column.shown(found[spec]) for column in COLUMNS)
+            pairs = (jct, number(known.jct_h, 3), p99, makespan, number(known.makespan_h, 1))
+            lines.append([*names, *pairs, restarts, number(known.restarts, 1)])
+        return f"## {trace}\n\n{table([*headers, 'restarts a job', 'published'], lines)}"
+
+    return page.Section(list(rows.values()), text)
+
+
+NONE = SiaFigures()
+JCT = page.RunColumn("mean JCT, h", "jct_mean", 3, "h")
+COLUMNS = (JCT, page.RunColumn("", "jct_p99", 2, "h"), page.RunColumn("", "makespan", 1, "h"), page.RESTARTS)
+
+
+def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
+    """Return the table of steps towards its simulator's rules, of the published rows of a workload."""
+    steps: dict[str, list[study.RunSpec | None]] = {
+        setting: [_spec(trace, label, setting, () if label == "sia" else _OURS) for label in labels]
+        for setting in SETTINGS
+    }
+    for step, rule in GAVEL_STEPS.items():
+        row = [None if label == "sia" else _spec(trace, label, PUBLISHED, rule) for label in labels]
+        steps[f"{step} (Gavel)"] = row
+
+    def text(found: study.Found) -> str:
+        hours = {
+            step: [found[spec]["jct_mean"] / 3600 if spec else None for spec in row]
+            for step, row in steps.items()
+        }
+        rows = [[step, *(number(one, 3) for one in row)] for step, row in hours.items()]
+        known = [REFERENCE[trace, label].jct_h for label in labels]
+        last = [next(one for one in reversed(column) if one) for column in zip(*hours.values(), strict=True)]
+        rows.append(["*published*", *(number(one, 3) for one in known)])
+        rows.append(["the last against it", *map(change, last, known)])
+        return f"{LADDER}\n\n{table(['rule', *labels], rows)}"
+
+    return page.Section([spec for row in steps.values() for spec in row if spec], text)
+
+
+def _changes(trace: str) -> page.Section:
+    rows = {(name,): _spec(trace, "sia", PUBLISHED, more) for name, more in SIA_CHANGES.items()}
+    return page.runs_table(CHANGES, ["change"], rows, [JCT, page.RESTARTS])
+
+
+def _plain(spec: study.RunSpec, figures: study.Figures) -> dict[str, Any]:
+    own = set(spec.parameters)
+    rows = (name for name, (kind, given) in ROWS.items() if kind == spec.policy and own.issuperset(given))
+    label = next(rows)
+    known = REFERENCE.get((spec.trace, label), NONE).jct_h if spec.setting == PUBLISHED else None
+    named = {"policy": label, "setting": NAMES.get(spec.setting, spec.setting)}
+    return {**spec.plain(figures), **named, "published_jct_s": known and known * 3600}

@@ -1,4 +1,4 @@
-"""Runs of a study: which policy under which setting, each run once, and tables of them."""
+"""Runs of a study: which policy runs under which setting. Each run is made once and kept."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,22 @@ import yaml
 
 from clustergym import policies
 from clustergym.errors import InputError, nearest
+from clustergym.parallel import in_order
 from clustergym.paths import PACKAGE, atomic_path, conf_dir
 from clustergym.policy import Policy
 from clustergym.registry import entry_points, make_placer, make_policy
 from clustergym.reproduction.details import details_of
 from clustergym.scenario import Scenario
 
-Figures = dict[str, Any]
-"""Metrics of a run by name, and `counters` of its policy."""
+Figures = Mapping[str, Any]
+"""A run's metrics by name, its details, and the `counters` of its policy."""
+Parameters = tuple[tuple[str, Any], ...]
+"""Names and values of a policy's parameters."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a reproduction is asked for.
+    """What the user asks a reproduction for.
 
     Attributes
     ----------
@@ -42,7 +44,7 @@ class Options:
     work : Path
         Folder of finished runs, which are not run again.
     workers : int
-        Processes.
+        Number of processes.
     """
 
     data: Path
@@ -53,33 +55,19 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Text in Markdown, the same figures, unrounded, as plain JSON values, and plots beside the text.
-
-    `claims` are the rows of the table that opens the text, `Claim.plain()` each. `plots` is, by file name,
-    what draws each and replaces the file as a whole; the text refers to them by these names.
-    """
-
-    text: str
-    figures: list[dict[str, Any]]
-    claims: list[dict[str, Any]] = field(default_factory=list)
-    plots: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run.
+class RunSpec:
+    """What one run consists of.
 
     Attributes
     ----------
     trace : str
     horizon_s : float or None
     setting : str
-        A name that the study's own module gives a meaning to.
+        The paper's module gives this name a meaning.
     policy : str
         A file of conf/policy.
     parameters : tuple of (str, value)
-        Of the policy, where they differ from that file.
+        The policy's parameters that differ from that file.
     seed : int
     """
 
@@ -87,7 +75,7 @@ class Cell:
     horizon_s: float | None
     setting: str
     policy: str
-    parameters: tuple[tuple[str, Any], ...] = ()
+    parameters: Parameters = ()
     seed: int = 0
 
     @property
@@ -95,39 +83,43 @@ class Cell:
         """Policy and parameters."""
         return " ".join([self.policy, *(f"{name}={value}" for name, value in self.parameters)])
 
+    def make_policy(self) -> Policy:
+        """Build the policy."""
+        given = yaml.safe_load((conf_dir() / "policy" / f"{self.policy}.yaml").read_text(encoding="utf-8"))
+        return make_policy({**given, **dict(self.parameters)})
 
-ScenarioOf = Callable[[Cell], Scenario]
-
-
-def make_preset(cell: Cell) -> Policy:
-    """Build the policy of a cell."""
-    given = yaml.safe_load((conf_dir() / "policy" / f"{cell.policy}.yaml").read_text(encoding="utf-8"))
-    return make_policy({**given, **dict(cell.parameters)})
-
-
-def presets() -> dict[str, bool]:
-    """Return, for each file of conf/policy, whether its policy is installed."""
-    found = {}
-    for path in sorted((conf_dir() / "policy").glob("*.yaml")):
-        name = yaml.safe_load(path.read_text(encoding="utf-8")).get("name")
-        found[path.stem] = name in entry_points("clustergym.policies")
-    return found
+    def plain(self, figures: Figures) -> dict[str, Any]:
+        """Return the run and its figures as JSON values."""
+        where = {"trace": self.trace, "setting": self.setting, "policy": self.policy}
+        return {**where, "parameters": dict(self.parameters), **figures}
 
 
-def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Return the policies to run, and those of the paper that are not installed.
+Found = Mapping[RunSpec, Figures]
+ScenarioOf = Callable[[Path, RunSpec], Scenario]
+"""Returns the scenario of a run, given the folder of the published data."""
 
-    Raises
-    ------
-    InputError
-        If one that was asked for is not there.
+
+def presets() -> list[str]:
+    """Return the files of conf/policy whose policy is installed."""
+    files = sorted((conf_dir() / "policy").glob("*.yaml"))
+    names = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")).get("name") for path in files}
+    return [preset for preset, name in names.items() if name in entry_points("clustergym.policies")]
+
+
+def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:
+    """Return the policies to run, and a sentence on those of the paper that are not installed.
+
+    Raises an `InputError` if the user asks for a policy that does not exist, or no policy is left.
     """
-    installed = [name for name, there in presets().items() if there]
+    installed = presets()
     for name in asked or ():
         if name not in installed:
             raise InputError(f"unknown policy {name!r}", field="--policies", remedy=nearest(name, installed))
-    chosen = list(dict.fromkeys(asked)) if asked else [name for name in wanted if name in installed]
-    return chosen, [] if asked else [name for name in wanted if name not in installed]
+    chosen = [name for name in wanted if name in installed] if asked is None else list(dict.fromkeys(asked))
+    if not chosen:
+        raise InputError("names no policy", field="--policies", remedy=f"give some of {', '.join(wanted)}")
+    missing = [name for name in wanted if name not in installed] if asked is None else []
+    return chosen, f"\n\nNot installed, so left out: {', '.join(missing)}." if missing else ""
 
 
 def check_published(paths: Iterable[Path]) -> None:
@@ -138,43 +130,42 @@ def check_published(paths: Iterable[Path]) -> None:
             raise InputError("no such file", file=path, remedy=remedy)
 
 
-def run_cells(cells: Iterable[Cell], scenario_of: ScenarioOf, options: Options) -> dict[Cell, Figures]:
-    """Run each distinct cell, or read what an earlier call has left in `options.work`."""
-    distinct = list(dict.fromkeys(cells))
-    run = partial(_run_cell, scenario_of, options.work)
-    if options.workers == 1:
-        return {cell: run(cell) for cell in distinct}
-    with ProcessPoolExecutor(options.workers) as pool:
-        return dict(zip(distinct, pool.map(run, distinct), strict=True))
-
-
-def _run_cell(scenario_of: ScenarioOf, work: Path, cell: Cell) -> Figures:
-    from clustergym.output import measurement_of, run_key
-    from clustergym.sim.run import simulate
-
-    scenario, policy, placer = scenario_of(cell), make_preset(cell), make_placer({"name": "buddy"})
-    key = hashlib.sha256(
-        f"{code_sha256()} {cell} {run_key(scenario, policy, placer, cell.seed)}".encode()
-    ).hexdigest()
+def kept(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
+    """Return figures that this code makes once and keeps in the folder `work`."""
+    key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
-    if path.is_file():
-        kept: Figures = json.loads(path.read_text(encoding="utf-8"))
-        return kept
-    started = time.perf_counter()
-    run = simulate(scenario, policy, placer, cell.seed)
-    measurement = measurement_of(run.simulation)
-    figures: Figures = {
-        **measurement.metrics,
-        **details_of(run.simulation, measurement.records),
-        "counters": dict(policy.counters()),
-        "unfit": int((scenario.request_gpus == 0).sum()),
-    }
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    until = "to completion" if cell.horizon_s is None else f"for {cell.horizon_s:,.0f} s"
-    lasted = time.perf_counter() - started
-    print(f"{cell.trace} {until}, {cell.setting}: {cell.label} took {lasted:.1f} s", file=sys.stderr)
+    if not path.is_file():
+        text = json.dumps(make(), indent=1) + "\n"
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    figures: Figures = json.loads(path.read_text(encoding="utf-8"))
     return figures
+
+
+def run_all(specs: Iterable[RunSpec], scenario_of: ScenarioOf, options: Options) -> dict[RunSpec, Figures]:
+    """Run each distinct spec, or read what an earlier call has left in `options.work`."""
+    distinct = list(dict.fromkeys(specs))
+    run = partial(_run, scenario_of, options.data, options.work)
+    return dict(zip(distinct, in_order(run, distinct, options.workers), strict=True))
+
+
+def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figures:
+    from clustergym.api import simulate
+    from clustergym.output import run_key
+
+    scenario, policy, placer = scenario_of(data, spec), spec.make_policy(), make_placer({"name": "buddy"})
+
+    def make() -> Figures:
+        started = time.perf_counter()
+        result = simulate(scenario, policy, placer, spec.seed)
+        figures = {**result.metrics, **details_of(result), "counters": dict(policy.counters())}
+        figures["unfit"] = int((scenario.request_gpus == 0).sum())
+        until = "to completion" if spec.horizon_s is None else f"for {spec.horizon_s:,.0f} s"
+        lasted = time.perf_counter() - started
+        print(f"{spec.trace} {until}, {spec.setting}: {spec.label} took {lasted:.1f} s", file=sys.stderr)
+        return figures
+
+    return kept(work, f"{spec} {run_key(scenario, policy, placer, spec.seed)}", make)
 
 
 @cache
@@ -186,19 +177,3 @@ def code_sha256() -> str:
             if "reproduction" not in path.parts:
                 digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
-    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def number(value: float | int | None, decimals: int = 0) -> str:
-    """Return a figure for a table; `-` where there is none."""
-    return "-" if value is None else f"{value:,.{decimals}f}"
-
-
-def change(value: float | None, reference: float | None) -> str:
-    """Return a relative difference in percent, signed; `-` where it has no meaning."""
-    return "-" if value is None or not reference else f"{100 * (value / reference - 1):+.0f} %"

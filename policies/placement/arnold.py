@@ -15,28 +15,15 @@ the weights change places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
-from clustergym.errors import InputError, nearest
+from clustergym.errors import InputError
 from clustergym.placement.instances import Assignment, Instance
 
 from .arnold_counts import solve_counts
-from .arnold_literal import solve_literal
-from .arnold_patterns import solve_patterns
-
-Method = Callable[[Instance, int], Assignment]
-
-METHODS: dict[str, Method] = {
-    "counts": solve_counts,
-    "patterns": solve_patterns,
-    "literal": solve_literal,
-}
-"""The trade-off of minipods used against T, in closed form or by a search over components; the whole
-problem by counts of patterns; and the programme above as it stands. The last two are solved by SCIP."""
 
 NODE_LIMIT = 5_000
 
@@ -45,7 +32,6 @@ def solve(
     instance: Instance,
     rng: np.random.Generator | None = None,
     *,
-    method: str = "counts",
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
     """Place an instance at the least score; nothing is random here.
@@ -55,27 +41,21 @@ def solve(
     instance : Instance
     rng : Generator, optional
         Not used.
-    method : str
-        A key of `METHODS`.
     node_limit : int
-        Branch-and-bound nodes of each programme, or 20 times as many choices of each search of
-        `counts`; a limit in seconds would make results depend on the machine. Where it is hit,
-        `solution.proven` is False and the best known assignment
-        is returned.
+        A twentieth of the choices that each search may make; a limit in seconds would make results depend
+        on the machine. Where it is hit, `solution.proven` is False and the best known assignment is returned.
 
     Raises
     ------
     InputError
-        For an unknown method or a limit below 1.
+        For a limit below 1.
     """
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}", field="method", remedy=nearest(method, METHODS))
     if node_limit < 1:
         raise InputError(f"{node_limit} is not valid", field="node_limit", remedy="give a number from 1")
     if instance.shortfall:
         return Assignment.infeasible(instance)
     started = perf_counter()
-    made = METHODS[method](instance, node_limit)
+    made = solve_counts(instance, node_limit)
     made.check(instance)
     assert made.solution is not None
     return replace(made, solution=replace(made.solution, solve_s=perf_counter() - started))

@@ -26,11 +26,8 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
     left_s = np.maximum(age_s - view.restarts[:, None, None] * restart_s, 0.0)
     total_s = age_s + restart_s
     factor = np.divide(left_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
-    held = view.gpus > 0
-    rows = np.flatnonzero(held)
     if not waiting:
-        factor[~held] = 1.0
-    factor[rows, view.gpu_type[rows], held_level(view)[rows]] = 1.0
+        factor[view.gpus == 0] = 1.0
     return factor
 
 
@@ -93,12 +90,11 @@ class ObservedSpeeds:
     def observe(self, view: View, options: BatchOptions | None = None) -> Ints:
         """Take in a View; return the positions of jobs whose known times changed."""
         self._make_room(view)
-        held = view.gpus > 0
         self._most_gpus[view.job] = np.maximum(self._most_gpus[view.job], view.gpus)
         if not len(self._job):
             return np.empty(0, dtype=np.int64)
         at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
-        same = held & (self._job[at] == view.job)
+        same = self._job[at] == view.job
         same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
         worked_s = view.now_s - self._ready_s[at]
         done = self._remaining[at] - view.remaining_iterations
@@ -223,7 +219,7 @@ def _interpolated(values: Floats, known: Bools) -> Floats:
     left = np.maximum.accumulate(np.where(known, levels, -1), axis=-1)
     right = np.minimum.accumulate(np.where(known, levels, last + 1)[..., ::-1], axis=-1)[..., ::-1]
     left, right = np.where(left < 0, right, left), np.where(right > last, left, right)
-    none = (left > last) | (right < 0)
+    none = left > last
     left, right = np.clip(left, 0, last), np.clip(right, 0, last)
     low, high = np.take_along_axis(values, left, -1), np.take_along_axis(values, right, -1)
     share = np.where(right > left, (levels - left) / np.maximum(right - left, 1), 0.0)

@@ -245,7 +245,7 @@ def _relaxed(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
 def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float, Floats]:
     """Return the bound at prices of the GPU types, and by how much each variable, at 1, lowers it."""
     net = problem.value - (prices[problem.kind] * problem.gpus)
-    best = np.maximum(net.max(axis=1, initial=0.0), 0.0)
+    best = net.max(axis=1, initial=0.0)
     bound = float(prices @ problem.capacity + members @ best)
     return bound, net - best[:, None]
 

@@ -132,7 +132,7 @@ def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
     SolverError
     """
     floor, left = np.zeros_like(need), need > 0
-    most = problem.rate.max(axis=1, initial=0.0)
+    most = problem.rate.max(axis=1)
     share = np.zeros_like(problem.rate)
     while left.any():
         full, (share, level, price) = _highest(problem, need, floor, left, most)
@@ -183,7 +183,7 @@ def _highest(
 
 def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:
     """Rule out the slower types for jobs that must run all the time on their fastest."""
-    slower = problem.rate < problem.rate.max(axis=1, keepdims=True, initial=0.0)
+    slower = problem.rate < problem.rate.max(axis=1, keepdims=True)
     return replace(problem, rate=np.where(full[:, None] & slower, 0.0, problem.rate))
 
 

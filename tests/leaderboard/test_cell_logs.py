@@ -93,7 +93,7 @@ WRONG = {
     ),
     "no file": (
         lambda folder: (folder / FILE).unlink(),
-        ["decision log: decisions.jsonl.gz: {file}: No such file or directory (make it anew"],
+        ["decision log: decisions.jsonl.gz: {file}: cannot be read: No such file or directory (make it anew"],
     ),
     "another schema": (
         lambda folder: (folder / FILE).write_bytes(pack([{"schema": "clustergym.decisions/1", "cells": []}])),

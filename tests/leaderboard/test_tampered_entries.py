@@ -18,7 +18,7 @@ from entry_logs import change_headers, change_log, packed_logs, read_log, replac
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
-from clustergym.leaderboard.check import Kind, check
+from clustergym.leaderboard.check import Kind, check, check_entries
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
@@ -283,6 +283,80 @@ def test_only_published_policies_are_run_again(root):
     change_headers(root / "small" / "first", policy="os.system")
     assert flagged(root) == set()
     assert flagged(root, strict=1) == {Kind.RERUN}
+
+
+def rerun_messages(root: Path, entry: str = "first", strict: int = 2) -> list[tuple[str, str]]:
+    flags = check(load_board("small", root), entry, strict)
+    assert {flag.kind for flag in flags} <= {Kind.RERUN}
+    return [(flag.where, flag.message) for flag in flags]
+
+
+def test_a_file_that_a_parameter_names_is_not_opened(root):
+    path = "/tmp/" + "long" * 20
+    claims(root / "small" / "first", policy={"name": "fcfs", "parameters": {"round_s": None, "file": path}})
+    message = f"{path[:60] + '…'!r} names a file, which is not opened"
+    assert rerun_messages(root) == [("entry.yaml", message)]
+    # One without a folder may be the name of anything: the policy is made, and does not know the key.
+    claims(root / "small" / "first", policy={"name": "fcfs", "parameters": {"file": "plain"}})
+    assert [where for where, _ in rerun_messages(root)] == ["philly-5", "philly-6"]
+    assert all("InputError: " in message for _, message in rerun_messages(root))
+
+
+def test_what_is_not_deterministic_is_not_run_again(root):
+    folder = root / "small" / "short"
+    claims(folder, policy={"name": "sjf", "parameters": {}}, deterministic=False)
+    change_headers(folder, policy="sjf")
+    assert rerun_messages(root, "short") == []
+
+
+def test_a_class_that_is_not_the_policys_is_found_by_running_it_again(root):
+    folder = root / "small" / "first"
+    claims(folder, information_class="clairvoyant")
+    change_headers(folder, information_class="clairvoyant")
+    message = "the policy is of class none, entered as clairvoyant"
+    assert rerun_messages(root) == [("philly-5", message), ("philly-6", message)]
+
+
+def test_as_many_cells_are_run_again_as_are_asked_for(root):
+    folder = root / "small" / "first"
+    claims(folder, policy={"name": "las", "parameters": {}})
+    change_headers(folder, policy="las")
+    one, both, more = (rerun_messages(root, "first", strict) for strict in (1, 2, 3))
+    assert [where for where, _ in both] == ["philly-5", "philly-6"]
+    assert more == both
+    assert len(one) == 1
+    assert one[0] in both
+    entered = [row.split(",")[2][:16] for row in (folder / "results.csv").read_text().splitlines()[1:]]
+    assert [message.partition("entered ")[2] for _, message in both] == [f"{start}…" for start in entered]
+    # Which, the seed says.
+    board = load_board("small", root)
+    drawn = {check(board, "first", 1, seed)[0].where for seed in range(8)}
+    assert drawn == {"philly-5", "philly-6"}
+
+
+def test_a_row_twice_is_flagged_and_rows_of_other_cells(root):
+    def change(lines):
+        return [*lines, lines[1], lines[2].replace(",6,", ",9,"), lines[2].replace(",6,", ",9,")]
+
+    results(root / "small" / "first", change)
+    found = {str(flag) for flag in check(load_board("small", root), "first")}
+    assert "duplicate cell: philly-5: has 2 rows in results.csv" in found
+    assert "foreign cell: philly-9: is no cell of the board, and has a row in results.csv" in found
+    assert len(found) == 2
+
+
+def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
+    monkeypatch.setattr("clustergym.progress.EVERY_LINE_S", 0.0)
+    board = load_board("small", root)
+    sound = {"first": [], "short": []}
+    assert check_entries(board, ["first", "short"], strict=1) == sound
+    assert capsys.readouterr().err == ""
+    assert check_entries(board, ["first", "short"], strict=1, progress=True) == sound
+    shown = capsys.readouterr().err
+    assert "check small: 2 of 2" in shown
+    assert "run small again: 2 of 2" in shown
+    check_entries(board, ["first"], progress=True)
+    assert "again" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])

@@ -42,6 +42,23 @@ def test_probability_of_improvement_by_hand():
     assert probability_of_improvement(mine, mine) == (0.5, 0.5, 0.5)
 
 
+def test_the_same_draw_unless_another_is_asked_for():
+    mine, other = [np.random.default_rng(1).normal(size=30)], [np.random.default_rng(2).normal(size=30)]
+    assert stratified(mine) == stratified(mine, 0) != stratified(mine, 1)
+    for compare in (paired_difference, probability_of_improvement):
+        assert compare(mine, other) == compare(mine, other, 0) != compare(mine, other, 1)
+
+
+def test_an_interval_is_the_same_on_any_machine():
+    # The draws are those of the first release.
+    rng = np.random.default_rng(3)
+    mine, other = ([rng.normal(size=30), rng.normal(size=7)] for _ in range(2))
+    assert probability_of_improvement(mine, other) == pytest.approx((109 / 210, 64 / 210, 150.5 / 210))
+    assert stratified([np.random.default_rng(1).normal(size=30)]) == pytest.approx(
+        (0.0460757174926, -0.2235407894080, 0.2833193662111)
+    )
+
+
 def test_interquartile_means_of_rows():
     rows = np.array([[0.0, 1.0, 3.0, 100.0], [4.0, 3.0, 2.0, 1.0]])
     assert interquartile_mean(rows).tolist() == [2.0, 2.5]

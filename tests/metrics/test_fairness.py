@@ -17,6 +17,7 @@ from clustergym.metrics.fairness import (
     serial_finish_s,
     virtual_finish,
 )
+from clustergym.metrics.fluid import FluidSharing
 
 HOUR = 3600.0
 
@@ -53,6 +54,22 @@ def test_arrivals_worked_by_hand():
 def test_an_arrival_at_the_instant_of_a_completion():
     # 1 GPU: the first ends at 3 exactly when the second arrives, so each is alone.
     np.testing.assert_allclose(fluid_finish_s(np.array([0.0, 3.0]), np.array([3.0, 3.0]), 1), [3, 6])
+
+
+def test_sharing_goes_on_from_call_to_call():
+    # 4 GPUs; a of 8 GPU s may have 1, b of 12 any. Until 2 s a has 1, b 3: b has 6 left. c comes, of 3 GPU s:
+    # 1, 1.5 and 1.5 each. c ends at 4, b, with 3 left, on 3 GPUs at 5, and a at 8.
+    sharing = FluidSharing(4.0)
+    assert sharing.arrive(0, 8.0, 1.0) == 8.0
+    assert sharing.arrive(1, 12.0) == 12.0
+    assert (sharing.advance(2.0), sharing.now_s, len(sharing)) == ([], 2.0, 2)
+    # The clock of those that may have all stands at 6.
+    assert sharing.arrive(2, 3.0, 9.0) == 9.0
+    # Who ends at the very instant has ended.
+    assert (sharing.advance(4.0), sharing.now_s, len(sharing)) == ([(2, 4.0)], 4.0, 2)
+    assert (sharing.advance(4.5), len(sharing)) == ([], 2)
+    assert (sharing.advance(np.inf), sharing.now_s, len(sharing)) == ([(1, 5.0), (0, 8.0)], 8.0, 0)
+    assert (sharing.advance(10.0), sharing.now_s) == ([], 10.0)
 
 
 def _simulated(submit_s, work, gpus):

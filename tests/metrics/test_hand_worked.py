@@ -255,6 +255,7 @@ def test_metrics():
     for name, value in EXPECTED.items():
         assert metrics[name] == (None if value is None else pytest.approx(value, rel=1e-12)), name
     assert all(type(value) in (int, float, type(None)) for value in metrics.values())
+    assert {type(metrics[name]) for name in ("jobs_total", "migrations", "node_failures")} == {int}
     json.dumps(metrics, allow_nan=False)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 
+import arnold_literal
+import arnold_patterns
+import exhaustive_placement
 import numpy as np
 import pytest
-from clustergym.policies.placement import arnold_counts, arnold_literal, arnold_patterns
-from clustergym.policies.placement.arnold import METHODS, solve
+from arnold_formulations import METHODS, solve
+from arnold_literal import realise
+from arnold_patterns import partitions
+from clustergym.policies.placement import arnold, arnold_counts
 from clustergym.policies.placement.arnold_components import find_components, one_component, split
-from clustergym.policies.placement.arnold_literal import realise
-from clustergym.policies.placement.arnold_patterns import partitions
-from clustergym.policies.placement.scip import Outcome
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scip_models import Outcome
 
 from clustergym.errors import InputError
 from clustergym.placement.algorithms import algorithm
@@ -39,7 +42,7 @@ def small_instances(draw, minipods=4, rows=4, columns=4, most_free=7):
 @settings(max_examples=120, deadline=None)
 @given(small_instances(rows=3, columns=3))
 def test_every_formulation_reaches_the_exhaustive_optimum(instance):
-    best = score(algorithm("exhaustive")(instance, np.random.default_rng(0)), instance)
+    best = score(exhaustive_placement.solve(instance), instance)
     for method in METHODS:
         made = solve(instance, method=method)
         made.check(instance)
@@ -166,12 +169,9 @@ def test_the_same_answer_each_time():
         assert first.counts.tolist() == second.counts.tolist()
 
 
-def test_unknown_method_and_limit():
-    instance = Instance(job_of(1, 1), np.array([1]))
-    with pytest.raises(InputError, match=r"method: unknown method 'literl' .did you mean literal"):
-        solve(instance, method="literl")
+def test_a_limit_below_one():
     with pytest.raises(InputError, match="node_limit: 0 is not valid"):
-        solve(instance, node_limit=0)
+        arnold.solve(Instance(job_of(1, 1), np.array([1])), node_limit=0)
 
 
 def test_realise_finds_whole_nodes_or_says_no():

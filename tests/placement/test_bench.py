@@ -133,7 +133,6 @@ def test_alpha_0_and_1_count_only_with_the_ends():
         ([*QUICK, "--seed", "-1"], "--seed: -1 is not valid"),
         ([*QUICK, "--plot", "x.gif"], "--plot: '.gif' is no format of a plot"),
         ([*QUICK, "--json", "."], "--json: is a folder"),
-        ([*QUICK, "-o", "x.md", "--speed"], "--output: writes nothing with --speed"),
     ],
 )
 def test_malformed_arguments_are_one_line(arguments, message, capsys):

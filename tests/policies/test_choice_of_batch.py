@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from batches import batch_scenario, with_batches
 from clustergym.policies.placement.buddy import Buddy
 from clustergym.policies.pollux import Pollux
-from clustergym.policies.shared.batches import goodput_at_best_batch
+from clustergym.policies.shared.batches import goodput_at_best_batch, jobs_with_a_choice
 from clustergym.policies.shared.goodput import ObservedSpeeds
 from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
@@ -69,6 +71,18 @@ def test_no_noise_scale_is_one_line_where_every_batch_is_to_be_chosen(policy):
         policy(batch="chose")
 
 
+def test_the_job_without_a_choice_is_named_with_its_line():
+    scenario = small_scenario([Job("a", 0, 10), Job("b", 0, 10)], {"X": (1, 2)}, {"m": {"X": {1: 2.0}}})
+    setting = Simulation(scenario, Buddy(), InformationClass.NONE).setting
+    trace = replace(scenario.trace, path="jobs.csv", line=np.array([7, 8]))
+    with pytest.raises(InputError, match=r"^jobs\.csv:7: policy\.batch: job a: .*known or requested"):
+        jobs_with_a_choice("chosen", trace, setting)
+    # A trace that was not read from a file has no line.
+    with pytest.raises(InputError, match=r"^policy\.batch: job a: .*oracle=sia"):
+        jobs_with_a_choice("chosen", scenario.trace, setting)
+    assert jobs_with_a_choice("known", trace, setting) == jobs_with_a_choice("requested", trace, setting) == 0
+
+
 def test_goodput_at_the_best_batch_by_hand():
     # One node of 4 X. On 1 X: 16 samples/s at 32, 128 x 0.4 / 4 = 12.8 at 128. On 2 X by the same local
     # batch: 32 takes as long as the least batch, 2 s: 16; 128 as long as 64 on one, 2 + (4 - 2) / 3 =
@@ -87,6 +101,12 @@ def test_goodput_at_the_best_batch_by_hand():
     # Half as long at 32 is half as long at 128.
     good, batch = goodput_at_best_batch(view, options, known / 2)
     assert good[0, 0] == pytest.approx([32, 38.4, 51.2], rel=1e-5)
+    good, batch = goodput_at_best_batch(view, options, known / 8)
+    assert good[0, 0] == pytest.approx([128, 153.6, 204.8], rel=1e-5)
+    # Where a job does not fit, it has none, whatever was estimated; nor where no estimate is finite.
+    nowhere = replace(options, iteration_time_s=np.full_like(options.iteration_time_s, np.inf))
+    assert not goodput_at_best_batch(view, nowhere, known)[0].any()
+    assert not goodput_at_best_batch(view, options, np.full_like(known, np.inf))[0].any()
     good, batch = goodput_at_best_batch(view, None, known)
     assert good[0, 0].tolist() == [16, 16, 16]
     assert (batch == 32).all()

@@ -59,6 +59,21 @@ def test_observation_corrects_the_linear_guess():
     assert len(speeds.observe(simulation.advance())) == 0
 
 
+def test_each_job_is_corrected_by_what_was_seen_of_it():
+    # b alone runs, on 4 X: its guess of 2 s becomes 4 s. a, before it, keeps its own.
+    simulation = simulation_of([Job("a", 0, 1000), Job("b", 0, 1000)])
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    speeds.observe(view)
+    decision = Decision.of([(1, 0, 4)])
+    speeds.decided(view, decision)
+    simulation.apply(decision)
+    view = simulation.advance()
+    assert speeds.observe(view).tolist() == [1]
+    estimates = speeds.estimates(view, view.iteration_time_s())
+    assert estimates[:, 0, 2].tolist() == pytest.approx([2.0, 4.0])
+    assert speeds.most_gpus(view).tolist() == [0, 4]
+
+
 def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
     # From 60 s on 1 X after a first minute on 8; the restart takes 30 s: 30 s of work are seen.
     simulation = simulation_of([Job("a", 0, 1000)], checkpoint_s=30.0)
@@ -76,6 +91,23 @@ def test_a_second_observation_is_interpolated_and_a_standstill_is_no_work():
     # 8 GPUs: 3 s against 1; half way in log scale 3^(1/3) and 3^(2/3).
     estimate = speeds.estimates(view, view.iteration_time_s())[0, 0]
     assert estimate == pytest.approx([8.0, 4 * 3 ** (1 / 3), 2 * 3 ** (2 / 3), 3.0])
+
+
+def test_what_is_left_of_a_standstill_is_no_work_either():
+    # The launch takes 90 s: at 60 s, where a keeps what it has, 30 s are left; from 90 to 120 it works.
+    costs = Costs(search="proxy", profile={}, first_launch=True)
+    jobs, groups = [Job("a", 0, 1000)], {"X": (1, 8)}
+    scenario = small_scenario(jobs, groups, TIMES, checkpoint_s={"m": 90.0}, costs=costs, rounds=60.0)
+    simulation = Simulation(scenario, Buddy(), InformationClass.BOOTSTRAP)
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    for _ in range(2):
+        speeds.observe(view)
+        decision = Decision.of([(0, 0, 2)])
+        speeds.decided(view, decision)
+        simulation.apply(decision)
+        view = simulation.advance()
+    assert speeds.observe(view).tolist() == [0]
+    assert speeds.observed(view)[0, 0, 1] == pytest.approx(5.0)
 
 
 def test_restart_factor_by_hand():

@@ -93,18 +93,37 @@ def test_when_the_lp_fails_the_start_stays_and_is_filled_up(monkeypatch):
     assert solution.bound >= solution.value
 
 
-def test_a_solution_that_breaks_a_constraint_is_refused(monkeypatch):
+@pytest.mark.parametrize("amounts", [[1, 1], [-1, 1], [3, 0], [-1, 2], [0, 2]])
+def test_a_solution_that_breaks_a_constraint_is_refused(monkeypatch, amounts):
+    # Two equal jobs with 2 or 3 of 4 GPUs: 5 are too many, as are 6; less than none is none; three jobs are
+    # not there.
     problem = Choices(np.array([[1.5, 3.0]] * 2), np.array([0, 0]), np.array([2, 3]), np.array([4]))
-    wrong = lambda *given: (np.ones(len(given[2])), 9.0, OPTIMAL)  # noqa: E731
+    wrong = lambda *given: (np.array(amounts, dtype=float), 9.0, OPTIMAL)  # noqa: E731
     monkeypatch.setattr(integer_programs, "_scip", wrong)
     solution = solve(problem, NONE[:2])
     assert solution.status == FAILED
     assert (problem.used(solution.choice) <= 4).all()
 
 
+def test_what_costs_no_less_and_brings_no_more_is_left_out():
+    # Of type 0, on 1, 2 and 4 GPUs: 2 bring as much as 1. Of type 1 there are 4 and 2 GPUs, in this order.
+    kind, gpus = np.array([0, 0, 0, 1, 1]), np.array([1, 2, 4, 4, 2])
+    value = np.array([[1.0, 1.0, 2.0, 3.0, 3.0], [1.0, 2.0, 2.0, 3.0, 2.0]])
+    kept = integer_programs._undominated(Choices(value, kind, gpus, np.array([4, 4])))
+    none = -np.inf
+    assert kept.tolist() == [[1.0, none, 2.0, none, 3.0], [1.0, 2.0, none, 3.0, 2.0]]
+
+
 def test_a_start_that_no_longer_fits_is_cut_from_the_last_job_on():
     problem = Choices(np.ones((3, 1)), np.array([0]), np.array([2]), np.array([4]))
     assert solve(problem, np.array([0, 0, 0])).choice.tolist() == [0, 0, -1]
+
+
+def test_a_start_is_counted_by_rows_of_equal_jobs():
+    # Jobs 0 and 2 are alike; job 1 has nothing, job 3 what its row may not have.
+    value = np.array([[1.0, 2.0], [1.0, -np.inf]])
+    counted = integer_programs._merged(np.array([1, -1, 1, 1]), np.array([0, 0, 0, 1]), value)
+    assert counted.tolist() == [[0, 2], [0, 0]]
 
 
 def test_equal_jobs_keep_what_they_have():
@@ -122,6 +141,26 @@ def test_improvement_is_by_gain_per_added_gpu():
     assert improved(problem, NONE[:2]).tolist() == [0, -1]
     # The integer program takes the three.
     assert solve(problem, NONE[:2]).choice.tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize(("none", "chosen"), [(0.0, [1, -1]), (-5.0, [0, 0])])
+def test_improvement_counts_what_jobs_have_and_lack(none, chosen):
+    # One of 2 GPUs is free. Job 0 has the other, worth 1, and gains 1 by a second; so does job 1, which has
+    # none, by its first: of equal ones job 0. Where to have none is worth -5, job 1 gains 6.
+    problem = Choices(np.array([[1.0, 2.0], [1.0, 1.0]]), np.array([0, 0]), np.array([1, 2]), np.array([2]))
+    assert improved(problem, np.array([0, -1]), none).tolist() == chosen
+
+
+def test_where_the_lp_is_integral_there_is_nothing_to_search(monkeypatch):
+    # One GPU of either type. Greedily job 0 takes X, for 5, and leaves job 1 nothing; the LP has 4 + 5.
+    monkeypatch.setattr(integer_programs, "_integral", None)
+    problem = Choices(
+        np.array([[5.0, 4.0], [5.0, 0.0]]), np.array([0, 1]), np.array([1, 1]), np.array([1, 1])
+    )
+    assert improved(problem, NONE[:2]).tolist() == [0, -1]
+    solution = solve(problem, NONE[:2])
+    assert (solution.choice.tolist(), solution.status) == ([1, 0], OPTIMAL)
+    assert (solution.value, solution.bound) == (9.0, pytest.approx(9.0))
 
 
 @pytest.mark.parametrize("solver", HIGHS_AND_SCIP)

@@ -166,6 +166,32 @@ def test_repair_cuts_the_jobs_with_most_attained_service():
     assert repaired(genes, every, gpus, 5, np.array([2, 1, 0]))[0].tolist() == [3, 1, 0]
 
 
+def test_children_have_genes_of_both_parents_and_a_few_new_ones():
+    # All of one half of the population have gene 1, of the other half gene 2; nobody has 3, which comes only
+    # by mutation, of one gene in 200 and to each of 4 as likely: 200 x 200 / 200 / 4 = 50.
+    search, value = GeneticSearch(np.random.default_rng(5), 200, 1), np.zeros((200, 4))
+    genes = np.repeat([[1], [2]], 100, axis=0) * np.ones(200, dtype=np.int64)
+    children = search._children(genes, np.zeros(200), value)
+    assert (children == 3).sum() == pytest.approx(50, abs=25)
+    ones = (children == 1).mean(axis=1)
+    # Parents differ in half of the pairs, and then half of the genes are of each.
+    assert (np.abs(ones - 0.5) < 0.2).mean() == pytest.approx(0.5, abs=0.15)
+    # Of two the fitter is a parent: with those of gene 2 fitter, gene 1 comes from pairs of its own only.
+    fitter = search._children(genes, np.repeat([0.0, 1.0], 100), value)
+    assert (fitter == 1).mean() == pytest.approx(0.25, abs=0.05)
+    # What a job may not have it does not get.
+    value[:, 3] = -np.inf
+    assert not (search._children(genes, np.zeros(200), value) == 3).any()
+
+
+def test_a_gene_that_is_allowed_no_longer_is_none():
+    # Jobs 0 and 2 stay from one round to the next; 3 comes, with what it holds; 2 may have nothing any more.
+    search, gpus = GeneticSearch(np.random.default_rng(5), 4, 1), np.array([0, 1, 2])
+    search.search(np.arange(3), np.array([[0.0, 1.0, 5.0]] * 3), gpus, 6, np.full(3, 2), np.zeros(3))
+    value = np.array([[0.0, 1.0, 5.0], [0.0, -np.inf, -np.inf], [0.0, 1.0, 5.0]])
+    assert search._inherited(np.array([0, 2, 3]), value, np.array([2, 2, 1]))[0].tolist() == [2, 0, 1]
+
+
 def test_the_population_goes_on_with_the_jobs_that_stay():
     # One generation is too few to find the optimum of 12 jobs; the search goes on from round to round.
     rng = np.random.default_rng(7)

@@ -61,6 +61,12 @@ def test_a_job_without_profile_is_taken_to_be_as_long_as_the_median_job():
     assert times.time_s[2].tolist() == [4.0, 8.0]
 
 
+def test_the_median_is_the_middle_one_or_the_mean_of_two():
+    assert finish_times._median(np.array([5.0, 1.0, 2.0])) == 2.0
+    assert finish_times._median(np.array([5.0, 1.0, 2.0, 4.0])) == 3.0
+    assert finish_times._median(np.array([7.0])) == 7.0
+
+
 def test_a_job_without_profile_that_has_run_is_taken_to_go_on_as_fast():
     # c has run 20 s at 2 s an iteration, b, half as fast on Y, comes then.
     jobs = [Job("c", 0, 30, gpus=2, family="n"), Job("b", 20, 20, gpus=2)]

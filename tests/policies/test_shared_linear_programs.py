@@ -132,16 +132,57 @@ def test_water_filling_takes_few_programs(monkeypatch, capacity, most):
     assert progress.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
 
 
-def test_finish_ratios_of_two_jobs_that_came_at_different_times():
+def test_finish_ratios_of_two_jobs_that_came_at_different_times(monkeypatch):
     # One GPU. a has waited 100 s and needs 100 s of it, b 300 s; alone on half: 200 and 600 s.
     # (100 + 100/x) / 200 = (300 / (1 - x)) / 600: 1 - x^2 = x, x = (sqrt 5 - 1) / 2; ratio 0.5 / (1 - x).
+    solved, solve = [], linear_programs._solve
+    monkeypatch.setattr(linear_programs, "_solve", lambda *given: solved.append(1) or solve(*given))
     p = problem([[1.0], [1.0]])
     share, ratio = least_finish_ratio_shares(
         p, np.array([100.0, 0.0]), np.array([100.0, 300.0]), np.array([200.0, 600.0])
     )
+    # Newton's method takes a step a digit at the most, and a last program spends what is idle.
+    assert len(solved) <= 8
     x = (5**0.5 - 1) / 2
     assert share.ravel().tolist() == pytest.approx([x, 1 - x], abs=1e-4)
     assert ratio == pytest.approx(0.5 / (1 - x), rel=1e-5)
+
+
+def test_finish_ratios_are_of_those_that_can_finish():
+    # As before, with a job that runs nowhere and has waited for long: it counts for nothing.
+    p = problem([[1.0], [1.0], [0.0]])
+    share, ratio = least_finish_ratio_shares(
+        p, np.array([100.0, 0.0, 1e6]), np.array([100.0, 300.0, 5.0]), np.array([200.0, 600.0, np.inf])
+    )
+    x = (5**0.5 - 1) / 2
+    assert share.ravel().tolist() == pytest.approx([x, 1 - x, 0], abs=1e-4)
+    assert ratio == pytest.approx(0.5 / (1 - x), rel=1e-5)
+    # If none can, none is late, and shares are equal.
+    nobody = least_finish_ratio_shares(problem([[0.0], [0.0]]), np.ones(2), np.ones(2), np.full(2, np.inf))
+    assert (nobody[0].tolist(), nobody[1]) == ([[0.0], [0.0]], 0.0)
+
+
+def test_what_the_least_finish_ratio_leaves_idle_goes_where_it_is_worth_most():
+    # a needs all of S for a ratio of 1. c and d then need 0.1 and 0.2 of F, and what is left of it is worth
+    # twice as much, of what it needs, to c.
+    p = problem([[0, 1], [1, 0], [1, 0]])
+    given = (p, np.zeros(3), np.array([100.0, 10.0, 20.0]), np.full(3, 100.0))
+    share, ratio = least_finish_ratio_shares(*given)
+    assert ratio == pytest.approx(1.0, rel=1e-5)
+    assert p.progress(share).tolist() == pytest.approx([1.0, 0.8, 0.2], abs=1e-4)
+    share, ratio = least_finish_ratio_shares(*given, second_stage=False)
+    assert ratio == pytest.approx(1.0, rel=1e-5)
+    assert (p.progress(share) >= np.array([1.0, 0.1, 0.2]) * (1 - 1e-5)).all()
+
+
+def test_water_filling_leaves_out_who_needs_nothing(monkeypatch):
+    p = problem([[2.0], [1.0], [1.0]])
+    share = water_filling_shares(p, np.array([1.0, 0.0, 1.0]))
+    # 2 x = 1 - x.
+    assert share[[0, 2], 0].tolist() == pytest.approx([1 / 3, 2 / 3], abs=1e-5)
+    monkeypatch.setattr(linear_programs, "SHADOW_PRICE", 2.0)
+    with pytest.raises(linear_programs.SolverError, match="no job is a bottleneck"):
+        water_filling_shares(p, np.array([1.0, 0.0, 1.0]))
 
 
 def test_makespan_of_two_jobs():
@@ -155,6 +196,32 @@ def test_total_throughput_of_two_jobs_on_two_types():
     # a on F and b on S: 4 + 2; the other way round 3 + 1.
     share = max_total_shares(problem([[4, 1], [3, 2]]), np.ones(2))
     assert share.ravel().tolist() == pytest.approx([1, 0, 0, 1], abs=1e-9)
+
+
+def test_a_job_that_runs_nowhere_has_no_share_and_holds_nobody_back():
+    p = problem([[2, 0], [0, 0], [1, 0]])
+    share, level = max_min_shares(p, np.array([1.0, 0.0, 1.0]))
+    # 2 x = 1 - x: x = 1/3, both at 2/3.
+    assert level == pytest.approx(2 / 3)
+    assert share.ravel().tolist() == pytest.approx([1 / 3, 0, 0, 0, 2 / 3, 0], abs=1e-5)
+    assert max_total_shares(p, np.ones(3)).ravel().tolist() == pytest.approx([1, 0, 0, 0, 0, 0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("factor", "refused"), [(1 + 1e-8, False), (1.001, True)])
+def test_a_solution_over_the_limits_is_refused(monkeypatch, factor, refused):
+    # Two jobs on one GPU have 1/2 each; a solver that gave each 0.5005 would hand out 1.001 GPUs.
+    def inexact(*given, **options):
+        solved = linprog(*given, **options)
+        solved.x = solved.x * factor
+        return solved
+
+    monkeypatch.setattr("scipy.optimize.linprog", inexact)
+    p = problem([[1.0], [1.0]])
+    if refused:
+        with pytest.raises(linear_programs.SolverError, match=r"a limit is exceeded by 0\.00(1|0999)"):
+            max_min_shares(p, np.ones(2))
+    else:
+        assert max_min_shares(p, np.ones(2))[1] == pytest.approx(0.5)
 
 
 @settings(max_examples=40, deadline=None)

@@ -100,6 +100,14 @@ def test_idle_gpus_go_to_jobs_without_a_share_but_not_for_a_restart_longer_than_
     assert decision.job.tolist() == [0]
 
 
+def test_of_equal_priorities_the_job_comes_first_that_is_nearer_to_its_best_speed():
+    # Y is not to be had. a would be twice as fast there; b, ten times as slow as a on X, is best there.
+    view = replace(view_of([1, 1], {"X": (1, 1), "Y": (1, 1)}), available=np.array([1, 0]))
+    time_s = np.array([[2.0, 1.0], [20.0, np.inf]])
+    decision = RoundMechanism(ROUND_S).decide(view, np.array([[0.5, 0.5], [0.5, 0.0]]), time_s)
+    assert decision.job.tolist() == [1]
+
+
 def test_what_a_job_is_owed_is_kept_when_shares_change():
     # For two rounds b cannot run though it should have half. Then 540/900 against 540/180, 720/900
     # against 720/540: b; 900/900 both: b, as it holds the GPU; 1080/900 against 1080/1260: a.

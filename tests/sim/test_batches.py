@@ -221,6 +221,12 @@ def test_unknown_batch_names_the_job(batch: int, with_choice: bool) -> None:
         simulate(scenario, Chooser({0: batch}), Buddy())
 
 
+def test_a_segment_may_end_one_iteration_before_the_end() -> None:
+    # At 128 the first of two iterations' work takes 2.5 s, the second's 1.5 s.
+    run = simulate(batch_scenario([Job("a", 0, 2)], SECONDS, NOISE), Chooser({0: 128}), Buddy())
+    assert [e.time_s for e in run.simulation.log.events if e.kind == EventKind.COMPLETE] == [4.0]
+
+
 def test_batch_column_of_another_length() -> None:
     scenario = batch_scenario([Job("a", 0, 100)], SECONDS, NOISE)
     simulation = Simulation(scenario, Buddy(), InformationClass.CLAIRVOYANT)

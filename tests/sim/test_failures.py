@@ -48,6 +48,8 @@ def test_a_failure_sets_a_job_back_to_its_last_checkpoint():
     run = simulate(scenario, script, Buddy())
     failed = next(e for e in run.simulation.log.events if e.kind == EventKind.FAIL)
     assert (failed.time_s, failed.gpus, failed.lost_s, failed.lost_iterations) == (70.0, 4, 10.0, 10.0)
+    assert (failed.gpu_type, failed.nodes, failed.locality, failed.overhead_s) == (0, (), -1, 0.0)
+    assert (failed.iteration_time_s, failed.reason, failed.batch) == (0.0, "node 0 failed", 0)
     assert events_of(run, EventKind.COMPLETE) == [(115.0, 0)]
     resumed = next(e for e in run.simulation.log.events if e.kind == EventKind.RESUME)
     assert resumed.nodes == ((1, 4),)
@@ -116,6 +118,10 @@ def test_drawn_failures_have_their_means_and_are_the_same_again():
     # 4,000 failures of 20 nodes, 1,050 s apart each: 210,000 s; a mean of n draws is off by 1/sqrt(n), 1.6 %.
     assert drawn[-1].time_s == pytest.approx(210_000, rel=0.06)
     assert sum(failure.repair_s for failure in drawn) / 4000 == pytest.approx(50.0, rel=0.06)
+    unseeded, seeded = (
+        Failures(mtbf_s=1000.0, mttr_s=50.0, **seed).upcoming(3) for seed in ({}, {"seed": 0})
+    )
+    assert list(itertools.islice(unseeded, 9)) == list(itertools.islice(seeded, 9)) != drawn[:9]
     # A node's failures do not depend on how many nodes there are.
     assert next(f for f in failures.upcoming(1)) == next(f for f in drawn if f.node == 0)
 

@@ -8,7 +8,7 @@ from scenarios import Job, Script, small_scenario
 
 from clustergym.output import measurement_of
 from clustergym.sim.costs import Costs
-from clustergym.sim.log import EventKind
+from clustergym.sim.log import Event, EventKind
 from clustergym.sim.run import simulate
 
 # Cluster: X, one node of 4 GPUs; Y, one node of 2. Decision points at events.
@@ -64,6 +64,24 @@ def test_every_job_ends_when_worked_out(run):
     assert ends == {0: 390.0, 1: 544.0, 2: 180.0, 3: 240.0}
 
 
+def test_an_event_has_what_is_said_of_its_kind_and_no_more(run):
+    waiting = [e for e in run.simulation.log.events if not e.iteration_time_s]
+    assert {e.kind for e in waiting} == {EventKind.SUBMIT, EventKind.PREEMPT, EventKind.COMPLETE}
+    nothing = (-1, 0, (), -1, 0.0, 0.0, "", 0.0, 0.0, 0)
+    assert {e[3:] for e in waiting} == {nothing}
+    assert Event(0.0, EventKind.SUBMIT, 0)[3:] == nothing
+    first = next(e for e in run.simulation.log.events if e.kind == EventKind.START)
+    assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0)
+
+
+def test_a_run_says_how_long_it_took(run):
+    assert 0 < run.decision_times.percentile(0.99) <= run.wall_s * 1.02
+
+
+def test_nobody_trains_at_another_batch(run):
+    assert {event.batch for event in run.simulation.log.events} == {0}
+
+
 def test_every_launch_costs_what_was_worked_out(run):
     launches = [
         (e.time_s, e.kind.value, "ABCD"[e.job], e.gpu_type, e.gpus, e.overhead_s, e.iteration_time_s)
@@ -106,6 +124,11 @@ def test_a_view_shows_progress_at_its_own_speed():
     at = {view.now_s: view for view in script.views}
     assert at[50.0].remaining_iterations[0] == pytest.approx(95.0)
     assert at[100.0].remaining_iterations.tolist() == pytest.approx([95.0, 54.0, 10.0, 30.0])
+    # A was rescaled at 50, B resumes at 180; D starts for the first time at 100.
+    assert (at[180.0].job.tolist(), at[180.0].restarts.tolist()) == ([0, 1, 3], [1, 0, 0])
+    assert (at[240.0].job.tolist(), at[240.0].restarts.tolist()) == ([0, 1], [1, 1])
+    # Nobody stands still: A works again from 100 on, B since 70, and C and D wait.
+    assert at[100.0].standstill_s.tolist() == [0.0] * 4
     # Held so far at 100: A 4 GPUs for 50 s, then 2 for 50 s; B 2 GPUs for 50 s.
     assert at[100.0].attained_gpu_s.tolist() == pytest.approx([300.0, 100.0, 0.0, 0.0])
     assert at[240.0].remaining_iterations.tolist() == pytest.approx([60.0, 54.0 - 20.0 / 6.0])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, Script, small_scenario
 
-from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
 from clustergym.output import measurement_of
 from clustergym.policy import InformationClass
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
@@ -92,6 +92,20 @@ def test_gpus_with_a_port_each_have_a_flow_each():
     assert links.flows(((0, 1), (4, 2))) == {0: 1, 1: 1}
 
 
+def test_types_have_the_rates_of_their_own_ports():
+    # 8 nodes of X with one port of 100 Gbit/s each; 8 of Y, whose 8 GPUs have one of 40 each. A leaf of
+    # 4 nodes: 4 x 12.5 = 50 GB/s, or 4 x 8 x 5 = 160 GB/s; a minipod of 2 leaves: twice that.
+    slow = GpuType("X", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 100.0, False)
+    fast = GpuType("Y", 100.0, 20.0, None, 40.0, 900.0, "pcie4", 32.0, 40.0, True)
+    groups = (NodeGroup(slow, 8, 2), NodeGroup(fast, 8, 8))
+    links = Uplinks(ClusterSpec("c", groups, Fabric(4, 2, core_oversubscription=1.0)))
+    assert links.capacity == [50.0, 50.0, 160.0, 160.0, 100.0, 320.0]
+    assert links.demand_gbs(((7, 2), (6, 2))) == 12.5
+    assert links.demand_gbs(((8, 2), (9, 8))) == 5.0
+    assert links.flows(((0, 2), (4, 2))) == {0: 1, 1: 1}
+    assert links.flows(((8, 2), (12, 8))) == {2: 2, 3: 2}
+
+
 def test_links_tell_only_those_whom_a_change_concerns():
     # Leaf uplinks carry 4 x 12.5 / 4 = 12.5: one flow.
     shared = SharedLinks(cluster(spine_oversubscription=4.0, core_oversubscription=1.0))
@@ -104,9 +118,13 @@ def test_links_tell_only_those_whom_a_change_concerns():
     shared.enter(3, nodes_of(2, 3))
     assert shared.update() == {}
     shared.leave(3)
+    # Who has left again before anybody asked is no news.
+    shared.enter(5, nodes_of(2, 6))
+    shared.leave(5)
+    assert shared.update().keys() == {7, 9}
     shared.leave(7)
     assert shared.update() == {9: 1.0}
-    assert shared.slowdown(9) == shared.slowdown(3) == 1.0
+    assert shared.slowdown(9) == shared.slowdown(3) == shared.slowdown(7) == 1.0
 
 
 @settings(max_examples=60, deadline=None)
@@ -167,6 +185,9 @@ def test_two_jobs_on_one_uplink_hand_solved():
     events = run.simulation.log.events
     rates = [(e.time_s, e.job, e.iteration_time_s) for e in events if e.kind == EventKind.RATE]
     assert rates == [(10.0, 0, 1.5), (10.0, 1, 1.5), (40.0, 0, 1.0)]
+    # Nobody moves: a node in each of two leaves of a minipod, the type and the GPUs of the launch.
+    held = {(e.gpu_type, e.gpus, e.nodes, e.locality) for e in events if e.kind == EventKind.RATE}
+    assert held == {(0, 4, (), int(Locality.MINIPOD))}
     assert [(e.job, e.time_s) for e in events if e.kind == EventKind.COMPLETE] == [(1, 40.0), (0, 50.0)]
     measured = measurement_of(run.simulation)
     assert measured.records.iterations_done.tolist() == pytest.approx([40, 20])

@@ -266,6 +266,9 @@ def test_a_bad_file_is_named_by_line_and_column(rows, message, tmp_path):
 
 def test_configuration(tmp_path):
     path = tmp_path / "r.csv"
+    path.write_text("start_s,job_id\n10,first\n20,second\n")
+    at_once = reservations_from_config({"path": str(path)}, TRACE)
+    assert at_once == (Reservation(0, 10.0, 3600.0), Reservation(1, 20.0, 3600.0))
     path.write_text("start_s,job_id\n90,first\n50,second\n")
     planned = reservations_from_config({"path": str(path), "lead_s": 5}, TRACE)
     assert planned == (Reservation(1, 50.0, 5.0), Reservation(0, 90.0, 5.0))

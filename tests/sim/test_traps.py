@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.random_legal import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
+from clustergym.errors import InputError
 from clustergym.output import measurement_of
 from clustergym.policy import Decision, InformationClass, InformationError, Policy
 from clustergym.sim.costs import Costs
-from clustergym.sim.engine import Simulation, StalledError
+from clustergym.sim.engine import Change, Simulation, StalledError
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
+from clustergym.sim.run import drive, replay, simulate
+from clustergym.sim.state import Phase
 from clustergym.sim.validate import DecisionError
 
 X = {"X": (1, 4)}
@@ -109,6 +112,7 @@ def test_a_job_that_fits_nowhere_is_dropped_by_name_and_blocks_no_one():
     drops = [(e.job, e.reason) for e in run.simulation.log.events if e.kind == EventKind.DROP]
     assert drops == [(0, "fits nowhere")]
     assert times_of(run, EventKind.START) == {"next": 1.0}
+    assert [Phase(phase).name for phase in run.simulation.jobs.phase] == ["DROPPED", "COMPLETED"]
     metrics = measurement_of(run.simulation).metrics
     assert (metrics["jobs_dropped"], metrics["jobs_finished"]) == (1, 1)
 
@@ -145,6 +149,35 @@ def test_events_at_one_instant_are_one_decision_point():
         seen.append((view.now_s, view.job.tolist()))
         simulation.apply(fcfs.schedule(view))
     assert seen == [(0.0, [0]), (20.0, [1, 2])]
+
+
+def test_the_seed_is_nought_unless_another_is_given():
+    jobs = [Job(f"j{row}", 10.0 * row, 50, gpus=2) for row in range(12)]
+    scenario = small_scenario(jobs, X, LINEAR)
+
+    def digest(*seed):
+        return simulate(scenario, RandomLegal(), Buddy(), *seed).simulation.log.digest
+
+    def driven(*seed):
+        policy = RandomLegal()
+        simulation = Simulation(scenario, Buddy(), policy.information_class, policy.round_s, *seed)
+        return drive(simulation, policy, *seed).simulation.log.digest
+
+    assert digest() == digest(0) == driven() == driven(0)
+    assert digest(1) == driven(1) != digest(0)
+
+
+@pytest.mark.parametrize("time_s", [5.0, 1000.0])
+def test_a_log_that_names_another_time_is_one_line(time_s):
+    # Decision points are at 0, when a comes, and at 40, when b does and a ends.
+    scenario = small_scenario([Job("a", 0, 10), Job("b", 40, 10)], X, LINEAR)
+    launch = Change(0.0, ((0, 0, 1),), (), ()), Change(40.0, ((1, 0, 1),), (), ())
+    assert replay(scenario, Buddy(), InformationClass.NONE, None, 0, launch).end_s == 80.0
+    log = sorted([*launch, Change(time_s, (), (0,), ())], key=lambda change: change.time_s)
+    with pytest.raises(InputError) as error:
+        replay(scenario, Buddy(), InformationClass.NONE, None, 0, log)
+    line = f"decision log: the decision at {time_s} s stands at no decision point"
+    assert str(error.value) == f"{line} (the log is of another scenario, version or seed)"
 
 
 def test_rounds_come_only_while_jobs_are_in_the_system():

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from clustergym.policies.placement.gpu_packing import solve as pack
+from scip_models import Outcome, new_model, optimize, solution_of
 
 from clustergym.cluster.spec import Ints
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import score
-
-from .gpu_packing import solve as pack
-from .scip import Outcome, new_model, optimize, solution_of
 
 MOST_PATTERNS = 400
 """With more the programme is not built, and packing answers, not proven."""

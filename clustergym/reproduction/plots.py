@@ -1,0 +1,104 @@
+"""Plots of a study: panels of lines or bars, and a grid that shows who is first where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clustergym.errors import InputError
+from clustergym.paths import atomic_path
+from clustergym.report.colours import COLOURS, style_of
+
+Draw = Callable[[Path], None]
+"""Writes a plot as SVG, the same bytes each time; raises an `InputError` if Matplotlib is not installed."""
+
+
+class Panel(NamedTuple):
+    """Lines by label over `x`, or where there is no `x` a bar for each policy; `band`: a range to shade."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Sequence[float]
+    lines: Mapping[str, Sequence[float]]
+    band: tuple[float, float] | None = None
+    log_x: bool = False
+
+
+class PolicyGrid(NamedTuple):
+    """Fields of a policy's colour with a text in each; `x` labels the columns, `y` the rows from the top."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Sequence[str]
+    y: Sequence[str]
+    policy: Sequence[Sequence[str]]
+    text: Sequence[Sequence[str]]
+    legend: Sequence[str]
+
+
+def panel_plot(panels: Sequence[Panel]) -> Draw:
+    """Return what draws panels side by side."""
+
+    def fill(figure: Any) -> None:
+        for at, panel in enumerate(panels, start=1):
+            axes = figure.add_subplot(1, len(panels), at)
+            if not panel.x:
+                colours = [style_of(label).colour for label in panel.lines]
+                axes.bar(list(panel.lines), [values[0] for values in panel.lines.values()], color=colours)
+                axes.tick_params(axis="x", rotation=60)
+            else:
+                for (label, values), colour in zip(panel.lines.items(), cycle(COLOURS), strict=False):
+                    axes.plot(panel.x, values, marker=".", label=label, color=colour)
+                axes.legend(fontsize="small")
+            if panel.log_x:
+                axes.set_xscale("log", base=2)
+            if panel.band is not None:
+                axes.axvspan(*panel.band, alpha=0.15, color="grey", linewidth=0)
+            axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+            axes.set_ylim(bottom=0)
+
+    return lambda path: _draw(path, (4.5 * len(panels), 3.6), fill)
+
+
+def grid_plot(grid: PolicyGrid) -> Draw:
+    """Return what draws a grid."""
+
+    def fill(figure: Any) -> None:
+        from matplotlib.patches import Patch, Rectangle
+
+        axes = figure.add_subplot()
+        for row, policies in enumerate(grid.policy):
+            for column, policy in enumerate(policies):
+                corner, colour = (column - 0.5, row - 0.5), style_of(policy).colour
+                axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, alpha=0.5, edgecolor="white"))
+                axes.text(column, row, grid.text[row][column], ha="center", va="center")
+        axes.set_xlim(-0.5, len(grid.x) - 0.5)
+        axes.set_ylim(len(grid.y) - 0.5, -0.5)
+        axes.set_xticks(range(len(grid.x)), grid.x)
+        axes.set_yticks(range(len(grid.y)), grid.y)
+        axes.set(xlabel=grid.x_label, ylabel=grid.y_label)
+        axes.set_title(grid.title, fontsize="small")
+        handles = [Patch(facecolor=style_of(name).colour, alpha=0.5, label=name) for name in grid.legend]
+        figure.legend(handles=handles, loc="outside right upper", fontsize="small")
+
+    return lambda path: _draw(path, (1.3 * len(grid.x) + 3.2, 0.8 * len(grid.y) + 1.6), fill)
+
+
+def _draw(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        remedy = "pip install 'clustergym[report]'"
+        raise InputError("Matplotlib is not installed", file=path, remedy=remedy) from error
+    with matplotlib.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none"}):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        fill(figure)
+        with atomic_path(path) as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})

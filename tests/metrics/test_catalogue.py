@@ -1,0 +1,20 @@
+"""What the catalogue says of each metric: pages, tables and boards show it."""
+
+import pytest
+
+from clustergym.metrics.catalogue import METRICS
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
+def test_each_metric_has_a_unit_a_direction_and_a_definition(metric):
+    assert metric.unit in ("s", "samples/s", "GPU h", "share", "jobs", "")
+    assert metric.better in ("lower", "higher", "")
+    assert len(metric.definition.split()) > 2
+
+
+def test_neither_way_is_better_for_what_a_policy_does_not_decide():
+    undecided = {name for name, metric in METRICS.items() if not metric.better}
+    assert undecided == {"jobs_total", "jobs_submitted", "jobs_without_reference", "node_failures"}
+    higher = [name for name, metric in METRICS.items() if metric.better == "higher"]
+    speeds = ["throughput_mean", "throughput_peak", "normalized_throughput_mean", "gpu_utilization"]
+    assert higher == ["jobs_finished", *speeds, "deadline_satisfaction"]
