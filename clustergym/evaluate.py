@@ -37,10 +37,9 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         tuned,
     )
     from clustergym.learn.distribution import Distribution
-    from clustergym.learn.files import TraceFiles
+    from clustergym.learn.trace_files import TraceFiles
     from clustergym.learn.windows import SPLITS
-    from clustergym.learn.workers import workers
-    from clustergym.parallel import lost_processes_told
+    from clustergym.parallel import lost_processes_told, workers
     from clustergym.progress import counted
     from clustergym.registry import build
 
@@ -59,7 +58,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
-    with lost_processes_told(), workers(_count(config, "processes", 0)) as run:
+    with lost_processes_told(), workers(_count(config, "processes", 0), "spawn") as run:
         tuning = _count(config, "tuning_windows", 1)
         steps = (tuned(one, base, seed, tuning, run) for one in entrants)
         chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))

@@ -167,15 +167,18 @@ def _opened(words: Sequence[str]) -> list[str]:
 
 
 def _offer_plugins() -> None:
-    """Let `policy=NAME` and `placer=NAME` find plug-ins that bring no YAML of ours."""
+    """Let `policy=NAME`, `placer=NAME` and `env=NAME` find what has no YAML of ours."""
     from hydra.core.config_store import ConfigStore
 
+    from clustergym.envs.registration import ENVIRONMENTS
     from clustergym.registry import default_parameters, entry_points
 
     for group in ("policy", "placer"):
         for name in entry_points(f"clustergym.{_plural(group)}"):
             if not (conf_dir() / group / f"{name}.yaml").is_file():
                 ConfigStore.instance().store(group=group, name=name, node=default_parameters(group, name))
+    for row in ENVIRONMENTS:
+        ConfigStore.instance().store(group="env", name=row.short_name, node={"id": row.id})
 
 
 def _plural(group: str) -> str:
@@ -274,13 +277,15 @@ def _one_line(error: BaseException, argv: list[str]) -> InputError:
 
 def _missing_option(found: re.Match[str], argv: Sequence[str]) -> InputError:
     group, _, name = found.group(1).rpartition("/")
-    folder = conf_dir() / group
-    options = [path.stem for path in folder.glob("*.yaml")] if folder.is_dir() else []
+    from clustergym.envs.registration import ENVIRONMENTS
+
+    options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
+    options += [row.short_name for row in ENVIRONMENTS if group == "env"]
     return InputError(f"unknown {group} {name!r}", field=group, remedy=nearest(name, options))
 
 
 def _missing_group(found: re.Match[str], argv: Sequence[str]) -> InputError:
-    groups = [path.name for path in conf_dir().iterdir() if path.is_dir()]
+    groups = ["env", *(path.name for path in conf_dir().iterdir() if path.is_dir())]
     return InputError(
         f"unknown key {found.group(1)!r}",
         field=found.group(1),

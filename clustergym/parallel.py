@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TypeVar
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
 from clustergym.errors import InputError
 from clustergym.progress import counted
@@ -24,6 +25,20 @@ def cores() -> int:
 
 
 @contextmanager
+def workers(processes: int, start: str | None = None) -> Iterator[Any]:
+    """Yield a `map` over so many processes (0: one per core); over this one where it is 1.
+
+    `start` is how a process begins: `spawn` where PyTorch may have threads, which do not survive a fork.
+    """
+    count = processes or cores()
+    if count == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(count, mp_context=get_context(start)) as pool:
+        yield pool.map
+
+
+@contextmanager
 def lost_processes_told() -> Iterator[None]:
     """Turn the end of a process from outside, as by the system when memory runs out, into one line."""
     try:
@@ -34,12 +49,8 @@ def lost_processes_told() -> Iterator[None]:
 
 
 def in_order(
-    task: Callable[[T], R], items: Sequence[T], workers: int = 1, label: str | None = None
+    task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
 ) -> Iterator[R]:
     """Yield the task's results in the order of the items; with a label progress is shown on stderr."""
-    workers = min(workers, len(items))
-    if workers <= 1:
-        yield from counted(label or "", map(task, items), len(items), label is not None)
-        return
-    with lost_processes_told(), ProcessPoolExecutor(workers) as pool:
-        yield from counted(label or "", pool.map(task, items), len(items), label is not None)
+    with lost_processes_told(), workers(max(1, min(processes, len(items)))) as run:
+        yield from counted(label or "", run(task, items), len(items), label is not None)

@@ -117,7 +117,7 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
 
 
 def checked(value: Any, hint: Any, where: str) -> Any:
-    """Return `value` as its hint has it: bool, int, float, str, dataclass; optional, mapping or tuple."""
+    """Return `value` as its hint has it: a plain type, literal or dataclass; optional, mapping or tuple."""
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
@@ -129,8 +129,9 @@ def checked(value: Any, hint: Any, where: str) -> Any:
             return float(value)
         if origin is int and isinstance(value, int) and not isinstance(value, bool):
             return value
-        if origin in (str, bool) and isinstance(value, origin):
-            return value
+        plain = str if origin is typing.Literal else origin
+        if plain in (str, bool) and isinstance(value, plain):
+            return value if plain is origin else _one_of(typing.get_args(option), value, where)
         if origin is tuple and isinstance(value, list | tuple):
             return tuple(checked(item, typing.get_args(option)[0], where) for item in value)
         if isinstance(origin, type) and dataclasses.is_dataclass(origin) and isinstance(value, Mapping):
@@ -146,10 +147,16 @@ def checked(value: Any, hint: Any, where: str) -> Any:
     )
 
 
+def _one_of(known: tuple[str, ...], value: str, where: str) -> str:
+    if value not in known:
+        raise InputError(f"unknown value {value!r}", field=where, remedy=nearest(value, known))
+    return value
+
+
 def _shown(option: Any) -> str:
     if dataclasses.is_dataclass(option):
         return f"mapping of {', '.join(f.name for f in dataclasses.fields(option))}"
-    return getattr(option, "__name__", str(option))
+    return "str" if typing.get_origin(option) is typing.Literal else getattr(option, "__name__", str(option))
 
 
 def parameters_of(made: Policy | Placer) -> dict[str, Any]:

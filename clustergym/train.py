@@ -173,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
     overrides = list(sys.argv[1:] if argv is None else argv)
     if helped("train", SUMMARY, overrides):
         return 0
-    # A file of conf/env need not name every parameter of its environment.
+    # `env=NAME` says the id alone, so every parameter of the environment is a new key to Hydra.
     words = [f"++{word}" if word.startswith("env.") else word for word in overrides]
     path = train(composed("train", words), overrides)
     print(f"wrote {path} and {path.with_suffix('.yaml').name}")

@@ -24,7 +24,7 @@ API = (
     "clustergym.sim.links",
     "clustergym.sim.failures",
     "clustergym.sim.reservations",
-    "clustergym.envs.config",
+    "clustergym.envs.registration",
     "clustergym.envs.driver",
     "clustergym.envs.observations",
     "clustergym.envs.rewards",

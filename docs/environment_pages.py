@@ -1,25 +1,20 @@
-"""Pages of the environments, from their docstrings, their table and the configuration."""
+"""Pages of the environments, from their docstrings, their parameters and their table."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import io
+import json
 import re
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
-import yaml
 
-ROOT = Path(__file__).parent.parent
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
-PARAMETERS = {
-    "Placement": "clustergym.envs.placement_parameters.PlacementParameters",
-    "Elastic": "clustergym.envs.scheduling_parameters.SchedulingParameters",
-}
-INHERITS = "As `ElasticEnv`."
 HOMOGENEOUS = (
     "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
     "Ares measured (`costs: ares`). All else is as there."
@@ -72,10 +67,8 @@ def _page(family: str, rows: list[Any]) -> str:
         f'```python\nenv = gymnasium.make("{rows[0].id}")\n```',
         f"![A picture of the environment]({family.lower()}.png)",
     ]
-    own.pop("Arguments")
-    for name, text in own.items():
-        text = base[name] if text == INHERITS else text
-        parts += [f"## {name}", _linked(_without_ids(text))]
+    for name in list(base)[1:-1]:
+        parts += [f"## {name}", _linked(_without_ids(own.get(name, base[name])))]
         if name == "Description":
             parts.append(_table(rows))
     parts += _arguments(family, rows[0])
@@ -106,7 +99,7 @@ def _linked(text: str) -> str:
 def _table(rows: list[Any]) -> str:
     from gymnasium.spaces import flatdim
 
-    lines = ["| id | `conf/env/` | cluster | GPUs | types | jobs | actions | numbers observed |"]
+    lines = ["| id | `env=` | cluster | GPUs | types | jobs | actions | numbers observed |"]
     lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for row in rows:
         env = _made(row.id)
@@ -119,7 +112,7 @@ def _table(rows: list[Any]) -> str:
             flatdim(env.observation_space),
         )
         shown = " | ".join(f"{figure:,}" for figure in figures)
-        lines.append(f"| `{row.id}` | `{config_file(row.id)}` | {cluster.name} | {shown} |")
+        lines.append(f"| `{row.id}` | `{row.short_name}` | {cluster.name} | {shown} |")
     return "\n".join(lines)
 
 
@@ -132,26 +125,38 @@ def _cluster_of(env: Any) -> Any:
     return load_cluster(parameters.cluster)
 
 
-def config_file(name: str) -> str:
-    """Return the name of the file of conf/env that has an id."""
-    return name.removeprefix("ClusterGym/").removesuffix("-v0").lower()
-
-
 def _arguments(family: str, row: Any) -> list[str]:
-    file = config_file(row.id)
+    """Return the sections of the arguments, and of the YAML that makes the family's environment."""
     chosen = _made(row.id).parameters
-    usual = asdict(type(chosen)())
-    other = {name: value for name, value in asdict(chosen).items() if value != usual[name]}
+    values = asdict(chosen)
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
-    if family in PARAMETERS:
-        where = PARAMETERS[family]
-        parts.append(f"::: {where}\n    options:\n      members: false\n      show_root_heading: false")
+    if family in ("Elastic", "Placement"):
+        lines = ["| parameter | type | default | meaning |", "| --- | --- | --- | --- |"]
+        for name, (kind, text) in described(type(chosen)).items():
+            default = json.dumps(values[name], ensure_ascii=False)
+            lines.append(f"| `{name}` | `{kind}` | `{default}` | {text} |")
+        parts.append("\n".join(lines))
     else:
-        text = yaml.safe_dump(other, sort_keys=False, default_flow_style=None, width=100).strip()
-        parts.append("They are those of [Elastic](elastic.md#arguments), of which these differ:")
-        parts.append(f"```yaml\n{text}\n```")
-    written = (ROOT / "conf" / "env" / f"{file}.yaml").read_text(encoding="utf-8").strip()
-    return [*parts, "## Configuration", f"`conf/env/{file}.yaml`:\n\n```yaml\n{written}\n```", USES]
+        usual = asdict(type(chosen)())
+        values = {name: value for name, value in values.items() if value != usual[name]}
+        parts.append("They are those of [Elastic](elastic.md#arguments); the defaults below differ.")
+    written = {"id": row.id, **values}.items()
+    text = "\n".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in written)
+    given = f"`env={row.short_name}` of `clustergym train`, or a file of one's own:"
+    return [*parts, "## Configuration", f"{given}\n\n```yaml\n{text}\n```", USES]
+
+
+def described(parameters: type) -> dict[str, tuple[str, str]]:
+    """Return type and text of each field of a dataclass, by name: the text stands below the field."""
+    (tree,) = ast.parse(inspect.getsource(parameters)).body
+    assert isinstance(tree, ast.ClassDef)
+    hints, found = get_type_hints(parameters), {}
+    for at, below in pairwise(tree.body):
+        if isinstance(at, ast.AnnAssign) and isinstance(below, ast.Expr):
+            name, hint = ast.unparse(at.target), ast.unparse(at.annotation).replace(" | None", " or null")
+            kind = ", ".join(get_args(hints[name])) if get_origin(hints[name]) is Literal else hint
+            found[name] = (kind, " ".join(ast.literal_eval(below.value).split()))
+    return found
 
 
 def _picture(family: str, name: str) -> bytes:

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 import clustergym  # noqa: F401  registers the environments
-from clustergym.envs.config import make_env
+from clustergym.envs.registration import make_env
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.placement.algorithms import algorithm
 

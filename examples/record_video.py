@@ -19,8 +19,8 @@ import gymnasium
 from gymnasium.wrappers import RecordVideo, RenderCollection
 
 import clustergym  # noqa: F401  registers the environments
-from clustergym.envs.config import make_env
 from clustergym.envs.driver import Drive, drive, driving_parameters
+from clustergym.envs.registration import make_env
 from clustergym.errors import InputError, exits_on_bad_input
 from clustergym.paths import atomic_path
 

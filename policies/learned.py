@@ -44,7 +44,7 @@ class Learned(Policy):
 
         self._player = self._network() if is_network(self.checkpoint) else None
         if self._player is None:
-            from clustergym.learn.checkpoints import load
+            from clustergym.learn.auction_checkpoints import load
 
             self._loaded: Any = load(self.checkpoint)
         elif self.round_s is None:

@@ -44,7 +44,7 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
-        "agent calibration cluster costs env experiment generator hardware hydra logger model oracle placer "
+        "agent calibration cluster costs experiment generator hardware hydra logger model oracle placer "
         "policy scenario sweep trace"
     )
     assert groups == set(tested.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import re
@@ -14,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from clustergym import __main__ as console
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
+from clustergym.envs.families import ElasticEnv
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.placement import PlacementEnv
+from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.envs.registration import ENVIRONMENTS
+from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.hydra_edge import composed
 from clustergym.registry import entry_points
 
@@ -35,6 +38,10 @@ NEEDS = {
 }
 """What a page needs that a plain installation has not."""
 
+SECTIONS = (
+    *("Description", "Action Space", "Observation Space", "Rewards", "Illegal Actions", "Starting State"),
+    "Episode End",
+)
 HOURS = r"(\d+\.\d\d) h"
 
 
@@ -198,18 +205,21 @@ def test_the_columns_of_an_observation_are_documented(heading, names):
     assert columns(f"Column of `{heading}`") == list(names)
 
 
-@pytest.mark.parametrize("cls", [ElasticEnv, FairEnv, DeadlineEnv, MetaEnv, PlacementEnv])
+@pytest.mark.parametrize("cls", [ElasticEnv, PlacementEnv])
 def test_an_environment_is_documented_in_full(cls):
     titles = re.findall(r"^ *## (.+)$", cls.__doc__, re.MULTILINE)
-    parts = [
-        "Description",
-        "Action Space",
-        "Observation Space",
-        "Rewards",
-        "Illegal Actions",
-        "Starting State",
-    ]
-    assert titles == [*parts, "Episode End", "Arguments"]
+    assert titles == [*SECTIONS, "Arguments"]
+
+
+@pytest.mark.parametrize("cls", [SchedulingParameters, PlacementParameters])
+def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    described = importlib.import_module("environment_pages").described(cls)
+    assert list(described) == [field.name for field in dataclasses.fields(cls)]
+    assert described["observation"] == (
+        "dict, flat",
+        "The form of an observation: a dict of arrays, or one array.",
+    )
 
 
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -327,7 +337,7 @@ def check_environments(pages, site):
     for name, page in of_family.items():
         assert (site / "environments" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert f"../{name}.png" in page
-        for title in ("Action Space", "Rewards", "Arguments", "Configuration"):
+        for title in (*SECTIONS, "Arguments", "Configuration"):
             assert f">{title}<" in page, (name, title)
 
 

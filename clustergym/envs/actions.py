@@ -1,7 +1,7 @@
-"""What an action is: an edit of one job's allotment, an admission, or the choice of a policy.
+"""The actions of an environment: they edit the allotment of a job, admit it, or choose a policy.
 
-An environment takes one of these by name. It is told of each decision point by `begin`, says by
-`mask` which actions are legal, and returns the whole Decision from the action that ends the point.
+The parameter `actions` chooses a class. `begin` starts a decision point, `mask` says which actions are
+legal, and `act` returns the whole Decision when an action ends the decision point.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Actions(ABC):
 
     @abstractmethod
     def legal(self, action: int) -> bool:
-        """Whether one action is legal now."""
+        """Return whether an action is legal now."""
 
     @abstractmethod
     def act(self, action: int) -> Decision | None:
@@ -63,7 +63,7 @@ class Actions(ABC):
 
 
 class EditActions(Actions):
-    """Edits of one job each, from the present allotments on, until the action `stop`.
+    """Each action edits the allotment of a job; `stop` ends the decision point.
 
     Row r of R has W = T K + 1 actions, or T K + 2 with rejection: r W + t K + k gives the job
     `counts[k]` GPUs of type t, r W + T K preempts it, r W + T K + 1 rejects it. The last action of
@@ -107,7 +107,7 @@ class EditActions(Actions):
         self._table = self._mask[:-1].reshape(self.rows, self.width)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Pickling copies arrays: let the table be a part of the mask again."""
+        """Make the table a view of the mask again: pickling has copied both."""
         self.__dict__.update(state)
         self._link()
 
@@ -116,7 +116,7 @@ class EditActions(Actions):
         self._decided, self._turn = np.zeros(len(trace), dtype=np.bool_), 0
 
     def begin(self, view: View) -> None:
-        """Begin a decision point at the present allotments."""
+        """Begin a decision point; no allotment is edited yet."""
         n = len(view)
         self.view, self.shown = view, choose_rows(view, self.rows, self._turn)
         self._turn += 1
@@ -139,7 +139,7 @@ class EditActions(Actions):
         self._refresh()
 
     def _refresh(self) -> None:
-        """Bring the legal assignments up to date with what is free."""
+        """Recompute which assignments are legal, from the GPUs that are free."""
         m, counts = len(self.shown), self._counts
         fits = counts <= self.free[:, None]
         legal = self._assignable & fits
@@ -158,7 +158,7 @@ class EditActions(Actions):
         return self._mask.copy()
 
     def legal(self, action: int) -> bool:
-        """Whether one action is legal now."""
+        """Return whether an action is legal now."""
         return bool(self._mask[action])
 
     def index(self, row: int, kind: int, gpus: int) -> int:
@@ -172,7 +172,7 @@ class EditActions(Actions):
         return row * self.width + self.options + 1
 
     def act(self, action: int) -> Decision | None:
-        """Edit one job, or stop."""
+        """Edit the allotment of a job, or stop."""
         if action == self.stop:
             return self._decision()
         row, option = divmod(action, self.width)
@@ -220,7 +220,7 @@ class EditActions(Actions):
 
 
 class MetaActions(Actions):
-    """The choice of a policy of a menu, which then decides at this decision point.
+    """An action chooses a policy of the menu, and that policy decides at this decision point.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class MetaActions(Actions):
         self.shown = np.empty(0, dtype=np.int64)
 
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin an episode: every policy begins anew, with the stream the simulator would give it."""
+        """Begin an episode: reset every policy, with the random stream that the simulator would give it."""
         for policy in self.policies:
             policy.check(trace, setting)
             policy.reset(setting, copy.deepcopy(rng))
@@ -249,11 +249,11 @@ class MetaActions(Actions):
         self.view = view
 
     def mask(self) -> Bools:
-        """Return which actions are legal now: all."""
+        """Return which actions are legal now: all of them."""
         return np.ones(self.number, dtype=np.bool_)
 
     def legal(self, action: int) -> bool:
-        """Whether one action is legal now: always."""
+        """Return whether an action is legal now: always."""
         return True
 
     def act(self, action: int) -> Decision | None:
@@ -273,11 +273,11 @@ class MetaActions(Actions):
         )
 
     def describe(self, action: int) -> str:
-        """Return the policy's text."""
+        """Return the policy's name and parameters."""
         return self._texts[action]
 
 
 def make_actions(parameters: SchedulingParameters, setting: Setting) -> EditActions | MetaActions:
-    """Return the actions of the name `parameters.actions`."""
+    """Return the actions that `parameters.actions` names."""
     made: type[EditActions] | type[MetaActions] = MetaActions if parameters.actions == "meta" else EditActions
     return made(parameters, setting)

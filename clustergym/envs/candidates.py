@@ -37,7 +37,7 @@ def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:
 
 
 def _in_turn(ordered: Ints, number: int, turn: int) -> Ints:
-    """Return `number` members: half from the front, a quarter from the back, the rest in turn."""
+    """Return `number` members: half are the first, a quarter the last, and the rest take turns."""
     if number >= len(ordered):
         return ordered
     front, back = number // 2, number // 4

@@ -1,4 +1,4 @@
-"""A square for each GPU of a cluster, its nodes inside their leaf switch, that inside its spine switch."""
+"""Draws a square for each GPU of a cluster, inside boxes for its node, leaf switch and spine switch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ FREE, DOWN, PROFILING = -1, -2, -3
 _COLOURS = {FREE: WHITE, DOWN: INK, PROFILING: FAINT}
 
 
-class Style(NamedTuple):
-    """What is said of switches, and pixels between things."""
+class LabelStyle(NamedTuple):
+    """The labels of switches, and the pixels between boxes."""
 
     leaf: str
     spine: str
@@ -45,11 +45,11 @@ class Style(NamedTuple):
 
 
 STYLES = (
-    Style("leaf {leaf}: {types}", "spine {spine}", 15, 5, GAP, 4),
-    Style("", "spine {spine}: {types}", 15, 3, 5, 3),
-    Style("", "{spine}", 15, 2, 3, 2),
+    LabelStyle("leaf {leaf}: {types}", "spine {spine}", 15, 5, GAP, 4),
+    LabelStyle("", "spine {spine}: {types}", 15, 3, 5, 3),
+    LabelStyle("", "{spine}", 15, 2, 3, 2),
 )
-"""The first one that fits is taken."""
+"""From roomy to dense; `layout_of` takes the first that fits."""
 
 
 class Box(NamedTuple):
@@ -62,8 +62,8 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where everything is.
+class ClusterLayout:
+    """The places of all boxes and squares.
 
     Attributes
     ----------
@@ -86,14 +86,14 @@ class Layout:
 
 
 def node_columns(gpus: int) -> int:
-    """Return how many GPUs of a node are beside each other: 2 of 4, 4 of 8 or 16."""
+    """Return how many GPUs of a node are side by side: 2 of 4, 4 of 8 or 16."""
     return 1 << -(-(gpus - 1).bit_length() // 2)
 
 
-def layout_of(cluster: ClusterSpec, most: Size) -> Layout:
-    """Return the layout of the largest squares that fit, with as much said as fits.
+def layout_of(cluster: ClusterSpec, most: Size) -> ClusterLayout:
+    """Return the layout with the longest labels, then the largest squares, that fit into `most`.
 
-    Where even the smallest ones do not, it is higher.
+    If not even the smallest squares fit, the layout is higher than `most`.
     """
     leaves = _leaves_of(cluster)
     for style in STYLES:
@@ -103,8 +103,8 @@ def layout_of(cluster: ClusterSpec, most: Size) -> Layout:
     return tree.layout()
 
 
-def _largest(leaves: Sequence[_Leaf], style: Style, most: Size) -> _Tree:
-    """Return the tree of the largest squares that fit, by bisection; of the smallest ones if none do."""
+def _largest(leaves: Sequence[_Leaf], style: LabelStyle, most: Size) -> _Tree:
+    """Return the tree with the largest squares that fit, by bisection; with the smallest if none fit."""
     best, low, high = _lowest(leaves, style, SMALLEST, most.width), SMALLEST + 1, LARGEST
     while low <= high:
         square = (low + high) // 2
@@ -116,15 +116,13 @@ def _largest(leaves: Sequence[_Leaf], style: Style, most: Size) -> _Tree:
     return best
 
 
-def _lowest(leaves: Sequence[_Leaf], style: Style, square: int, most: int) -> _Tree:
-    """Return the tree that is lowest, by how many nodes of a leaf are beside each other."""
+def _lowest(leaves: Sequence[_Leaf], style: LabelStyle, square: int, most: int) -> _Tree:
+    """Return the lowest tree: try every number of nodes side by side in a leaf."""
     columns = range(1, max(leaf.nodes for leaf in leaves) + 1)
     tries = [_Tree(leaves, style, square, number, most) for number in columns]
-    return min([tree for tree in tries if tree.size.width <= most] or tries[:1], key=_height)
-
-
-def _height(tree: _Tree) -> int:
-    return tree.size.height
+    return min(
+        [tree for tree in tries if tree.size.width <= most] or tries[:1], key=lambda tree: tree.size.height
+    )
 
 
 class _Leaf(NamedTuple):
@@ -152,9 +150,11 @@ def _leaves_of(cluster: ClusterSpec) -> list[_Leaf]:
 
 
 class _Tree:
-    """Spines with leaves with nodes, all sizes known, at so many nodes beside each other in a leaf."""
+    """Spines, their leaves and nodes with their sizes, for a number of nodes side by side in a leaf."""
 
-    def __init__(self, leaves: Sequence[_Leaf], style: Style, square: int, columns: int, most: int) -> None:
+    def __init__(
+        self, leaves: Sequence[_Leaf], style: LabelStyle, square: int, columns: int, most: int
+    ) -> None:
         self.style, self.square, self.columns = style, square, columns
         self.members: dict[int, list[_Leaf]] = {}
         for leaf in leaves:
@@ -175,7 +175,7 @@ class _Tree:
         return self.style.leaf.format(leaf=leaf.number, types=leaf.gpu_type)
 
     def _around(self, inner: Size, label: str, size: int) -> Size:
-        """Return the size of a box with its label above what is in it."""
+        """Return the size of a box: its content, with the label above."""
         padding = 2 * self.style.padding
         width = max(inner.width, math.ceil(width_of(label, size)))
         return Size(width + padding, inner.height + padding + (self.style.label if label else 0))
@@ -190,8 +190,8 @@ class _Tree:
         inner = Size(beside * (wide + gap) - gap, -(-leaf.nodes // beside) * (high + gap) - gap)
         return self._around(inner, self._leaf_label(leaf), 11)
 
-    def layout(self) -> Layout:
-        """Return the places of all."""
+    def layout(self) -> ClusterLayout:
+        """Return the places of all boxes and squares."""
         spines, leaves, nodes, lefts, tops = [], [], [], [], []
         for (spine, members), place, size, inner in zip(
             self.members.items(), self.places, self.spine_sizes, self.inner, strict=True
@@ -207,7 +207,7 @@ class _Tree:
                     tops.append(node.top + 1 + gpus // columns * self.square)
         node_of = np.repeat(np.arange(len(nodes)), [len(gpus) for gpus in lefts])
         squares = np.concatenate(lefts), np.concatenate(tops), node_of
-        return Layout(self.square, self.size, tuple(spines), tuple(leaves), tuple(nodes), *squares)
+        return ClusterLayout(self.square, self.size, tuple(spines), tuple(leaves), tuple(nodes), *squares)
 
     def _inside(self, box: Box) -> tuple[int, int]:
         padding = self.style.padding
@@ -223,7 +223,7 @@ class _Tree:
 
 
 def _flow(sizes: Sequence[Size], most: int, gap: int) -> tuple[list[tuple[int, int]], Size]:
-    """Place rectangles beside each other, in lines as wide as `most`, and return what they take."""
+    """Place rectangles side by side in lines of at most `most` pixels; return places and total size."""
     places, left, top, line, width = [], 0, 0, 0, 0
     for size in sizes:
         if left and left + size.width > most:
@@ -234,8 +234,8 @@ def _flow(sizes: Sequence[Size], most: int, gap: int) -> tuple[list[tuple[int, i
     return places, Size(width, top + line)
 
 
-def draw_switches(picture: Picture, layout: Layout, left: int, top: int) -> None:
-    """Draw what does not change: switches with their names, and nodes."""
+def draw_switches(picture: Picture, layout: ClusterLayout, left: int, top: int) -> None:
+    """Draw the switches with their names, and the nodes: they never change."""
     for boxes, fill, line, size in ((layout.spines, WHITE, LINE, 12), (layout.leaves, (247,) * 3, LINE, 11)):
         for box in boxes:
             x, y = left + box.left, top + box.top
@@ -245,8 +245,8 @@ def draw_switches(picture: Picture, layout: Layout, left: int, top: int) -> None
         picture.box(left + node.left, top + node.top, *node.size, LINE)
 
 
-def fill_squares(pixels: Pixels, layout: Layout, owners: Ints, left: int, top: int) -> None:
-    """Colour the square of each GPU by who holds it, in place.
+def fill_squares(pixels: Pixels, layout: ClusterLayout, owners: Ints, left: int, top: int) -> None:
+    """Paint the square of each GPU in the colour of its job, in place.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ def fill_squares(pixels: Pixels, layout: Layout, owners: Ints, left: int, top: i
     pixels[rows, columns] = colours[:, None, None]
 
 
-def number_squares(picture: Picture, layout: Layout, owners: Ints, left: int, top: int) -> None:
-    """Write the row of a job once on each node that it has GPUs of, where there is room for it."""
+def number_squares(picture: Picture, layout: ClusterLayout, owners: Ints, left: int, top: int) -> None:
+    """Write the row of each job once on every node where it has GPUs, if there is room."""
     side = layout.square
     size = min(14, side - 3)
     if size < 8:

@@ -1,4 +1,4 @@
-"""Placement problems of an environment: a cluster, a job, and the free nodes of an episode."""
+"""The placement problem of an environment: a cluster, a job, and the free nodes of an episode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEGREES = ("gpus", "tensor_parallel", "pipeline_parallel")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What stays the same between episodes.
+    """The cluster and the job, which are the same in all episodes.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Problem:
 
 
 def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
-    """Return the problem of a setting of `clustergym.placement.benchmark`, changed.
+    """Return the problem of a setting of `clustergym.placement.benchmark`, with some values changed.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.envs.actions import EditActions
 from clustergym.envs.scheduling import SchedulingEnv
@@ -14,6 +15,8 @@ from clustergym.errors import InputError
 from clustergym.metrics.metrics import Metrics
 from clustergym.policy import Decision, Policy, View
 from clustergym.registry import make_policy
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Drive:
 
 
 def driving_parameters(policy: Policy | str) -> dict[str, Any]:
-    """Return what an environment must be made with so that a policy sees what it would in a simulation."""
+    """Return the parameters of an environment in which a policy sees what a simulation would show it."""
     policy = _made(policy)
     return {"information": policy.information_class.value, "round_s": policy.round_s}
 
@@ -53,7 +56,7 @@ def drive(
     seed: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> Drive:
-    """Play one episode by a policy's decisions, each translated into edits and a stop.
+    """Play an episode by a policy: translate each of its decisions into edits and a stop.
 
     Parameters
     ----------
@@ -83,16 +86,20 @@ def drive(
     info: dict[str, Any] = {}
     while (view := core.view) is not None:
         decision = policy.schedule(view)
-        decisions += 1
-        lost += _edit(env, actions, view, decision)
-        steps += 1 + int(actions.assigned.sum() + actions.preempted.sum() + actions.rejected.sum())
+        if len(decision.drop) and not actions.rejects:
+            message, remedy = "drops jobs, and no action does", "make with actions=drop"
+            raise InputError(message, field="policy", remedy=remedy)
+        made, left_out = edits(actions, view, decision)
+        for action in made:
+            env.step(np.int64(action))
+        steps, decisions, lost = steps + len(made) + 1, decisions + 1, lost + left_out
         _, reward, _, _, info = env.step(np.int64(actions.stop))
         total += float(reward)
     return Drive(info["digest"], info["metrics"], total, steps, decisions, lost)
 
 
 def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[int], int]:
-    """Return the actions that lead from the present allotments to a decision, before the stop.
+    """Return the edits that lead from the present allotments to a decision; `stop` is not among them.
 
     Preemptions come first, then assignments, those that fit as they are; a running job whose new
     allotment must wait for GPUs that another such job holds is preempted before. What concerns a
@@ -106,12 +113,10 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
         Changes that are left out.
     """
     row_of = {int(at): row for row, at in enumerate(actions.shown)}
-    at = np.searchsorted(view.job, decision.job)
-    target_type, target = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
-    target_type[at], target[at] = decision.gpu_type, decision.gpus
+    target_type, target = targets(view, decision)
     dropped = set(np.searchsorted(view.job, decision.drop).tolist())
     changed = np.flatnonzero((target != view.gpus) | (target_type != view.gpu_type)).tolist()
-    plan = _Plan(actions, view)
+    plan = _Edits(actions, view)
     lost = len([job for job in {*changed, *dropped} if job not in row_of])
     for job in sorted(dropped & set(row_of)):
         plan.leave(job, actions.rejection(row_of[job]))
@@ -135,8 +140,16 @@ def edits(actions: EditActions, view: View, decision: Decision) -> tuple[list[in
     return plan.made, lost + len(wanted)
 
 
-class _Plan:
-    """Edits so far, and what they leave free."""
+def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
+    """Return the GPU type (-1: none) and the GPUs that a decision gives each job, shape (n,)."""
+    kind, gpus = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
+    at = np.searchsorted(view.job, decision.job)
+    kind[at], gpus[at] = decision.gpu_type, decision.gpus
+    return kind, gpus
+
+
+class _Edits:
+    """The edits so far, and the GPUs that they leave free."""
 
     def __init__(self, actions: EditActions, view: View) -> None:
         self.free = view.free.copy()
@@ -159,15 +172,6 @@ class _Plan:
         self.held[job], self.kind[job] = gpus, kind
         self.free[kind] -= gpus
         self.made.append(action)
-
-
-def _edit(env: gymnasium.Env[Any, Any], actions: EditActions, view: View, decision: Decision) -> int:
-    if len(decision.drop) and not actions.rejects:
-        raise InputError("drops jobs, and no action does", field="policy", remedy="make with actions=drop")
-    made, lost = edits(actions, view, decision)
-    for action in made:
-        env.step(np.int64(action))
-    return lost
 
 
 def _check(core: SchedulingEnv, policy: Policy) -> None:

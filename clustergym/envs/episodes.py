@@ -1,4 +1,4 @@
-"""The scenario of an episode: drawn by a seed, or given."""
+"""The scenario of each episode: a seed draws it, or a parameter or an option gives it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _kept: OrderedDict[str, Scenario] = OrderedDict()
 
 
 class Episodes:
-    """Scenarios for one environment; its cluster, and so its spaces, are the same in all of them.
+    """The scenarios of an environment; all have its cluster, so that its spaces stay the same.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Episodes:
 
     @cached_property
     def fixed(self) -> Scenario | None:
-        """The scenario of every episode; None: it is drawn."""
+        """The scenario of every episode; None: each episode draws one."""
         parameters = self.parameters
         if parameters.scenario is not None:
             from clustergym.api import load_scenario
@@ -113,7 +113,9 @@ class Episodes:
         seed = checked(options.get("trace_seed", seed), int, "options.trace_seed")
         load = checked(options.get("load", load), float, "options.load")
         if seed < 0:
-            raise InputError(f"{seed} is no seed", field="options.trace_seed", remedy="give a number from 0")
+            raise InputError(
+                f"{seed} is not a seed", field="options.trace_seed", remedy="give a number from 0"
+            )
         trace = {
             "source": parameters.source,
             "rule": parameters.rule,
@@ -128,7 +130,7 @@ class Episodes:
         return self._keep(trace, seed)
 
     def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
-        """Build a drawn scenario, unless it was built for this or another environment before."""
+        """Return a drawn scenario; build it unless an environment of this process has done so before."""
         parameters = self.parameters
         parts = [trace, seed, parameters.costs, parameters.horizon_s, self.cluster.fingerprint()]
         key = json.dumps(parts, sort_keys=True, default=str)
@@ -157,7 +159,7 @@ class Episodes:
     def _given(self, scenario: Any) -> Scenario:
         remedy = "make the environment with that scenario's cluster"
         if not isinstance(scenario, Scenario):
-            raise InputError("is no Scenario", field="options.scenario", remedy="give load_scenario(…)")
+            raise InputError("is not a Scenario", field="options.scenario", remedy="give load_scenario(…)")
         same: npt.NDArray[np.int64] = scenario.tables.counts
         if scenario.cluster.gpu_types != self.cluster.gpu_types or not np.array_equal(
             same, self.setting.counts
@@ -167,14 +169,14 @@ class Episodes:
 
 
 def _check_name(group: str, name: str, field: str) -> None:
-    """Raise an InputError unless a group of conf has a file of that name."""
+    """Raise an InputError unless conf/GROUP has a file NAME.yaml."""
     known = [found.stem for found in (conf_dir() / group).glob("*.yaml")]
     if name not in known:
         raise InputError(f"unknown {group} {name!r}", field=f"env.{field}", remedy=nearest(name, known))
 
 
 def _named(group: str, name: str) -> dict[str, Any]:
-    """Return the file of a group of conf by its name."""
+    """Return the content of conf/GROUP/NAME.yaml."""
     text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
     read: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return read
@@ -192,7 +194,7 @@ def _cluster(name: str) -> tuple[dict[str, Any], Any]:
 
 
 def _trace_file(name: str) -> dict[str, Any]:
-    """Return the configuration of a trace of the project, or of a file."""
+    """Return the configuration of a committed trace, or of a trace file."""
     if (traces_dir() / f"{name}.csv").is_file():
         return {"committed": name}
     if Path(name).is_file():

@@ -1,22 +1,13 @@
-"""The families of scheduling environments: one core, each with defaults of its own."""
+"""The families of scheduling environments: they share a core and differ in their defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
 
 from clustergym.envs.scheduling import SchedulingEnv
 
 
-class _Family(SchedulingEnv):
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-
-    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        super().__init__(render_mode, **{**self.defaults, **parameters})
-
-
-class ElasticEnv(_Family):
+class ElasticEnv(SchedulingEnv):
     """Give jobs of a GPU cluster types and counts of GPUs, and take them away.
 
     ## Description
@@ -26,14 +17,6 @@ class ElasticEnv(_Family):
     seconds, the agent starts from the present allotments and edits them one job at a time, until
     it stops; then the clock moves on to the next point. Starting, moving and resuming a job costs
     standstill (checkpoint, and the search for a parallel plan).
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Elastic-v0`, `-64-v0` | arena-a: 64 GPUs of two types | 150 |
-    | `ClusterGym/Elastic-16-v0` | arena-16: two types | 100 |
-    | `ClusterGym/Elastic-384-v0` | arena-384: four types | 200 |
-    | `ClusterGym/Elastic-1280-v0` | arena-sim: four types | 200 |
-    | `ClusterGym/Elastic-homogeneous-v0`, `-16-v0` … | ares-16, -64, -384, -1280: one type | as above |
 
     ## Action Space
 
@@ -48,8 +31,9 @@ class ElasticEnv(_Family):
     A job is assigned at most once at a decision point, and preempted at most once, before that. An
     assignment is legal where the job fits in memory and the GPUs are free as edited. Stopping is
     always legal, unless `mask_stop_while_idle` says otherwise. `action_masks()` and
-    `info["action_mask"]` say what is legal. Which jobs have a row when there are more than R is
-    the rule of `clustergym.envs.candidates.choose_rows`: both ends of the queue, the middle in turn.
+    `info["action_mask"]` say what is legal. If there are more than R jobs,
+    `clustergym.envs.candidates.choose_rows` decides which have a row: those at both ends of the queue,
+    and those in the middle in turn.
 
     ## Observation Space
 
@@ -64,9 +48,9 @@ class ElasticEnv(_Family):
     | `options` | (R T K 3,) | speed, speed per GPU and restart cost of each row's (type, count) |
     | `queue` | (8,) | summary of all jobs in the system, also those without a row |
 
-    Seconds are log(1 + x) by log(1 + ten years), counts of GPUs log2(1 + x) by log2(1 + the largest
-    count), other counts x / (x + a constant). Held, waiting, free: as the decision point began,
-    where nothing else is said. What needs iteration times is 0 where `information` is `none`.
+    A time is log(1 + seconds) / log(1 + ten years), a count of GPUs log2(1 + x) / log2(1 + the largest
+    count), any other count x / (x + a constant). Unless a row says "as edited", it describes the start
+    of the decision point. Columns that need iteration times are 0 if `information` is `none`.
 
     | Column of `jobs` | Meaning |
     |---|---|
@@ -83,37 +67,37 @@ class ElasticEnv(_Family):
     | `restarts` | x / (x + 4) |
     | `standstill` | seconds until a launched job works |
     | `gpus_requested` | GPUs asked for |
-    | `has_deadline`, `slack`, `late` | whether; seconds to the deadline; whether it has passed |
-    | `fair_lag` | age / (age + JCT under fluid fair sharing): above 0.5 it is later than that |
-    | T columns, T columns | the type held as edited, the type asked for; all 0: none, any |
+    | `has_deadline`, `slack`, `late` | has a deadline; seconds to the deadline; the deadline has passed |
+    | `fair_lag` | age / (age + JCT under fluid fair sharing): above 0.5 the job is later than that |
+    | T columns, T columns | one-hot: the type held as edited, the type asked for; all 0: none, any |
 
     | Column of `options` | Meaning |
     |---|---|
-    | `speed` | iterations a second by the job's highest; 0: does not fit in memory |
-    | `efficiency` | the same per GPU |
-    | `restart` | seconds of standstill that moving there costs |
+    | `speed` | iterations per second / the job's highest; 0: does not fit in memory |
+    | `efficiency` | iterations per second and GPU / the job's highest |
+    | `restart` | seconds of standstill that a move to it costs |
 
     | Column of `queue` | Meaning |
     |---|---|
     | `jobs`, `waiting`, `without_row` | x / (x + 50) |
     | `mean_age` | seconds since submission, mean |
     | `demand` | GPUs that waiting jobs ask for: x / (x + GPUs of the cluster) |
-    | `work_left` | GPU-seconds left of all jobs, by the GPUs of the cluster |
+    | `work_left` | GPU-seconds left of all jobs / GPUs of the cluster |
     | `edits` | edits at this point: x / (x + 10) |
     | `progress` | share of the episode's jobs that have left |
 
     ## Rewards
 
-    A sum of named terms times the weights in `reward`, each minus the increase of a cost; only the
-    action that ends a decision point has a reward other than 0. By default `{"jobs_in_system": 1.0}`:
-    the return is minus the mean JCT in hours. With `baseline="fcfs"`, or any policy with its
-    parameters, the same terms of that policy on the same trace are subtracted, so that the return
-    is what the agent gains on it. Rewards are not to be discounted (gamma 1).
+    The sum of the terms in `reward`, times their weights. A term is minus the increase of a cost; only
+    an action that ends a decision point has a reward other than 0. The default is
+    `{"jobs_in_system": 1.0}`: the return is minus the mean JCT in hours. With `baseline="fcfs"`, or any
+    policy with its parameters, the same terms of that policy on the same trace are subtracted, so that
+    the return is what the agent gains over it. Do not discount rewards (gamma 1).
 
     | Term | Cost |
     |---|---|
-    | `jobs_in_system` | integral of the number of jobs in the system by the episode's jobs, hours |
-    | `slowdown` | mean time in the system over the run time at the request, that at least 10 min |
+    | `jobs_in_system` | integral of the number of jobs in the system / jobs of the episode, hours |
+    | `slowdown` | mean of time in the system / run time at the request, the latter at least 10 min |
     | `unfairness` | mean of how far finish-time fairness is above 1 |
     | `deadlines_met` | minus the share of jobs that completed by their deadline |
     | `broken_promises` | share of jobs not dropped whose deadline passed before they completed |
@@ -123,11 +107,12 @@ class ElasticEnv(_Family):
     ## Illegal Actions
 
     With `on_illegal="ignore"`, the default, nothing changes, the reward is 0 and `info["illegal"]`
-    is true; with `"raise"` an illegal action is an `InputError`. What is no action at all always is.
+    is true; with `"raise"` an illegal action is an `InputError`. A value outside of the action space is
+    always an `InputError`.
 
     ## Starting State
 
-    The first decision point of a trace that is drawn like Philly's, from the seed. `trace=` or
+    The first decision point of a trace that resembles Philly's and is drawn from the seed. `trace=` and
     `scenario=` fix the jobs of every episode.
 
     | Option of `reset` | Meaning |
@@ -140,9 +125,9 @@ class ElasticEnv(_Family):
     ## Episode End
 
     - Termination: every job has left.
-    - Truncation: `horizon_s` is reached; or the episode is stalled, after 1,000 illegal actions in
-      a row, or after 1,000 rounds in which nothing runs, nothing will come, and the agent starts
-      nothing. The jobs left then count as waiting for 30 more days, and `info["stalled"]` is true.
+    - Truncation: the clock reaches `horizon_s`; or the episode is stalled, after 1,000 illegal actions
+      in a row, or after 1,000 rounds in which no job runs, none will be submitted, and the agent starts
+      none. The remaining jobs then count as waiting for 30 more days, and `info["stalled"]` is true.
 
     The last `info` has `metrics`, as a run's result.json, and `digest`, that of the event log.
 
@@ -161,18 +146,14 @@ class ElasticEnv(_Family):
     """
 
 
-class FairEnv(_Family):
+class FairEnv(SchedulingEnv):
     """Schedule data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
 
     ## Description
 
     As `ElasticEnv`, in the setting of Ares: GPUs of one type, rounds of 60 s, measured relaunch
-    costs, profiles of data parallelism. The default reward weighs fairness too.
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Fair-v0`, `-64-v0` | ares-64 | 150 |
-    | `ClusterGym/Fair-16-v0`, `-384-v0`, `-1280-v0` | ares-16, ares-384, ares-1280 | 100, 200, 200 |
+    costs, profiles of data parallelism. The default reward weighs fairness too. What is not said
+    here is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -185,27 +166,7 @@ class FairEnv(_Family):
 
     ## Rewards
 
-    As `ElasticEnv`; by default `{"jobs_in_system": 1.0, "unfairness": 1.0}`.
-
-    ## Illegal Actions
-
-    As `ElasticEnv`.
-
-    ## Starting State
-
-    As `ElasticEnv`.
-
-    ## Episode End
-
-    As `ElasticEnv`.
-
-    ## Arguments
-
-    Parameters
-    ----------
-    render_mode : {"ansi", "rgb_array"}, optional
-    **parameters
-        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+    As `ElasticEnv`; the default is `{"jobs_in_system": 1.0, "unfairness": 1.0}`.
     """
 
     defaults = MappingProxyType(
@@ -220,18 +181,14 @@ class FairEnv(_Family):
     )
 
 
-class DeadlineEnv(_Family):
+class DeadlineEnv(SchedulingEnv):
     """Admit jobs with deadlines, and meet the deadlines of those that were admitted.
 
     ## Description
 
     As `ElasticEnv`; every job has a deadline, as in ElasticFlow's trace, and may be rejected at the
-    first decision point that shows it. A job that is not rejected there is admitted for good.
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Deadline-v0`, `-64-v0` | arena-a | 150 |
-    | `ClusterGym/Deadline-16-v0`, `-384-v0`, `-1280-v0` | arena-16, arena-384, arena-sim | 100, 200, 200 |
+    first decision point that shows it. A job that is not rejected there is admitted for good. What
+    is not said here is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -249,29 +206,9 @@ class DeadlineEnv(_Family):
 
     ## Rewards
 
-    As `ElasticEnv`; by default `{"deadlines_met": 1.0, "broken_promises": 1.0}`: the return is the
-    share of jobs that met their deadline less the share that was admitted and missed it. The
-    terms of time in the system would reward rejection.
-
-    ## Illegal Actions
-
-    As `ElasticEnv`.
-
-    ## Starting State
-
-    As `ElasticEnv`.
-
-    ## Episode End
-
-    As `ElasticEnv`.
-
-    ## Arguments
-
-    Parameters
-    ----------
-    render_mode : {"ansi", "rgb_array"}, optional
-    **parameters
-        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+    As `ElasticEnv`; the default is `{"deadlines_met": 1.0, "broken_promises": 1.0}`: the return is the
+    share of jobs that met their deadline minus the share that was admitted and missed it. Terms of
+    time in the system would reward rejection.
     """
 
     defaults = MappingProxyType(
@@ -284,19 +221,14 @@ class DeadlineEnv(_Family):
     )
 
 
-class MetaEnv(_Family):
+class MetaEnv(SchedulingEnv):
     """Choose at each decision point which policy, with which parameters, decides.
 
     ## Description
 
-    The jobs and the cluster are those of `ElasticEnv`. All policies of the menu see the same View:
-    one that needs less than `information` grants is shown no less. A policy that is not chosen is
-    not told of the decision point.
-
-    | id | cluster | jobs |
-    |---|---|---|
-    | `ClusterGym/Meta-v0`, `-64-v0` | arena-a | 150 |
-    | `ClusterGym/Meta-16-v0`, `-384-v0`, `-1280-v0` | arena-16, arena-384, arena-sim | 100, 200, 200 |
+    All policies of the menu see the same View, even if they need less than `information` grants. A
+    policy that is not chosen does not see the decision point. What is not said
+    here is as in `ElasticEnv`.
 
     ## Action Space
 
@@ -309,31 +241,11 @@ class MetaEnv(_Family):
     | `cluster` | (3 T,) | as `ElasticEnv` |
     | `queue` | (8,) | as `ElasticEnv` |
 
-    `features="jobs"` needs rows, which this environment has not.
-
-    ## Rewards
-
-    As `ElasticEnv`.
+    `features="jobs"` is an error: this environment has no rows of jobs.
 
     ## Illegal Actions
 
     There are none.
-
-    ## Starting State
-
-    As `ElasticEnv`.
-
-    ## Episode End
-
-    As `ElasticEnv`.
-
-    ## Arguments
-
-    Parameters
-    ----------
-    render_mode : {"ansi", "rgb_array"}, optional
-    **parameters
-        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
     """
 
     defaults = MappingProxyType({"actions": "meta", "features": "summary", "information": "clairvoyant"})

@@ -1,4 +1,4 @@
-"""What an environment shows: a summary of the cluster and the queue, and rows of jobs.
+"""Observations: a summary of the cluster and the queue, and rows of jobs.
 
 All numbers are in [0, 1], by fixed constants: a count by `share(x, half)` = x / (x + half), a time
 or work by `logarithm` with ten years as 1, where it stays.
@@ -57,12 +57,11 @@ QUEUE_FEATURES = (
     "edits",
     "progress",
 )
-DYNAMIC = ("gpus", "assigned", "preempted", "may_reject")
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
 def logarithm(seconds: Any) -> Any:
-    """Return log(1 + x) by log(1 + ten years), from 0 to 1; NaN is 0."""
+    """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
     # fmax and fmin pass over NaN: in this order NaN becomes 0.
     return np.log1p(np.fmin(np.fmax(seconds, 0.0), LONGEST_S)) * _PER_LOGARITHM
 
@@ -73,12 +72,9 @@ def share(value: Any, half: float) -> Any:
 
 
 class Summary:
-    """The cluster and the queue, without rows of jobs.
+    """Observes the cluster and the queue, without rows of jobs.
 
-    | Key | Shape | Meaning |
-    |---|---|---|
-    | `cluster` | (3 T,) | of each GPU type: GPUs free as edited, GPUs available, share of all GPUs |
-    | `queue` | (8,) | `QUEUE_FEATURES` |
+    `clustergym.envs.families.ElasticEnv` describes its parts, `cluster` and `queue`.
 
     Parameters
     ----------
@@ -105,7 +101,7 @@ class Summary:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Pickling copies arrays: let the tables be parts of the flat array again."""
+        """Make the tables views of the flat array again: pickling has copied both."""
         self.__dict__.update(state)
         self._link()
 
@@ -113,7 +109,7 @@ class Summary:
         return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
 
     def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
-        """Compute what stays the same during a decision point."""
+        """Compute the observation at the start of a decision point."""
         self._edits = 0
         n = len(view)
         cluster, queue = self._tables["cluster"], self._tables["queue"]
@@ -142,7 +138,7 @@ class Summary:
         self._work = work
 
     def edited(self, actions: Actions, action: int) -> None:
-        """Bring what an edit changed up to date."""
+        """Update the numbers that an edit has changed."""
         if not isinstance(actions, EditActions):
             return
         self._edits += 1
@@ -150,7 +146,7 @@ class Summary:
         self._tables["queue"][6] = share(self._edits, 10.0)
 
     def unpack(self, observation: Mapping[str, Singles] | Singles) -> dict[str, Singles]:
-        """Return an observation, or a batch of them, as the tables of `layout`.
+        """Return an observation, or a batch of observations, as the tables of `layout`.
 
         Parameters
         ----------
@@ -172,20 +168,12 @@ class Summary:
         return tables
 
     def values(self) -> Singles:
-        """Return all numbers in one array, shape (size,); a copy."""
+        """Return a copy of all numbers, shape (size,)."""
         return self._flat.copy()
 
 
 class JobRows(Summary):
-    """The summary, and rows of jobs with their options.
-
-    | Key | Shape | Meaning |
-    |---|---|---|
-    | `cluster` | (3 T,) | as in the summary |
-    | `jobs` | (R J,) | of each row: `JOB_FEATURES`, one-hot type held as edited, one-hot type requested |
-    | `options` | (R T K 3,) | of each row and (type, count): `OPTION_FEATURES` |
-    | `queue` | (8,) | as in the summary |
-    """
+    """Observes the summary, and rows of jobs with their options: the parts `jobs` and `options`."""
 
     def _layout(self) -> dict[str, tuple[int, ...]]:
         return {
@@ -196,7 +184,7 @@ class JobRows(Summary):
         }
 
     def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
-        """Compute what stays the same during a decision point."""
+        """Compute the observation at the start of a decision point."""
         super().begin(view, actions, outcomes, known)
         assert isinstance(actions, EditActions)
         at = actions.shown
@@ -264,7 +252,7 @@ class JobRows(Summary):
         return np.log2(1.0 + gpus) / math.log2(1.0 + float(self.setting.counts[-1]))
 
     def edited(self, actions: Actions, action: int) -> None:
-        """Bring the row that an edit changed up to date."""
+        """Update the row that an edit has changed."""
         super().edited(actions, action)
         assert isinstance(actions, EditActions)
         row = action // actions.width
@@ -284,5 +272,5 @@ FEATURES: Mapping[str, type[Summary]] = {"jobs": JobRows, "summary": Summary}
 
 
 def times_known(information: InformationClass) -> bool:
-    """Whether a View of an information class has iteration times."""
+    """Return whether policies of an information class know iteration times."""
     return information != InformationClass.NONE

@@ -54,8 +54,8 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
 
     With `step="node"` every placement is expressible, and an episode has as many steps as the job has
     nodes. With `step="group"` an episode is shorter by about the size of a group, and a group leaves
-    a minipod only when that is full. An action is legal where its minipod has a node free;
-    `action_masks()` and `info["action_mask"]` say so, and one action always is.
+    a minipod only when that is full. An action is legal if its minipod has a free node;
+    `action_masks()` and `info["action_mask"]` say so. At least one action is always legal.
 
     ## Observation Space
 
@@ -72,8 +72,8 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
 
     ## Rewards
 
-    A sum of named terms times the weights in `reward`, each minus the increase of a cost, so that a
-    return is minus the cost at the end; the default is `{"spread": 1.0}`.
+    The sum of the terms in `reward`, times their weights. A term is minus the increase of a cost, so that
+    a return is minus the cost at the end. The default is `{"spread": 1.0}`.
 
     | Term | Cost |
     |---|---|
@@ -160,7 +160,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return self._now().instance
 
     def assignment(self) -> Assignment:
-        """Return the placement of the episode; with a shortfall and nothing placed unless all is."""
+        """Return the placement of the episode; unless the whole job is placed, one that places nothing."""
         return self._now().assignment()
 
     def action_masks(self) -> npt.NDArray[np.int8]:
@@ -208,7 +208,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             raise ResetNeeded("the episode is over: call reset() first")
         if not self.action_space.contains(action):
             remedy = f"give a whole number from 0 to {self.minipods - 1}"
-            raise InputError(f"{action!r} is no action", field="action", remedy=remedy)
+            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
         if state.shortfall:
             self._over = True
             return self._observe(), 0.0, True, False, self._info()
@@ -235,7 +235,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return self._observe(), reward, terminated, truncated, self._info(terms, not legal)
 
     def render(self) -> Any:
-        """Return text, or a picture of shape (height, width, 3), of what is placed; None without a mode."""
+        """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels
@@ -247,9 +247,9 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return self._state
 
     def _observation_layout(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Return what each part of an observation is divided by, in order."""
+        """Return the divisor of each part of an observation, in order."""
         job, minipods = self.problem.job, self.minipods
-        groups = job.groups(self.parameters.unit_checked)
+        groups = job.groups(self.parameters.unit)
         return {
             "alpha": np.ones(1),
             "free": np.full(minipods, float(self.problem.minipod_nodes.max())),
@@ -293,7 +293,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
 
 
 def _by_groups(counts: list[list[int]], free: list[int]) -> list[int]:
-    """Return the actions where each fills its minipod or ends its group."""
+    """Return the actions of a placement in which each action fills a minipod or ends a group."""
     actions = []
     for group, row in enumerate(counts):
         used = [minipod for minipod, nodes in enumerate(row) if nodes]

@@ -1,4 +1,4 @@
-"""The problem of an episode: drawn, or given in the options of `reset`."""
+"""The placement problem of an episode: the options of `reset` give it, or a seed draws it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def episode_instance(
     options: Mapping[str, Any],
     rng: np.random.Generator,
 ) -> Instance:
-    """Return the instance to place, drawing from `rng` what the options leave open.
+    """Return the instance to place; `rng` draws what the options leave open.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def episode_instance(
     if free is None:
         fits = not (parameters.infeasible and rng.random() < parameters.infeasible)
         free = draw_free_nodes(problem, fits, rng)
-    instance = Instance(problem.job, free, alpha, parameters.unit_checked)
+    instance = Instance(problem.job, free, alpha, parameters.unit)
     _check_cluster(instance, problem, "options.free_nodes")
     return instance
 
@@ -61,7 +61,7 @@ def _given(parameters: PlacementParameters, problem: Problem, options: Mapping[s
     if len(options) > 1:
         raise InputError("goes with no other option", field=field, remedy="give an Instance alone")
     if not isinstance(instance, Instance):
-        raise InputError(f"{instance!r} is no Instance", field=field, remedy="give an Instance")
+        raise InputError(f"{instance!r} is not an Instance", field=field, remedy="give an Instance")
     if (instance.job, instance.unit) != (problem.job, parameters.unit):
         remedy = f"give unit {parameters.unit} of {problem.job}"
         raise InputError("is of another job or unit than the environment", field=field, remedy=remedy)

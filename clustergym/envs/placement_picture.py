@@ -1,4 +1,4 @@
-"""A placement as text and as pixels."""
+"""Shows a placement as text and as pixels."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def as_pixels(state: PlacementState, minipod_nodes: Sequence[int]) -> Pixels:
 
 
 def _squares(picture: Picture, state: PlacementState, most: Size) -> None:
-    """Draw the nodes of the job, a line or a column for each group, laid out wider than high."""
+    """Draw the nodes of the job, a line or a column for each group, whichever makes it wider than high."""
     instance = state.instance
     lines = instance.groups <= instance.group_nodes
     named = f"{instance.groups} {instance.unit.upper()} groups of {instance.group_nodes} nodes, "
@@ -102,7 +102,7 @@ def _squares(picture: Picture, state: PlacementState, most: Size) -> None:
 
 
 def _minipods(picture: Picture, state: PlacementState, minipod_nodes: Sequence[int], height: int) -> None:
-    """Draw a bar for each minipod, with its nodes by who has them."""
+    """Draw a bar for each minipod: nodes of other jobs, of this job, and free nodes."""
     left, longest = WIDTH - MARGIN - BARS, max(minipod_nodes)
     picture.text(left, 40, "Minipods: nodes of others, of the job, free", 13, FAINT)
     row = min(40, (height - TOP - MARGIN) // len(minipod_nodes))

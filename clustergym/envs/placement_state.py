@@ -1,8 +1,9 @@
-"""A job half placed: which nodes of which communication group are in which minipod."""
+"""A partly placed job: how many nodes of each communication group are in each minipod."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from clustergym.placement.spread import Spread, weighted
 
 
 class PlacementState:
-    """Groups are placed one after the other, node by node.
+    """The placement so far; groups are placed in order, node by node.
 
     Parameters
     ----------
@@ -41,16 +42,16 @@ class PlacementState:
 
     @property
     def placed(self) -> bool:
-        """Whether the whole job is placed."""
+        """True when the whole job is placed."""
         return self.group == self.instance.groups
 
     @property
     def of_group(self) -> list[int]:
-        """Nodes of the group in hand in each minipod; all 0 where the job is placed."""
+        """Nodes of the present group in each minipod; all 0 when the job is placed."""
         return [0] * self.instance.minipods if self.placed else self.counts[self.group]
 
     def place(self, minipod: int, nodes: int) -> None:
-        """Put nodes of the group in hand into a minipod that has them free."""
+        """Put nodes of the present group into a minipod that has as many free nodes."""
         if not 0 < nodes <= min(self.free[minipod], self.left):
             raise ValueError(
                 f"{nodes} nodes in minipod {minipod} of {self.free[minipod]} free, {self.left} left"
@@ -67,38 +68,26 @@ class PlacementState:
 
     @property
     def spread(self) -> Spread:
-        """The spreads of what is placed so far, counted as `clustergym.placement.spread.spread` does."""
+        """The DP and PP spread so far, as `clustergym.placement.spread.spread` counts them."""
         if self.instance.unit == "pp":
             return Spread(self._touched, self._most)
         return Spread(self._most, self._touched)
 
     @property
     def score(self) -> float:
-        """Weighted spread of what is placed so far; 0 at the start."""
+        """The weighted spread so far; 0 at the start."""
         return weighted(self.spread, self.instance.alpha)
 
     def assignment(self) -> Assignment:
-        """Return what is placed as an answer to the instance; nothing unless all of it is."""
+        """Return the answer to the instance: the placement, or infeasible until the whole job is placed."""
         if not self.placed:
             return Assignment.infeasible(self.instance)
         return Assignment(np.array(self.counts, dtype=np.int64))
 
 
-def _dp_spread(state: PlacementState) -> float:
-    return state.spread.dp
-
-
-def _pp_spread(state: PlacementState) -> float:
-    return state.spread.pp
-
-
-def _score(state: PlacementState) -> float:
-    return state.score
-
-
 COSTS: Mapping[str, Callable[[PlacementState], float]] = {
-    "spread": _score,
-    "dp_spread": _dp_spread,
-    "pp_spread": _pp_spread,
+    "spread": attrgetter("score"),
+    "dp_spread": attrgetter("spread.dp"),
+    "pp_spread": attrgetter("spread.pp"),
 }
-"""What a reward can be made of; each is 0 at the start of an episode and never falls."""
+"""The costs that a reward can weigh; each is 0 at the start of an episode and never falls."""

@@ -1,4 +1,4 @@
-"""Policies written as one text: `ares alpha=0.6 work_conserving=true`."""
+"""Reads a policy with parameters from a text: `ares alpha=0.6 work_conserving=true`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.registry import make_policy
 
 
 def policy_of(text: str, where: str) -> Policy:
-    """Build the policy of a text: its name, then `parameter=value` with YAML values.
+    """Build a policy from its name and words `parameter=value`, with YAML values.
 
     Raises
     ------
@@ -24,9 +24,11 @@ def policy_of(text: str, where: str) -> Policy:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise InputError(f"{word!r} is no parameter", field=where, remedy="write policy key=value …")
+            raise InputError(f"{word!r} is not a parameter", field=where, remedy="write policy key=value …")
         try:
             parameters[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise InputError(f"{value!r} is no value", field=f"{where}.{key}", remedy="give YAML") from error
+            raise InputError(
+                f"{value!r} is not a value", field=f"{where}.{key}", remedy="give YAML"
+            ) from error
     return make_policy(parameters)

@@ -1,4 +1,4 @@
-"""What a reference policy costs on a trace: the baseline of a reward."""
+"""The costs of a reference policy on a trace: the baseline of a reward."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _kept: OrderedDict[str, Outcomes] = OrderedDict()
 
 
 class ReferenceCosts:
-    """Runs a policy on each scenario once in a process, in its own information class and rounds.
+    """Runs the reference policy once on each scenario, with its own information class and rounds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The one table of environments, and how Gymnasium comes to know it.
+"""The table of environments, and their registration with Gymnasium.
 
 `import clustergym` must stay light, and Gymnasium imports NumPy. So where Gymnasium's registry
 is loaded already the table is entered at once, and where it is not, as soon as it is loaded.
@@ -12,8 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clustergym.errors import InputError, nearest
+
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
+
+    import gymnasium
 
 REGISTRY_MODULE = "gymnasium.envs.registration"
 
@@ -34,6 +38,11 @@ class Environment(NamedTuple):
     id: str
     entry_point: str
     kwargs: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def short_name(self) -> str:
+        """The name in `clustergym train env=NAME`, as `elastic-16`."""
+        return self.id.removeprefix("ClusterGym/").removesuffix("-v0").lower()
 
 
 _PLACEMENT = "clustergym.envs.placement:PlacementEnv"
@@ -71,18 +80,39 @@ ENVIRONMENTS: tuple[Environment, ...] = (
 
 
 def register_envs() -> None:
-    """Enter every row of `ENVIRONMENTS` that Gymnasium's registry lacks; import Gymnasium if need be."""
+    """Import Gymnasium, and enter the rows of `ENVIRONMENTS` that its registry lacks."""
     from importlib import import_module
 
     _enter(import_module(REGISTRY_MODULE))
 
 
 def register_when_gymnasium_loads() -> None:
-    """Enter the table now if Gymnasium's registry is loaded, and whenever it is loaded later."""
+    """Enter the table now if Gymnasium's registry is loaded, otherwise when it is loaded."""
     if not any(getattr(finder, "registers_clustergym", False) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterGymnasium())
     if REGISTRY_MODULE in sys.modules:
         register_envs()
+
+
+def make_env(mapping: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Make the environment of a mapping `{id: …, parameter: value, …}`.
+
+    Raises
+    ------
+    InputError
+        For an unknown id or parameter, or a value that is not valid.
+    """
+    import gymnasium
+
+    register_envs()
+    given = dict(mapping)
+    name = given.pop("id", None)
+    known = [row.id for row in ENVIRONMENTS]
+    if name not in known:
+        message = "is missing" if name is None else f"unknown environment {name!r}"
+        raise InputError(message, field="env.id", remedy=nearest(str(name), known))
+    made: gymnasium.Env[Any, Any] = gymnasium.make(name, render_mode=render_mode, **given)
+    return made
 
 
 def _enter(registration: ModuleType) -> None:
@@ -92,7 +122,7 @@ def _enter(registration: ModuleType) -> None:
 
 
 class _AfterGymnasium:
-    """Finds nothing itself: it lets the other finders find the registry and adds the table to it."""
+    """An import hook: when another finder loads Gymnasium's registry, it enters the table."""
 
     registers_clustergym = True
 

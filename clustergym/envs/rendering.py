@@ -1,4 +1,4 @@
-"""What pictures of an environment are made of; Pillow is loaded with the first of them."""
+"""The parts of an environment's pictures. The first picture imports Pillow."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _LIGHTER = tuple(
     ((red + 255) // 2, (green + 255) // 2, (blue + 255) // 2) for red, green, blue in _COLOURS[1:5]
 )
 PALETTE: tuple[Colour, ...] = (*_COLOURS, *_LIGHTER)
-"""The reports' colours, told apart with any kind of colour blindness, then four of them lighter; of more
-minipods or jobs than colours, some share one."""
+"""The colours of reports, which people with colour blindness can tell apart, then four lighter ones. Jobs or
+minipods share a colour if there are more of them than colours."""
 
 
 def colour_of(number: int) -> Colour:
@@ -53,7 +53,7 @@ def colour_of(number: int) -> Colour:
 
 
 def ink_on(colour: Colour) -> Colour:
-    """Return white or black, whichever is read better on a colour."""
+    """Return the ink, white or dark, that is easier to read on a colour."""
     red, green, blue = colour
     return WHITE if 299 * red + 587 * green + 114 * blue < 150_000 else INK
 
@@ -97,7 +97,7 @@ class Picture:
     def box(
         self, left: float, top: float, width: float, height: float, fill: Colour, line: Colour | None = None
     ) -> None:
-        """Draw a rectangle of whole pixels; one without an extent is left out."""
+        """Draw a rectangle of whole pixels, unless it is empty."""
         if width >= 1 and height >= 1:
             corners = (left, top, left + width - 1, top + height - 1)
             self._draw.rectangle(corners, fill=fill, outline=line)
@@ -105,7 +105,7 @@ class Picture:
     def bar(
         self, left: int, top: int, width: int, height: int, parts: Sequence[tuple[float, Colour]]
     ) -> None:
-        """Draw parts of a whole beside each other: shares and colours; what they leave is empty."""
+        """Draw a bar of parts, each a share of the whole and a colour; the rest stays empty."""
         self.box(left, top, width, height, EMPTY)
         end = 0.0
         for share, colour in parts:
@@ -116,18 +116,18 @@ class Picture:
     def text(
         self, left: float, top: float, text: str, size: int = 13, colour: Colour = INK, anchor: str = "la"
     ) -> None:
-        """Write a line; `anchor` as Pillow's says which point of it is at (left, top)."""
+        """Write a line; `anchor` says which point of it is at (left, top), as in Pillow."""
         stamp, right, down = _stamp(text, size, anchor)
         self._draw.bitmap((round(left) + right, round(top) + down), stamp, colour)
 
     def pixels(self) -> Pixels:
-        """Return it, shape (height, width, 3)."""
+        """Return the picture, shape (height, width, 3)."""
         return np.array(self._image, dtype=np.uint8)
 
 
 @lru_cache(maxsize=4096)
 def _stamp(text: str, size: int, anchor: str) -> tuple[Image.Image, int, int]:
-    """Return how opaque a text's pixels are, and how far from the anchor: drawing it anew takes 0.3 ms."""
+    """Return the opacity of a text's pixels and their offset; kept, because drawing them takes 0.3 ms."""
     from PIL import Image, ImageDraw
 
     left, top, right, bottom = font(size).getbbox(text, anchor=anchor)
@@ -147,12 +147,12 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 @lru_cache(maxsize=4096)
 def width_of(text: str, size: int) -> float:
-    """Return the pixels that a line of text takes."""
+    """Return the width of a line of text, pixels."""
     return float(font(size).getlength(text))
 
 
 def clock(seconds: float) -> str:
-    """Return a simulated time: days, and hours, minutes and seconds."""
+    """Return a simulated time as text: days, hours, minutes and seconds."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"day {hours // 24}  {hours % 24:02d}:{minute:02d}:{second:02d}"

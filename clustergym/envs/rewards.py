@@ -1,4 +1,4 @@
-"""Rewards as named terms times weights."""
+"""Rewards: weighted sums of named terms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ State = TypeVar("State")
 
 
 class Reward(Generic[State]):
-    """Minus the increase of a weighted sum of costs since the last step.
+    """A reward is minus the increase of a weighted sum of costs since the last step.
 
     Over an episode a term adds up to minus the cost at its end, as each cost is 0 at the start.
 
@@ -26,7 +26,7 @@ class Reward(Generic[State]):
     Raises
     ------
     InputError
-        For an unknown name or a weight that is no finite number.
+        For an unknown name or a weight that is not a finite number.
     """
 
     def __init__(self, costs: Mapping[str, Callable[[State], float]], weights: Mapping[str, Any]) -> None:
@@ -56,5 +56,5 @@ def _weight(name: str, weight: Any, known: Mapping[str, Any]) -> float:
     if name not in known:
         raise InputError(f"unknown term {name!r}", field=f"reward.{name}", remedy=nearest(name, known))
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight):
-        raise InputError(f"{weight!r} is no weight", field=f"reward.{name}", remedy="give a finite number")
+        raise InputError(f"{weight!r} is not a weight", field=f"reward.{name}", remedy="give a finite number")
     return float(weight)

@@ -1,9 +1,11 @@
-"""The one core of the scheduling environments: decision points of a simulation, step by step."""
+"""The core of all scheduling environments: an agent decides at the decision points of a simulation."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -43,7 +45,7 @@ UNPICKLED = frozenset(
 
 
 class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
-    """Decision points of a simulated GPU cluster; `clustergym.envs.families` has the variants.
+    """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the variants.
 
     Parameters
     ----------
@@ -56,6 +58,8 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     parameters : SchedulingParameters
     actions : EditActions or MetaActions
     features : Summary or JobRows
+    defaults : mapping
+        Parameters that a subclass changes.
 
     Raises
     ------
@@ -64,13 +68,16 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
             raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
         self.render_mode = render_mode
-        self.parameters: SchedulingParameters = build(SchedulingParameters, parameters, "env")
+        self.parameters: SchedulingParameters = build(
+            SchedulingParameters, {**self.defaults, **parameters}, "env"
+        )
         chosen = self.parameters
         if chosen.features == "jobs" and chosen.actions == "meta":
             raise InputError("'jobs' needs rows", field="env.features", remedy="give features=summary")
@@ -84,7 +91,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self.observation_space = self._observation_space()
 
     def _make_parts(self) -> None:
-        """Make what has a state during an episode."""
+        """Make the parts that have a state during an episode."""
         chosen, setting = self.parameters, self._episodes.setting
         self._placer = make_placer({"name": chosen.placer})
         self.actions = make_actions(chosen, setting)
@@ -95,11 +102,11 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self._no_terms = dict.fromkeys(chosen.reward, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the simulation, whose clock is made of generators: `_taken` leads to it again."""
+        """Return all but the simulation, which cannot be pickled: replaying `_taken` restores it."""
         return {name: value for name, value in self.__dict__.items() if name not in UNPICKLED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Play the episode again, up to where the environment was pickled."""
+        """Replay the episode up to the step at which the environment was pickled."""
         self.__dict__.update(state)
         self._simulation = self._view = None
         self._make_parts()
@@ -132,12 +139,12 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
 
     @property
     def view(self) -> View | None:
-        """What a policy would see at the present decision point; None: the episode is over."""
+        """What a policy would see at the present decision point; None when the episode is over."""
         return self._view
 
     @property
     def outcomes(self) -> Outcomes:
-        """When jobs left, as far as the episode has come."""
+        """When each job left, in the episode so far."""
         return self._outcomes
 
     def action_masks(self) -> npt.NDArray[np.int8]:
@@ -190,7 +197,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         return self._observe(), self._info(self._no_terms, False)
 
     def _begin(self) -> None:
-        """Take in the decision point that was reached."""
+        """Read the new events, and begin the decision point."""
         simulation, view = self.simulation, self._view
         self._outcomes.read(simulation.log.events, simulation.now_s)
         if view is not None:
@@ -198,13 +205,13 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             self.features.begin(view, self.actions, self._outcomes, self._known)
 
     def step(self, action: Any) -> Step:
-        """Take one action; the clock only moves where it ends the decision point."""
+        """Take an action; the clock moves only if it ends the decision point."""
         if self._view is None:
             self.simulation  # noqa: B018  says which of the two it is
             raise ResetNeeded("the episode is over: call reset() first")
         if not self.action_space.contains(action):
             remedy = f"give a whole number from 0 to {self.actions.number - 1}"
-            raise InputError(f"{action!r} is no action", field="action", remedy=remedy)
+            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
         result = self._act(int(action))
         self._taken.append(int(action))
         return result
@@ -241,7 +248,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         return self._moved()
 
     def _moved(self, stalled: bool = False, illegal: bool = False) -> Step:
-        """Return what a step that moved the clock, or ended the episode, leads to."""
+        """Return the result of a step that moved the clock or ended the episode."""
         simulation = self.simulation
         if stalled:
             self._view, simulation.end_s = None, simulation.now_s

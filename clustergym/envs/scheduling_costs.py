@@ -1,4 +1,4 @@
-"""The terms that the reward of a scheduling environment can weigh: costs of how far an episode is."""
+"""The costs of an episode so far, which the reward of a scheduling environment can weigh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOUND_S = 600.0
 
 @dataclass(frozen=True, eq=False)
 class Yardsticks:
-    """What the costs of a scenario's jobs are measured against; arrays of shape (n,).
+    """Reference times of a scenario's jobs, which costs are measured against; arrays of shape (n,).
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Yardsticks:
 
 
 class Outcomes:
-    """When the jobs of one run left, as far as its event log says.
+    """When each job of a run left, according to its event log so far.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Outcomes:
         self._read = 0
 
     def read(self, events: list[Event], now_s: float) -> None:
-        """Take in the events that were logged since the last call."""
+        """Read the events that were logged since the last call."""
         for event in events[self._read :]:
             if event.kind in (EventKind.COMPLETE, EventKind.DROP):
                 self.leave_s[event.job] = event.time_s
@@ -84,7 +84,7 @@ class Outcomes:
         self._read, self.now_s = len(events), now_s
 
     def at(self, now_s: float) -> Outcomes:
-        """Return what was known at a time."""
+        """Return the outcomes as they were known at a time."""
         then = Outcomes(self.of)
         past = self.leave_s <= now_s
         then.now_s = now_s
@@ -94,7 +94,7 @@ class Outcomes:
 
     @property
     def end_s(self) -> float:
-        """When the last job left, as far as known."""
+        """When the last job left so far, seconds."""
         left = self.leave_s[np.isfinite(self.leave_s)]
         return float(left.max(initial=0.0))
 
@@ -110,29 +110,29 @@ class Outcomes:
 
 
 def jobs_in_system(now: Outcomes) -> float:
-    """Integral of the number of jobs in the system, over the episode's jobs: at the end mean JCT, hours."""
+    """Return the integral of jobs in the system over the number of jobs: at the end mean JCT, hours."""
     return float(now.age_s().sum()) / (3600.0 * len(now.leave_s))
 
 
 def slowdown(now: Outcomes) -> float:
-    """Mean of the time in the system over the run time alone at the request, that at least 10 min."""
+    """Return the mean of time in the system / run time alone at the request, the latter at least 10 min."""
     run_s = np.maximum(np.nan_to_num(now.of.run_s), BOUND_S)
     return float((now.age_s() / run_s).mean())
 
 
 def unfairness(now: Outcomes) -> float:
-    """Mean of how far finish-time fairness is above 1; it grows while a job is later than its fair finish."""
+    """Return the mean excess of finish-time fairness over 1; it grows while a job is late."""
     rho = np.nan_to_num(now.age_s() / now.of.fair_s)
     return float(np.maximum(rho - 1.0, 0.0).mean())
 
 
 def deadlines_met(now: Outcomes) -> float:
-    """Minus the share of jobs that completed by their deadline."""
+    """Return minus the share of jobs that completed by their deadline."""
     return -float(now.met().mean())
 
 
 def broken_promises(now: Outcomes) -> float:
-    """Share of jobs that were not dropped and whose deadline passed before they completed."""
+    """Return the share of jobs, without dropped jobs, whose deadline passed before they completed."""
     dropped = np.isfinite(now.leave_s) & ~now.completed
     late = np.minimum(now.now_s, now.leave_s) > now.of.deadline_s
     return float((late & ~dropped & ~now.met()).mean())

@@ -1,16 +1,14 @@
-"""The parameters of the scheduling environments, as conf/env/elastic.yaml has them."""
+"""The parameters of the scheduling environments; the site's pages are made from this file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import Literal
 
 from clustergym.errors import InputError, nearest, require
 from clustergym.policy import InformationClass
-
-ACTIONS = ("edit", "admit", "drop", "meta")
-FEATURES = ("jobs", "summary")
 
 MENU = (
     "fcfs",
@@ -23,72 +21,10 @@ MENU = (
     "ares work_conserving=true",
 )
 
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "actions": ACTIONS,
-    "features": FEATURES,
-    "information": tuple(member.value for member in InformationClass),
-    "observation": ("dict", "flat"),
-    "rule": ("arena", "ares"),
-    "on_illegal": ("ignore", "raise"),
-}
-
 
 @dataclass(frozen=True)
 class SchedulingParameters:
-    """What a scheduling environment is made with.
-
-    Attributes
-    ----------
-    scenario : str or None
-        A name of conf/scenario: its cluster, trace, costs and oracle in every episode. The next
-        fields, up to `max_duration_s`, do not count then.
-    cluster : str
-        A name of conf/cluster, or a YAML file.
-    trace : str or None
-        A name of traces/, or a trace file: the jobs of every episode. None: drawn for each episode.
-    costs : str
-        A name of conf/costs. By default nothing is profiled: what is known of a job is known when it
-        comes (docs/profiling.md).
-    source : str
-        A name of conf/generator, like which traces are drawn.
-    rule : {"arena", "ares"}
-        Whose models are drawn; those of `ares` are data-parallel and fit on small GPUs.
-    jobs : int
-        Jobs of an episode.
-    loads : tuple of float
-        Offered loads, one of which is drawn for each episode.
-    traces : int or None
-        Draw among that many traces only, `trace_seed` 0, 1, …; None: no end of them.
-    deadlines : bool
-        Give drawn jobs deadlines.
-    max_gpus : int or None
-        Largest request drawn.
-    min_duration_s, max_duration_s : float
-        Shortest and longest duration drawn, at the request.
-    horizon_s : float or None
-        When an episode is truncated; None: it goes on until every job has left.
-    information : str
-        What the agent knows of iteration times, an `InformationClass`.
-    round_s : float or None
-        Seconds between decision points; None: one at every event.
-    placer : str
-    rows : int
-        Most jobs that an observation shows, and actions can edit, at one decision point.
-    actions : {"edit", "admit", "drop", "meta"}
-        What an action is; see `clustergym.envs.actions`.
-    features : {"jobs", "summary"}
-        What is observed: rows of jobs and the summary, or the summary alone.
-    observation : {"dict", "flat"}
-    reward : mapping of str to float
-        Weights of the terms of `clustergym.envs.scheduling_costs.COSTS`.
-    baseline : str or None
-        A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`.
-    mask_stop_while_idle : bool
-        Whether stopping is illegal while a waiting job in a row could use idle GPUs.
-    on_illegal : {"ignore", "raise"}
-        Whether an illegal action changes nothing, or is an error.
-    policies : tuple of str
-        What `actions="meta"` chooses among: policy names, each with its parameters.
+    """What a scheduling environment is made with; the text below each field describes it.
 
     Raises
     ------
@@ -97,44 +33,68 @@ class SchedulingParameters:
     """
 
     scenario: str | None = None
+    """A name of conf/scenario: every episode has its cluster, trace, costs and oracle. The next fields, up to
+    `max_duration_s`, then do not count."""
     cluster: str = "arena-a"
+    """A name of conf/cluster, or a YAML file."""
     trace: str | None = None
+    """A name of traces/, or a trace file: the jobs of every episode. Null: each episode draws a trace."""
     costs: str = "profiled-free"
+    """A name of conf/costs. By default no job is profiled: what is known of a job is known when it is
+    submitted (docs/profiling.md)."""
     source: str = "philly"
-    rule: str = "arena"
+    """A name of conf/generator: drawn traces resemble that source's."""
+    rule: Literal["arena", "ares"] = "arena"
+    """Which models are drawn; those of `ares` are data-parallel and fit on small GPUs."""
     jobs: int = 150
+    """Jobs of an episode."""
     loads: tuple[float, ...] = (1.0,)
+    """Offered loads; each episode draws one."""
     traces: int | None = None
+    """Draw each episode among that many traces, `trace_seed` 0, 1, …; null: among any number."""
     deadlines: bool = False
+    """Give drawn jobs deadlines."""
     max_gpus: int | None = None
+    """Largest request drawn, GPUs."""
     min_duration_s: float = 60.0
+    """Shortest duration drawn, at the request."""
     max_duration_s: float = 43200.0
+    """Longest duration drawn, at the request."""
     horizon_s: float | None = None
+    """When an episode is truncated; null: it lasts until every job has left."""
     information: str = "profiled"
+    """What the agent knows of iteration times: clairvoyant, profiled, data_parallel, bootstrap or none."""
     round_s: float | None = 300.0
+    """Seconds between decision points; null: every event is a decision point."""
     placer: str = "buddy"
+    """A name of conf/placer, with its default parameters."""
     rows: int = 48
-    actions: str = "edit"
-    features: str = "jobs"
-    observation: str = "dict"
+    """Most jobs that an observation shows, and actions can edit, at a decision point."""
+    actions: Literal["edit", "admit", "drop", "meta"] = "edit"
+    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), or choose a policy."""
+    features: Literal["jobs", "summary"] = "jobs"
+    """What is observed: rows of jobs and the summary, or the summary alone."""
+    observation: Literal["dict", "flat"] = "dict"
+    """The form of an observation: a dict of arrays, or one array."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"jobs_in_system": 1.0})
+    """Weights of the terms jobs_in_system, slowdown, unfairness, deadlines_met and broken_promises."""
     baseline: str | None = None
+    """A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`."""
     mask_stop_while_idle: bool = False
-    on_illegal: str = "ignore"
+    """Make it illegal to stop while a waiting job in a row could use idle GPUs."""
+    on_illegal: Literal["ignore", "raise"] = "ignore"
+    """An illegal action changes nothing (ignore), or is an error (raise)."""
     policies: tuple[str, ...] = MENU
+    """What `actions=meta` chooses among: policies, each with its parameters."""
 
     def __post_init__(self) -> None:
-        for name, valid in _CHOICES.items():
+        known = [member.value for member in InformationClass]
+        if self.information not in known:
+            message, remedy = f"unknown value {self.information!r}", nearest(self.information, known)
+            raise InputError(message, field="env.information", remedy=remedy)
+        for name in ("rows", "jobs", "traces"):
             value = getattr(self, name)
-            if value not in valid:
-                raise InputError(
-                    f"unknown value {value!r}", field=f"env.{name}", remedy=nearest(value, valid)
-                )
-        for name, least in {"rows": 1, "jobs": 1, "traces": 1}.items():
-            value = getattr(self, name)
-            require(
-                value is None or value >= least, f"env.{name}", value, f"give a whole number from {least}"
-            )
+            require(value is None or value >= 1, f"env.{name}", value, "give a whole number from 1")
         round_s, loads = self.round_s, self.loads
         require(round_s is None or 1e-3 <= round_s < 1e9, "env.round_s", round_s, "give seconds, or null")
         positive = all(isfinite(load) and load > 0 for load in loads)
@@ -143,5 +103,5 @@ class SchedulingParameters:
 
     @property
     def information_class(self) -> InformationClass:
-        """`information` as the class the simulation takes."""
+        """`information` as an `InformationClass`."""
         return InformationClass(self.information)

@@ -1,4 +1,4 @@
-"""Pictures of a cluster and its queue, as text and as pixels."""
+"""Shows a cluster and its queue as text and as pixels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clustergym.envs.cluster_picture import (
     DOWN,
     FREE,
     PROFILING,
-    Layout,
+    ClusterLayout,
     draw_switches,
     fill_squares,
     layout_of,
@@ -88,7 +88,7 @@ def _running(simulation: Simulation) -> Ints:
 
 
 def as_pixels(simulation: Simulation) -> Pixels:
-    """Return the cluster, a square for each GPU in the colour of its job, beside the jobs.
+    """Return a picture of the cluster, a square per GPU in its job's colour, beside a list of the jobs.
 
     A job has the number of its row in the trace. The size depends on the cluster alone.
 
@@ -102,15 +102,17 @@ def as_pixels(simulation: Simulation) -> Pixels:
     fill_squares(pixels, layout, owners, MARGIN, TOP)
     picture = Picture(pixels)
     number_squares(picture, layout, owners, MARGIN, TOP)
-    _headline(picture, simulation)
+    picture.text(MARGIN, 8, clock(simulation.now_s), 18)
+    left = f"{simulation.jobs_left} of {len(simulation.scenario.trace)} jobs have left"
+    picture.text(MARGIN + 150, 12, left, 13)
     _use(picture, simulation, owners)
     _jobs(picture, simulation, len(pixels) - MARGIN)
     return picture.pixels()
 
 
 @lru_cache(maxsize=8)
-def _background(cluster: ClusterSpec) -> tuple[Layout, Pixels]:
-    """Return what all pictures of a cluster share."""
+def _background(cluster: ClusterSpec) -> tuple[ClusterLayout, Pixels]:
+    """Return the layout of a cluster, and the pixels that are the same in all its pictures."""
     most = Size(WIDTH - LIST - 3 * MARGIN, HEIGHT - TOP - MARGIN)
     Picture((1, 1))  # says it if Pillow is missing
     layout = layout_of(cluster, most)
@@ -121,7 +123,7 @@ def _background(cluster: ClusterSpec) -> tuple[Layout, Pixels]:
 
 
 def _owners(simulation: Simulation) -> Ints:
-    """Return who holds each GPU, node after node, shape (GPUs,)."""
+    """Return the holder of each GPU, in order of nodes, shape (GPUs,)."""
     cluster, allocations = simulation.scenario.cluster, simulation.allocations
     first = np.cumsum(cluster.node_gpus) - cluster.node_gpus
     owners, used = np.full(int(cluster.node_gpus.sum()), FREE, dtype=np.int64), first.copy()
@@ -134,14 +136,8 @@ def _owners(simulation: Simulation) -> Ints:
     return owners
 
 
-def _headline(picture: Picture, simulation: Simulation) -> None:
-    picture.text(MARGIN, 8, clock(simulation.now_s), 18)
-    left = f"{simulation.jobs_left} of {len(simulation.scenario.trace)} jobs have left"
-    picture.text(MARGIN + 150, 12, left, 13)
-
-
 def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
-    """Draw a bar for each GPU type: how many GPUs are held."""
+    """Draw a bar for each GPU type: the share of its GPUs in use."""
     cluster = simulation.scenario.cluster
     kinds = np.repeat(cluster.node_type, cluster.node_gpus)
     held = np.bincount(kinds[(owners >= 0) | (owners == PROFILING)], minlength=len(cluster.capacity))
@@ -157,7 +153,7 @@ def _use(picture: Picture, simulation: Simulation, owners: Ints) -> None:
 
 
 def _jobs(picture: Picture, simulation: Simulation, bottom: int) -> None:
-    """List who waits, with what they ask for, and who runs, with how far they are."""
+    """List waiting jobs with their requests, and running jobs with their progress."""
     waiting, running = _waiting(simulation), _running(simulation)
     lines = (bottom - MARGIN) // ROW - 5
     for_queue = max(lines // 2, lines - len(running))
@@ -191,7 +187,7 @@ def _more(picture: Picture, top: int, jobs: int) -> int:
 
 
 def _number(picture: Picture, row: int, top: int, runs: bool) -> int:
-    """Draw the number of a job, on its colour once it runs; return where what follows it begins."""
+    """Draw the number of a job, on its colour if it runs; return where the next text begins."""
     left, width = WIDTH - MARGIN - LIST, 36
     fill = colour_of(row) if runs else WHITE
     picture.box(left, top, width, ROW - 2, fill, colour_of(row))
@@ -200,7 +196,7 @@ def _number(picture: Picture, row: int, top: int, runs: bool) -> int:
 
 
 def _queued(picture: Picture, simulation: Simulation, row: int, top: int, most: int) -> None:
-    """Draw a waiting job: the GPUs that it asks for, as a bar and a number, and for how long it waits."""
+    """Draw a waiting job: its request as a bar and a number, and how long it has waited."""
     left, gpus = _number(picture, row, top, False), int(simulation.scenario.request_gpus[row])
     length = max(2, round(70 * gpus / most))
     picture.box(left, top + 3, length, ROW - 8, FAINT)
@@ -210,7 +206,7 @@ def _queued(picture: Picture, simulation: Simulation, row: int, top: int, most: 
 
 
 def _started(picture: Picture, simulation: Simulation, row: int, top: int) -> None:
-    """Draw a running job: its GPUs, and how far it is."""
+    """Draw a running job: its GPUs and its progress."""
     left, (_, gpus, kind, done) = _number(picture, row, top, True), _job(simulation, row)
     picture.text(left, top + 7, f"{gpus} {kind}", 12, INK, "lm")
     picture.bar(WIDTH - MARGIN - 110, top + 3, 70, ROW - 8, [(_done(simulation, row), FAINT)])

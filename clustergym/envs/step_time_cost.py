@@ -1,4 +1,4 @@
-"""The predicted step time of a job half placed, as a cost that a reward can weigh."""
+"""The predicted step time of a partly placed job, as a cost that a reward can weigh."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST = {"hidden": 1, "layers": 1, "heads": 1, "experts": 0, "micro_batches": 1,
 
 
 class StepTimeCost:
-    """By what share a step takes longer than with the whole job inside one minipod.
+    """The share by which a training step takes longer than with the whole job inside a minipod.
 
     While groups are missing, they are taken to be placed like the last one that is whole, so that
     the cost is 0 until the first group is split or the second is elsewhere, and never falls.
@@ -54,17 +54,17 @@ class StepTimeCost:
         return self._known[2]
 
     def check(self) -> None:
-        """Raise what is wrong with the model."""
+        """Raise an InputError if the model is not possible."""
         self.inside_s  # noqa: B018  computed once
 
     @cached_property
     def inside_s(self) -> float:
-        """Seconds of a step with the whole job inside one minipod, whether or not one is large enough."""
+        """Seconds of a step with the whole job inside a minipod, even if no minipod is large enough."""
         job = self._problem.job
         return self.seconds(np.zeros((job.rows, job.columns), dtype=np.int64))
 
     def seconds(self, matrix: Ints) -> float:
-        """Return seconds of a step, for the minipod of each node, shape (rows, columns)."""
+        """Return the seconds of a step, given the minipod of each node, shape (rows, columns)."""
         return predict(matrix, self._problem.job, self._model, self._tiers).total_s
 
     @cached_property
@@ -83,7 +83,7 @@ class StepTimeCost:
 
 
 def _matrix(state: PlacementState) -> Ints:
-    """Return the minipod of each node, with missing groups like the last whole one."""
+    """Return the minipod of each node; missing groups are placed like the last whole group."""
     instance = state.instance
     job: PretrainingJob = instance.job
     rows = state.counts[: state.group]

@@ -1,4 +1,4 @@
-"""What a trainable agent is, and where each one is found."""
+"""The interface of a trainable agent, and the table of agents."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from clustergym.errors import InputError, nearest
 from clustergym.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
-"""Told (steps done, steps in all, figures) whenever more have been saved.
+"""Called with (steps done, steps in all, figures) whenever the training has saved its state.
 
-At the start it is told what a killed run saved, in the same order, or (0, steps in all, no figures)."""
+At the start it is called with what a killed run saved, in the same order, or with (0, steps in all, {})."""
 
 AGENTS = {
     "auction_es": "clustergym.learn.evolution:AuctionEvolution",
@@ -26,7 +26,7 @@ AGENTS = {
     "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",
     "ppo": "clustergym.learn.baselines:Ppo",
 }
-"""Agent name -> `module:class`, imported when it is asked for."""
+"""Agent name -> `module:class`, imported on first use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +51,14 @@ class Trained:
 
 
 class Agent(ABC):
-    """Something to train. Parameters are dataclass fields; `split` names its training windows."""
+    """An agent to train. Its parameters are dataclass fields; `split` names its training windows."""
 
     name: ClassVar[str]
     split: str
 
     @abstractmethod
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
-        """Train, keeping the state in a file so that a killed training goes on where it was.
+        """Train, and keep the state in a file from which a killed training continues.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Agent(ABC):
         """
 
     def leak(self) -> tuple[str, str] | None:
-        """Return what training would see of the traces it is measured on: field and message."""
+        """Return the field and the message if training would see test traces; else None."""
         if self.split == "train":
             return None
         return "agent.split", f"training on the {self.split} split would leak it"
@@ -87,7 +87,7 @@ class Agent(ABC):
 
             save_network(path, self.name, trained.weights, trained.described, trained.information, about)
         else:
-            from clustergym.learn.checkpoints import save
+            from clustergym.learn.auction_checkpoints import save
 
             save(path, trained.weights, trained.information, about)
 

@@ -1,4 +1,4 @@
-"""The learned priority auction at one decision point."""
+"""The learned priority auction at a decision point."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _fill, _derive_job, _derive_point = features.fill, features.derive_job, features
 
 
 def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
-    """Return how many hidden units weights are for, over so many features.
+    """Return the number of hidden units that weights belong to, given the number of features.
 
     Raises
     ------
     ValueError
-        If they have the shape of none.
+        If no number of hidden units has weights of this shape.
     """
     units, rest = divmod(weights.size - count, count + INPUTS - features.COUNT + 2)
     if weights.ndim != 1 or units < 0 or rest:
@@ -38,7 +38,7 @@ def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
 
 @compiled
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
-    """Return the least level of at least twice the GPUs that is feasible and faster, or NONE."""
+    """Return the least level with at least twice the GPUs that is feasible and faster, or NONE."""
     for k in range(level + 1, len(counts)):
         if counts[k] >= 2 * counts[level] and time_s[k] < time_s[level]:
             return k
@@ -58,7 +58,7 @@ def first_level(time_s: Floats) -> int:
 def sizes_of(
     remaining: Floats, time_s: Floats, cost_s: Floats, counts: Ints
 ) -> tuple[Floats, Floats, Floats]:
-    """Return each job's least GPU-seconds to its end, seconds, and seconds with the restart; inf: never."""
+    """Return each job's least GPU-seconds, seconds, and seconds with a restart to its end; inf: never."""
     jobs, types, levels = time_s.shape
     gpu_s, best_s, soonest_s = np.full(jobs, np.inf), np.full(jobs, np.inf), np.full(jobs, np.inf)
     for j in range(jobs):
@@ -119,7 +119,7 @@ def facts_of(
     attained_gpu_s: Floats,
     slack_s: Floats,
 ) -> tuple[Floats, Floats]:
-    """Return the facts of the jobs, and of the decision point, one row for each job."""
+    """Return the facts of the jobs, a row for each, and the facts of the decision point."""
     jobs, (gpu_s, best_s, soonest_s) = len(remaining), sizes_of(remaining, time_s, cost_s, counts)
     rank, total, logs, known = ranks_of(gpu_s), 0.0, 0.0, 0
     facts, point = np.empty((jobs, features.JOB_FACTS)), np.empty(features.POINT_FACTS)
@@ -142,7 +142,7 @@ def facts_of(
 
 @compiled
 def score_of(weights: Floats, values: Floats, point: Floats) -> float:
-    """Return a move's score: the weighted sum of its features, and what the hidden units add to it.
+    """Return a move's score: the weighted sum of its features, plus the output of the hidden units.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def score_moves(
     type_speed: Floats,
     advantage: Floats,
 ) -> None:
-    """Score what jobs `first` to `last` - 1 can do next on each type, and bar what they should not.
+    """Score the next move of jobs `first` to `last` - 1 on each type; moves they must not make are barred.
 
     `values` is room for the features of a move.
     """
@@ -218,7 +218,7 @@ def score_moves(
 
 @compiled
 def best_move(score: Floats, target: Ints, level: Ints, counts: Ints, free: Ints) -> tuple[int, int]:
-    """Return (job, type) of the best-scoring move that has room, the first of equals; NONE without any."""
+    """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has."""
     best, best_j, best_t = BARRED, NONE, NONE
     for j in range(score.shape[0]):
         before = counts[level[j]] if level[j] >= 0 else 0
@@ -243,7 +243,7 @@ def revert(
     held_level: Ints,
     standstill_s: Floats,
 ) -> bool:
-    """Take enlargements of running jobs back that do not repay their restart; say whether there were any."""
+    """Revert enlargements of running jobs that do not repay their restart; return whether there were any."""
     reverted = False
     for j in range(len(kind)):
         t, k, h = kind[j], level[j], held_level[j]
@@ -271,7 +271,7 @@ def decide(
     attained_gpu_s: Floats,
     slack_s: Floats,
 ) -> tuple[Ints, Ints]:
-    """Hold the auction.
+    """Return the outcome of an auction of all GPUs.
 
     All GPUs are free at first. The best-scoring move is made again and again: a job that has
     nothing starts with its least count on a type, or one that has something doubles it. A

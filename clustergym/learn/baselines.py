@@ -1,4 +1,4 @@
-"""`agent=ppo` and `agent=dqn`: the algorithms of Stable-Baselines3 as they are."""
+"""`agent=ppo` and `agent=dqn`: the algorithms of Stable-Baselines3, unchanged."""
 
 from __future__ import annotations
 
@@ -45,26 +45,19 @@ class Ppo(NetworkAgent):
         """Return Stable-Baselines3's PPO."""
         from stable_baselines3 import PPO
 
-        return PPO(
-            "MlpPolicy",
-            envs,
-            seed=seed,
-            n_steps=self.n_steps,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            gamma=self.gamma,
-            gae_lambda=self.gae_lambda,
-            clip_range=self.clip_range,
-            ent_coef=self.ent_coef,
-            policy_kwargs={"net_arch": list(self.hidden)},
-            device="cpu",
-        )
+        given = {"policy_kwargs": {"net_arch": list(self.hidden)}, **self.algorithm()}
+        return PPO("MlpPolicy", envs, seed=seed, **given)
+
+    def algorithm(self) -> dict[str, Any]:
+        """Return the parameters that Stable-Baselines3 and sb3-contrib both take."""
+        names = ["n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda"]
+        names += ["clip_range", "ent_coef"]
+        return {"device": "cpu", **{name: getattr(self, name) for name in names}}
 
 
 @dataclass
 class Dqn(NetworkAgent):
-    """Deep Q-learning (Mnih et al., 2015), which knows no masks: for environments without illegal actions.
+    """Deep Q-learning (Mnih et al., 2015), for environments without illegal actions: it ignores masks.
 
     Parameters
     ----------
@@ -132,7 +125,7 @@ class Dqn(NetworkAgent):
 
 
 def _require_forgiving(env: SplitEnv) -> None:
-    """Refuse environments in which an agent without masks would soon choose what ends the training."""
+    """Refuse environments in which an illegal action, which the agent may choose, ends the training."""
     core = env.unwrapped
     raises = getattr(getattr(core, "parameters", None), "on_illegal", None) == "raise"
     if raises and not isinstance(getattr(core, "actions", None), MetaActions):

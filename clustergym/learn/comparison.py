@@ -1,4 +1,4 @@
-"""Policies and checkpoints compared on one split: runs in the simulator, ratios with intervals."""
+"""Compares policies and checkpoints on a split: runs in the simulator, and ratios with intervals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import InputError
-from clustergym.learn.bounds import BOUNDS
 from clustergym.learn.distribution import Distribution
+from clustergym.learn.limits import BOUNDS
 from clustergym.metrics.metrics import Metrics
 from clustergym.policy import Placer, Policy
 from clustergym.registry import make_placer, make_policy, parameters_of
@@ -45,11 +45,11 @@ RESAMPLES = 10_000
 TUNING_SEED_OFFSET = 2_000_003
 
 
-class Source(Protocol):
+class ScenarioSource(Protocol):
     """Where scenarios come from: a distribution, or files."""
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return a scenario, the same for the same arguments."""
+        """Return a scenario; equal arguments give equal scenarios."""
 
 
 class Ratio(NamedTuple):
@@ -64,7 +64,7 @@ class Ratio(NamedTuple):
 
 @dataclass(frozen=True)
 class Entrant:
-    """A policy to compare, with the values that its knobs were chosen from.
+    """A policy to compare, with the values of its parameters to choose from.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Entrant:
     def of(cls, given: Any) -> Entrant:
         """Read an entrant: a policy's name, a checkpoint, or a mapping whose lists are knobs to tune.
 
-        A list of checkpoints is no knob: they are training seeds of one agent.
+        A list of checkpoints is not tuned: its members are training seeds of one agent.
 
         Raises
         ------
@@ -100,7 +100,9 @@ class Entrant:
                 else {"name": given}
             )
         if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-            raise InputError(f"{given!r} is no policy", field="policies", remedy="give a name, or {name: …}")
+            raise InputError(
+                f"{given!r} is not a policy", field="policies", remedy="give a name, or {name: …}"
+            )
         lists = {str(key): list(value) for key, value in given.items() if isinstance(value, list | tuple)}
         for key, values in lists.items():
             if not values:
@@ -116,26 +118,26 @@ class Entrant:
     def choices(self) -> list[dict[str, Any]]:
         """Return every combination of the knobs, as parameters of `make_policy` but for the checkpoints."""
         values = itertools.product(*self.knobs.values())
-        return [{**self.parameters, **dict(zip(self.knobs, one, strict=True))} for one in values]
+        return [{**self.parameters, **dict(zip(self.knobs, chosen, strict=True))} for chosen in values]
 
     def seeds(self, choice: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the parameters of each training seed, for one of `choices`."""
-        return [{**choice, "checkpoint": one} for one in self.checkpoints] or [dict(choice)]
+        return [{**choice, "checkpoint": name} for name in self.checkpoints] or [dict(choice)]
 
 
 def _distinct(checkpoints: list[Any]) -> list[str]:
-    """Return checkpoints as texts; one twice would count as two seeds that agree perfectly."""
-    for at, one in enumerate(checkpoints):
-        if not isinstance(one, str) or one in checkpoints[:at]:
-            message = f"{one!r} is there twice" if isinstance(one, str) else f"{one!r} is no checkpoint"
+    """Check the names of checkpoints: the same name twice would count as two seeds that agree."""
+    for at, name in enumerate(checkpoints):
+        if not isinstance(name, str) or name in checkpoints[:at]:
+            message = f"{name!r} is " + ("there twice" if isinstance(name, str) else "not a checkpoint")
             raise InputError(message, field="policies.checkpoint", remedy="name each training seed's once")
     return list(checkpoints)
 
 
 def run_figures(
-    source: Source, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
+    source: ScenarioSource, split: str, seed: int, policies: Sequence[Mapping[str, Any]], index: int
 ) -> Floats:
-    """Return the figures of each policy on one drawn scenario, shape (policies, METRICS)."""
+    """Return the figures of each policy on a drawn scenario, shape (policies, METRICS)."""
     from clustergym.sim.child import guarded
     from clustergym.sim.engine import StalledError
 
@@ -165,7 +167,7 @@ def run_figures(
 def _run(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
 ) -> tuple[Metrics, Floats]:
-    """Return metrics, and when each job completed, NaN: it did not."""
+    """Return the metrics of a run, and when each job completed; NaN if it did not."""
     from clustergym.output import measurement_of
     from clustergym.sim.run import simulate
 
@@ -178,7 +180,7 @@ def _run(
 
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
-    """Return the mean bounded slowdown of jobs that ended, NaN without any; JCT NaN: dropped."""
+    """Return the mean bounded slowdown of the jobs that ended; NaN if none did. Dropped jobs have JCT NaN."""
     alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
     slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
     ended = np.isfinite(slowdown)
@@ -192,11 +194,11 @@ def tuned(
     windows: int,
     run: Callable[..., Iterable[Floats]],
 ) -> dict[str, Any]:
-    """Return the choice of knobs of least mean log(mean JCT), over training windows and training seeds."""
+    """Return the values of the knobs with the least mean log(mean JCT) on training windows."""
     choices = entrant.choices()
     if len(choices) == 1:
         return choices[0]
-    members = [one for choice in choices for one in entrant.seeds(choice)]
+    members = [member for choice in choices for member in entrant.seeds(choice)]
     task = partial(run_figures, distribution, "train", seed + TUNING_SEED_OFFSET, members)
     means = np.stack(list(run(task, range(windows))))[:, :, 0].reshape(windows, len(choices), -1)
     return choices[int(np.argmin(np.log(means).mean(axis=(0, 2))))]
@@ -213,19 +215,19 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
     mine, reference : ndarray of float, shape (windows,) or (windows, seeds)
         Above 0, of the same windows.
     """
-    sides = [np.log(one).reshape(len(one), -1) for one in (mine, reference)]
+    sides = [np.log(side).reshape(len(side), -1) for side in (mine, reference)]
     rng = np.random.default_rng([seed, 617])
     windows = _draws(rng, len(sides[0]))
-    means = [np.einsum("rw,ws,rs->r", windows, one, _draws(rng, one.shape[1])) for one in sides]
+    means = [np.einsum("rw,ws,rs->r", windows, side, _draws(rng, side.shape[1])) for side in sides]
     low, high = np.exp(np.percentile(means[0] - means[1], [2.5, 97.5]))
-    single = [one.mean(axis=0) for one in sides]
+    single = [side.mean(axis=0) for side in sides]
     pairs = np.exp(single[0][:, None] - single[1])
     value = float(np.exp(single[0].mean() - single[1].mean()))
     return Ratio(value, float(low), float(high), float(pairs.min()), float(pairs.max()))
 
 
 def _draws(rng: np.random.Generator, count: int) -> Floats:
-    """Return the share of each of `count` in each resample, shape (RESAMPLES, count)."""
+    """Return how often each of `count` is drawn in each resample, as shares, shape (RESAMPLES, count)."""
     if count == 1:
         return np.ones((RESAMPLES, 1))
     drawn = rng.integers(count, size=(RESAMPLES, count)) + np.arange(RESAMPLES)[:, None] * count
@@ -233,18 +235,18 @@ def _draws(rng: np.random.Generator, count: int) -> Floats:
 
 
 def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
-    """Return what all seeds of a row know.
+    """Return what the seeds of a row know of iteration times, which must be the same.
 
     Raises
     ------
     InputError
         If they know different things, which makes them different agents.
     """
-    known = [knowledge(one) for one in seeds]
-    for one, parameters in zip(known, seeds, strict=True):
-        if one != known[0]:
+    known = [knowledge(parameters) for parameters in seeds]
+    for own, parameters in zip(known, seeds, strict=True):
+        if own != known[0]:
             raise InputError(
-                f"knows {one}, and {seeds[0]['checkpoint']} {known[0]}",
+                f"knows {own}, and {seeds[0]['checkpoint']} {known[0]}",
                 field=f"policies.checkpoint {parameters['checkpoint']}",
                 remedy="compare them as entries of their own",
             )
@@ -252,14 +254,14 @@ def common_knowledge(seeds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def knowledge(parameters: Mapping[str, Any]) -> str:
-    """Return what a policy knows of iteration times; of a bound: everything."""
+    """Return what a policy knows of iteration times; reference rows know everything."""
     if parameters["name"] in BOUNDS:
         return "all, in hindsight"
     return make_policy(parameters).information_class.value
 
 
 def full_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy's name and all its parameters, after checking them; of a bound those given."""
+    """Check a policy, and return its name and all its parameters; of a reference row those given."""
     if parameters["name"] in BOUNDS:
         return dict(parameters)
     policy: Policy = make_policy(parameters)

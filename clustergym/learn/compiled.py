@@ -1,4 +1,4 @@
-"""Numba where it is installed; the same functions as plain Python where it is not."""
+"""Compiles functions by Numba; without Numba they run as plain Python."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compiled(function: F) -> F:
 
 @cache
 def _cache_dir() -> Path | None:
-    """Return where machine code is kept, a folder for these very sources; None if it cannot be.
+    """Return the folder of the machine code of these sources; None if there cannot be one.
 
     Numba looks only at a function's own file to see whether its code is outdated.
     """

@@ -1,4 +1,4 @@
-"""Training scenarios: a window of jobs on a cluster, at a load, with curves, restarts and errors."""
+"""Draws training scenarios: jobs of a trace, a cluster, a load, speedup curves, restart costs and errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.errors import InputError, nearest, require
-from clustergym.learn.curves import iteration_times
-from clustergym.learn.files import TraceFiles
 from clustergym.learn.job_tables import job_tables
+from clustergym.learn.speedups import iteration_times
+from clustergym.learn.trace_files import TraceFiles
 from clustergym.learn.trace_windows import trace_window
 from clustergym.learn.windows import SPLITS, Window, draw_window
 from clustergym.scenario import Scenario, allowed_counts
@@ -31,7 +31,7 @@ GPUS_PER_NODE = 8
 
 @dataclass(frozen=True)
 class Distribution:
-    """What scenarios are drawn from; a pair is the ends of a range, drawn evenly (factors: in logs).
+    """The distribution of scenarios; a pair is a range, drawn evenly (a factor: evenly in its log).
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class Distribution:
     size_error : pair of float
         Standard deviation of the log of known over real iteration times.
     traces : mapping or None
-        Of `origin=files`: trace files on a scenario of their own, as `clustergym.learn.files.TraceFiles.of`
-        takes them; `gpus` and `types` are then of no use.
+        Of `origin=files`: trace files on a scenario of their own, as
+        `clustergym.learn.trace_files.TraceFiles.of` takes them; `gpus` and `types` are then of no use.
     search : str
         For a parallel plan on an allotment that a job has not had before (`clustergym.sim.costs.Costs`).
     max_duration_s : float or None
@@ -95,6 +95,12 @@ class Distribution:
         """Return `draw_scenario` of this distribution."""
         return draw_scenario(self, split, seed, index)
 
+    def draw_factors(self, rng: np.random.Generator) -> tuple[float, float, float]:
+        """Draw the load, the factor of restart costs, and the deviation of known iteration times."""
+        load = float(rng.uniform(self.load[0], self.load[1]))
+        restart = float(np.exp(rng.uniform(*np.log(self.restart_factor))))
+        return load, restart, float(rng.uniform(self.size_error[0], self.size_error[1]))
+
 
 def draw_scenario(distribution: Distribution, split: str, seed: int, index: int) -> Scenario:
     """Draw a scenario; equal arguments give the equal scenario in any process.
@@ -113,17 +119,15 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     window = draw_window(rng, split, distribution.origin, jobs)
     if distribution.max_duration_s is not None:
         window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
-    load = float(rng.uniform(distribution.load[0], distribution.load[1]))
-    restart = float(np.exp(rng.uniform(*np.log(distribution.restart_factor))))
-    error = float(rng.uniform(distribution.size_error[0], distribution.size_error[1]))
+    factors = distribution.draw_factors(rng)
     types = int(rng.choice(np.array(distribution.types)))
     cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile={})
-    drawn = _scenario(rng, window, cluster, costs, load, restart, error)
+    drawn = _scenario(rng, window, cluster, costs, *factors)
     return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
 
 
 def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[float, ...]) -> Scenario:
-    """Give every job a deadline, after all else is drawn."""
+    """Give every job a deadline; this draws last, so that all else stays the same."""
     trace = scenario.trace
     run_s = scenario.reference_iteration_time_s * trace.iterations
     ahead_s = np.maximum(np.round(rng.uniform(slack[0], slack[1], size=len(trace)) * run_s, 3), 0.001)
@@ -131,7 +135,7 @@ def _with_deadlines(rng: np.random.Generator, scenario: Scenario, slack: tuple[f
 
 
 def _cluster(gpus: int, types: int) -> ClusterSpec:
-    """Return a cluster of so many types in nodes of up to eight GPUs."""
+    """Return a cluster with a number of GPU types, in nodes of up to eight GPUs."""
     groups = []
     for t, share in enumerate(_shares(gpus, types)):
         per_node = min(GPUS_PER_NODE, share & -share)
@@ -141,7 +145,7 @@ def _cluster(gpus: int, types: int) -> ClusterSpec:
 
 
 def _shares(gpus: int, types: int) -> Sequence[int]:
-    """Share GPUs out in whole nodes where that is possible."""
+    """Divide GPUs among types, in whole nodes where that is possible."""
     unit = GPUS_PER_NODE if gpus >= GPUS_PER_NODE * types else 1
     units = gpus // unit
     shares = [(units // types + (t < units % types)) * unit for t in range(types)]
@@ -170,14 +174,12 @@ def _scenario(
     span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
     stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
     trace = _trace(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus)
-    classes = tuple(trace.model_class(row) for row in range(n))
-    order = sorted(range(n), key=lambda row: classes[row])
-    tables = job_tables([classes[row] for row in order], cluster, counts, times[order], known[order])
+    tables, order = job_tables(trace, cluster, counts, times, known)
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
 
 def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float:
-    """Return the GPUs, each counted by the mean speed of jobs on it relative to the first type."""
+    """Return the number of GPUs, each weighed by the mean speed of jobs on it relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
 

@@ -20,7 +20,7 @@ POOLED = 16.0
 
 
 class Shapes(NamedTuple):
-    """Where the parts of a flat observation lie.
+    """The places of the parts of a flat observation.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def _mlp(sizes: list[int]) -> nn.Sequential:
 
 
 class Encoder(nn.Module):
-    """Encodes each job with what all share, and the sum of the encoded jobs.
+    """Encodes each job together with what all jobs share, and sums the encoded jobs.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         self.all = _mlp([hidden[-1] + shared, *hidden])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return encoded jobs, (m, hidden), where they are in batch and rows, and the whole, (batch, hidden).
+        """Return encoded jobs (m, hidden), their batch and row, and the encoded whole (batch, hidden).
 
         Rows without a job cost nothing: the m jobs of the batch are encoded as one list.
         """
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 
 class Heads(nn.Module):
-    """Logits of all actions, and what the value is read from, by two encoders.
+    """Computes logits of all actions and features of the value, each by an encoder of its own.
 
     They share nothing: a critic that is still wrong does not bend the actor's features.
     """
@@ -118,7 +118,7 @@ class Heads(nn.Module):
 
 
 class EquivariantPolicy(MaskableActorCriticPolicy):
-    """sb3-contrib's masked policy with `Heads`: exchanging two rows exchanges their logits, no more.
+    """sb3-contrib's masked policy with `Heads`: if two rows are exchanged, only their logits are.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         return [value for part in (heads.actor, heads.options, heads.stop) for value in part.parameters()]
 
     def sharpen(self, temperature: float) -> None:
-        """Divide all logits by a temperature: the greedy action stays, the others become rarer below 1."""
+        """Divide all logits by a temperature; below 1 it makes all but the greedy action rarer."""
         heads: Any = self.mlp_extractor
         with torch.no_grad():
             for last in (heads.options[-1], heads.stop[-1]):
@@ -170,7 +170,7 @@ class EquivariantPolicy(MaskableActorCriticPolicy):
         return logits.masked_fill(~masks, -torch.inf)
 
     def greedy_masked(self, observation: Any, mask: Any) -> int:
-        """Return the most probable legal action of one observation."""
+        """Return the most probable legal action for an observation."""
         with torch.no_grad():
             flat = torch.from_numpy(np.asarray(observation, dtype=np.float32))[None]
             return int(self.logits(flat, torch.as_tensor(mask, dtype=torch.bool)[None]).argmax())

@@ -17,11 +17,11 @@ from clustergym.errors import InputError, nearest, require
 from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction import INPUTS
-from clustergym.learn.checkpoints import load
+from clustergym.learn.auction_checkpoints import load
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
 from clustergym.learn.objective import TERMS, Objective
-from clustergym.learn.workers import workers
+from clustergym.parallel import workers
 from clustergym.paths import atomic_path
 from clustergym.policy import InformationClass
 from clustergym.reading import read_regular
@@ -99,7 +99,7 @@ class AuctionEvolution(Agent):
             require(getattr(self, key) >= low, f"agent.{key}", getattr(self, key), f"give at least {low}")
         require(self.sigma > 0, "agent.sigma", self.sigma, "give a number above 0")
         self._goal()
-        known = [one.value for one in InformationClass if one != InformationClass.NONE]
+        known = [member.value for member in InformationClass if member != InformationClass.NONE]
         if self.information not in known:
             raise InputError(
                 f"unknown class {self.information!r}",
@@ -117,11 +117,11 @@ class AuctionEvolution(Agent):
         for number, fitness in enumerate(history.fitness, start=1):
             search.tell(search.ask(), fitness)
             progress(number, self.generations, history.figures(number, search))
-        with workers(processes) as run:
+        with workers(processes, "spawn") as run:
             for generation in range(len(history.fitness), self.generations):
                 began = time.monotonic()
                 candidates = search.ask()
-                weights = [_with(begin, searched, one) for one in candidates]
+                weights = [_with(begin, searched, candidate) for candidate in candidates]
                 fitness = self._evaluate(
                     run, weights, self.split, seed, generation * self.episodes, self.episodes
                 )
@@ -142,12 +142,14 @@ class AuctionEvolution(Agent):
             "objective": [float(np.mean(row)) for row in history.fitness],
             "validation": [[int(row[0]), float(row[1])] for row in history.validated],
         }
-        return Trained(self._told(np.array(best[2:]), seed), InformationClass(self.information), curves)
+        return Trained(
+            self._with_start_deadlines(np.array(best[2:]), seed), InformationClass(self.information), curves
+        )
 
-    def _told(self, weights: Floats, seed: int) -> Floats:
-        """Return weights with those that windows without deadlines say nothing of as they were at first.
+    def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
+        """Return weights; those of deadlines are as at the start if no training window had deadlines.
 
-        The search lets them drift, and they would count wherever the agent meets deadlines.
+        The search lets such weights drift, and they would count as soon as the agent meets deadlines.
         """
         if self._meets_deadlines():
             return weights
@@ -167,14 +169,14 @@ class AuctionEvolution(Agent):
         return len(self.scenarios.deadline_slack) > 0 or self.scenarios.traces is not None
 
     def _searched(self) -> Ints:
-        """Return which weights are searched: without deadlines, not those of features that are then 0."""
+        """Return which weights are searched: those of deadlines only if windows have deadlines."""
         last = features.COUNT + self.hidden * (INPUTS + 2)
         if self._meets_deadlines():
             return np.arange(last)
         return np.concatenate([np.arange(features.WITHOUT_DEADLINES), np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
-        """Return the weights the search begins with; those of hidden units are drawn, in the score 0."""
+        """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
         linear = start() if self.initial is None else load(self.initial).weights
         if linear.size != features.COUNT:
             raise InputError(
@@ -188,13 +190,13 @@ class AuctionEvolution(Agent):
         self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int
     ) -> list[float]:
         """Return the objective of each candidate on windows `first` to `first + episodes`."""
-        weights = np.stack([np.asarray(one, dtype=np.float64) for one in candidates])
+        weights = np.stack([np.asarray(weights, dtype=np.float64) for weights in candidates])
         known = InformationClass(self.information)
         task = partial(objectives, self.scenarios, split, seed, known, self._goal(), weights)
         table = np.stack(list(run(task, range(first, first + episodes))))
         if not np.isfinite(table).all():
             raise InputError(
-                "is no finite number", field="objective", remedy="the training scenarios are broken"
+                "is not a finite number", field="objective", remedy="the training scenarios are broken"
             )
         return [float(value) for value in table.mean(axis=0)]
 
@@ -219,14 +221,14 @@ def objectives(
     weights: Floats,
     index: int,
 ) -> Floats:
-    """Return the objective of each row of weights on one scenario, shape (rows,)."""
+    """Return the objective of each row of weights on a scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
     episode, judged = Episode.of(scenario, information), goal.judge(scenario)
     return np.array([judged(episode.run(row).jct_s) for row in weights])
 
 
 def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
-    """Return a CMA-ES with a stream of random numbers of its own."""
+    """Return a CMA-ES that draws from its own random stream."""
     try:
         import cma
     except ImportError as error:
@@ -247,7 +249,7 @@ def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal
 
 @dataclass
 class _History:
-    """All that a killed training needs: CMA-ES told the same fitness is in the same state."""
+    """What a training needs to continue: given the same fitness, CMA-ES comes to the same state."""
 
     key: dict[str, Any]
     fitness: list[list[float]] = field(default_factory=list)
@@ -267,7 +269,7 @@ class _History:
                 history.check()
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
-                "is no state of a training", file=path, remedy="delete it, or give another output="
+                "is not a state of a training", file=path, remedy="delete it, or give another output="
             ) from error
         if history.key != key or not good:
             raise InputError(
@@ -278,7 +280,7 @@ class _History:
         return history
 
     def check(self) -> None:
-        """Raise a ValueError if it cannot be what a training of its key has written."""
+        """Raise a ValueError if no training with this key can have written the history."""
         every, last = int(self.key["validate_every"]), int(self.key["generations"])
         done = range(1, len(self.fitness) + 1)
         numbers = np.array(self.fitness, dtype=np.float64)
@@ -290,7 +292,7 @@ class _History:
             raise ValueError("values that no training has written")
 
     def figures(self, generation: int, search: Any) -> dict[str, float]:
-        """Return those of the generation that a search was last told."""
+        """Return the figures of the last generation of a search."""
         figures = {"objective": float(np.mean(self.fitness[generation - 1])), "sigma": float(search.sigma)}
         validated = {int(row[0]): row[1] for row in self.validated}
         return figures | ({"validation": validated[generation]} if generation in validated else {})

@@ -1,6 +1,6 @@
 """The features of a move of the auction: job j gets level k of type t, after level k0 or nothing.
 
-Policy and compiled episodes share this one definition, so that they cannot disagree. Every feature
+Policy and compiled episodes share this definition, so that they cannot disagree. Every feature
 is of the order of 1 and depends only on the decision point and the move, never on earlier moves.
 """
 
@@ -57,7 +57,7 @@ NAMES = (
 )
 COUNT = len(NAMES)
 OF_DEADLINES = ("slack", "late", "late_double", "urgency", "urgency_double", "rescue")
-"""Those that are 0 without deadlines."""
+"""The features that are 0 without deadlines."""
 WITHOUT_DEADLINES = NAMES.index("late")
 """The features from here on were added for deadlines."""
 
@@ -77,14 +77,14 @@ POINT_FACTS = BACKLOG + 1
 
 @compiled
 def derive_point(point: Floats) -> None:
-    """Write the entries of a decision point's facts that follow from the others."""
+    """Compute the facts of a decision point that depend on its other facts."""
     point[QUEUE] = math.log(point[JOBS]) / 3.0
     point[BACKLOG] = math.log1p(point[BACKLOG_H]) / 2.0
 
 
 @compiled
 def derive_job(job: Floats, point: Floats) -> None:
-    """Write the columns of a job's facts that follow from the others."""
+    """Compute the facts of a job that depend on its other facts."""
     age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
     even_s = max(least_gpu_s * point[JOBS] / point[GPUS], best_s)
     job[SIZE] = (math.log(least_gpu_s) - point[MEAN_LOG]) / 2.0
@@ -112,7 +112,7 @@ def fill(
     type_speed: float,
     advantage: float,
 ) -> None:
-    """Write the features of one move into `out`, shape (COUNT,).
+    """Write the features of a move into `out`, shape (COUNT,).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Set-valued imitation of a policy's edits, on the states its imitator comes to.
+"""Set-valued imitation of a policy's edits, in the states that the imitator reaches.
 
-A policy decides on allotments; the environment takes edits of one job each, in any order. So at a step every
-edit that leads towards the decision is acceptable, and the loss is minus the log of the probability of all of
-them together. States after the first round are the imitator's own (DAgger, Ross et al., AISTATS 2011).
+A policy decides on all allotments; the environment takes the edits of single jobs in any order. So at each
+step every edit that leads towards the decision is acceptable, and the loss is minus the log of their summed
+probability. States after the first round are the imitator's own (DAgger, Ross et al., AISTATS 2011).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.envs.actions import EditActions
+from clustergym.envs.driver import targets
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError
 from clustergym.learn.split_env import SplitEnv
@@ -28,7 +29,7 @@ Chooser = Callable[[Any, Bools, Bools], int]
 
 @dataclass
 class Demonstrations:
-    """Steps with what was legal and what was acceptable; masks are kept as bits."""
+    """Steps: observations, legal and acceptable actions; masks are kept as bits."""
 
     actions: int
     observations: list[npt.NDArray[np.float16]] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Demonstrations:
     acceptable: list[npt.NDArray[np.uint8]] = field(default_factory=list)
 
     def add(self, observation: Any, legal: Bools, acceptable: Bools) -> None:
-        """Keep one step."""
+        """Keep a step."""
         self.observations.append(np.asarray(observation, dtype=np.float16))
         self.legal.append(np.packbits(legal))
         self.acceptable.append(np.packbits(acceptable))
@@ -48,20 +49,14 @@ class Demonstrations:
         """Return observations, legal and acceptable actions of some steps, shape (len(at), …)."""
         observations = np.stack([self.observations[i] for i in at]).astype(np.float32)
         bits = [np.stack([rows[i] for i in at]) for rows in (self.legal, self.acceptable)]
-        legal, acceptable = (np.unpackbits(one, axis=1, count=self.actions).astype(np.bool_) for one in bits)
+        legal, acceptable = (
+            np.unpackbits(mask, axis=1, count=self.actions).astype(np.bool_) for mask in bits
+        )
         return observations, legal, acceptable
 
 
-def targets(view: View, decision: Decision) -> tuple[Ints, Ints]:
-    """Return GPU type (-1: none) and GPUs that a decision gives each job of a View, shape (n,)."""
-    kind, gpus = np.full(len(view), -1, dtype=np.int64), np.zeros(len(view), dtype=np.int64)
-    at = np.searchsorted(view.job, decision.job)
-    kind[at], gpus[at] = decision.gpu_type, decision.gpus
-    return kind, gpus
-
-
 def acceptable_actions(actions: EditActions, kind: Ints, gpus: Ints) -> Bools:
-    """Return which legal actions lead from the allotments as edited towards wanted ones, shape (actions,).
+    """Return which legal actions lead towards the wanted allotments, shape (actions,).
 
     They are the assignments and preemptions that give a job what it is to have; where none is legal though
     some job still waits for GPUs that another must give up, the preemptions of those others; and where no
@@ -81,7 +76,7 @@ def acceptable_actions(actions: EditActions, kind: Ints, gpus: Ints) -> Bools:
         action = actions.index(int(row), int(kind[at]), int(gpus[at]))
         found[action] = mask[action]
     if not found.any():
-        # A job that waits is stuck behind one that runs and shall move: that one goes first.
+        # A waiting job needs GPUs of a running job that shall move: preempt the running job first.
         moving = rows[(actions.target_gpus[actions.shown[rows]] > 0)]
         preempts = moving * actions.width + actions.options
         stuck = any(not actions.assigned[actions.shown[row]] for row in rows)
@@ -92,7 +87,7 @@ def acceptable_actions(actions: EditActions, kind: Ints, gpus: Ints) -> Bools:
 
 
 def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept: Demonstrations) -> None:
-    """Play one trace by `choose`, and keep what the expert finds acceptable at every step.
+    """Play a trace by `choose`, and keep the actions that the expert accepts at every step.
 
     Raises
     ------
@@ -119,7 +114,7 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
 
 
 def decision_of(expert: Policy, view: View) -> Decision:
-    """Return an expert's decision."""
+    """Return an expert's decision, or raise an InputError about information that it lacks."""
     try:
         return expert.schedule(view)
     except InformationError as error:
@@ -129,12 +124,12 @@ def decision_of(expert: Policy, view: View) -> Decision:
 
 
 def as_expert(rng: np.random.Generator) -> Chooser:
-    """Return a chooser that follows the expert, by any of its edits."""
+    """Return a chooser that draws one of the expert's edits."""
     return lambda observation, legal, acceptable: int(rng.choice(np.flatnonzero(acceptable)))
 
 
 def as_learner(policy: Any) -> Chooser:
-    """Return a chooser that follows a network, greedily."""
+    """Return a chooser that takes the greedy action of a network."""
     return lambda observation, legal, acceptable: int(policy.greedy_masked(observation, legal))
 
 
@@ -173,7 +168,7 @@ def fit(
         order = rng.permutation(len(kept))
         for first in range(0, len(order), batch_size):
             at = order[first : first + batch_size]
-            observations, legal, acceptable = (torch.from_numpy(one) for one in kept.batch(at))
+            observations, legal, acceptable = (torch.from_numpy(part) for part in kept.batch(at))
             logits = policy.logits(observations, legal)
             loss = set_loss(logits, acceptable)
             optimizer.zero_grad()

@@ -1,8 +1,6 @@
-"""Iteration times of jobs that are each a model class of their own, the same wherever their GPUs are."""
+"""Iteration times of jobs: each is its own model class, and placement does not matter."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,19 +8,31 @@ import numpy.typing as npt
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.base import OracleTables, six_digits
 from clustergym.scenario import LOCALITIES
-from clustergym.workload.trace import ModelClass
+from clustergym.workload.trace import Trace
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 def job_tables(
-    classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
-) -> OracleTables:
-    """Return tables of real and known seconds per iteration, each of shape (n, T, K), at every locality."""
+    trace: Trace, cluster: ClusterSpec, counts: Ints, times: Floats, known: Floats
+) -> tuple[OracleTables, list[int]]:
+    """Return tables of real and known seconds per iteration at every locality, and their order of jobs.
+
+    Parameters
+    ----------
+    trace : Trace
+        Each job has a model family of its own.
+    cluster : ClusterSpec
+    counts : ndarray of int, shape (K,)
+    times, known : ndarray of float, shape (n, T, K)
+    """
+    classes = [trace.model_class(row) for row in range(len(trace))]
+    order = sorted(range(len(trace)), key=lambda row: classes[row])
 
     def spread(table: Floats) -> Floats:
         return np.repeat(six_digits(table)[..., None], LOCALITIES, axis=3)
 
-    estimates = spread(known)
-    return OracleTables(tuple(classes), cluster.gpu_types, counts, spread(times), estimates, estimates)
+    estimates, sorted_classes = spread(known[order]), tuple(classes[row] for row in order)
+    times = spread(times[order])
+    return OracleTables(sorted_classes, cluster.gpu_types, counts, times, estimates, estimates), order

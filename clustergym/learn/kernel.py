@@ -1,7 +1,7 @@
 """A whole episode of the auction, compiled: the engine's arithmetic without its objects.
 
-It covers what `clustergym.learn.episodes.Episode` holds: decision points at every event or in rounds,
-restart and search costs, known times other than the real ones. It agrees with the engine to the
+It covers what `clustergym.learn.compiled_episodes.Episode` holds: decision points at every event or in
+rounds, restart and search costs, known times other than the real ones. It agrees with the engine to the
 microsecond. It has no nodes: `Episode.of` refuses scenarios in which they matter.
 """
 
@@ -51,7 +51,7 @@ def depart(
     finish: Ints,
     attained: Floats,
 ) -> int:
-    """Let the jobs that end now leave; return how many of `active` stay, in order at its front."""
+    """Remove the jobs that end now; return how many of `active` stay, in order at its front."""
     kept = 0
     for at in range(inside):
         j = active[at]
@@ -154,7 +154,7 @@ def launch(
 
 @compiled
 def next_round(now: np.int64, decided_at: np.int64, round_ticks: int) -> np.int64:
-    """Return the tick of the next round: from now on, but after the last decision."""
+    """Return the tick of the next round: not before now, and after the last decision."""
     earliest = decided_at + 1 if decided_at >= now else now
     return -(-earliest // round_ticks) * round_ticks
 
@@ -163,7 +163,7 @@ def next_round(now: np.int64, decided_at: np.int64, round_ticks: int) -> np.int6
 def round_of(
     now: np.int64, wanted: bool, round_at: np.int64, decided_at: np.int64, round_ticks: int
 ) -> tuple[np.int64, bool]:
-    """Return the tick of the pending round (NEVER: none), planned if wanted, and whether it is now."""
+    """Return the tick of the pending round (NEVER: none), and whether it is now; plan one if wanted."""
     if wanted and round_at == NEVER:
         round_at = next_round(now, decided_at, round_ticks)
     is_now = round_at == now

@@ -14,16 +14,17 @@ from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.errors import InputError, require
 from clustergym.learn.agents import Progress
+from clustergym.learn.baselines import Ppo
 from clustergym.learn.imitation import Demonstrations, as_expert, as_learner, demonstrate, fit
 from clustergym.learn.split_env import SplitEnv
-from clustergym.learn.stable_baselines import STREAM, NetworkAgent, greedy_figures
+from clustergym.learn.stable_baselines import STREAM, greedy_figures
 from clustergym.learn.training_state import History, Tensors, arrays, load_arrays
 
 EXPERT = "learned checkpoint=elastic round_s=300"
 
 
 @dataclass
-class MaskablePpo(NetworkAgent):
+class MaskablePpo(Ppo):
     """Masked PPO (Huang and Ontanon, 2022) with a permutation-equivariant network.
 
     First the actor imitates `expert` in `imitation_rounds` rounds of `imitation_traces` traces. Then the
@@ -41,8 +42,8 @@ class MaskablePpo(NetworkAgent):
     critic_segments : int
     critic_rate : float
         Learning rate in these segments.
-    n_steps, n_epochs : int
-    gae_lambda, clip_range, ent_coef, target_kl : float
+    target_kl : float
+        An update of the policy stops where it has moved by this (KL divergence).
     """
 
     env: Mapping[str, Any] = field(
@@ -68,7 +69,6 @@ class MaskablePpo(NetworkAgent):
     critic_rate: float = 1e-4
     n_steps: int = 2500
     n_epochs: int = 4
-    gae_lambda: float = 0.98
     clip_range: float = 0.1
     ent_coef: float = 0.0
     target_kl: float = 0.01
@@ -78,15 +78,8 @@ class MaskablePpo(NetworkAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in (
-            "imitation_rounds",
-            "imitation_traces",
-            "imitation_epochs",
-            "imitation_batch",
-            "n_epochs",
-        ):
+        for key in ("imitation_rounds", "imitation_traces", "imitation_epochs", "imitation_batch"):
             require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
-        self._require_whole_batches(self.n_steps)
         require(self.critic_segments >= 0, "agent.critic_segments", self.critic_segments, "give 0 or more")
         for key in ("target_kl", "temperature", "imitation_rate", "critic_rate"):
             require(getattr(self, key) > 0, f"agent.{key}", getattr(self, key), "give a number above 0")
@@ -94,7 +87,7 @@ class MaskablePpo(NetworkAgent):
             policy_of(self.expert, "agent.expert")
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse environments without rows of jobs and masks of their edits."""
+        """Refuse environments without rows of jobs and masks of edits."""
         if not isinstance(getattr(env.unwrapped, "actions", None), EditActions):
             raise InputError(
                 "has no rows of jobs with masked edits",
@@ -109,22 +102,8 @@ class MaskablePpo(NetworkAgent):
         from clustergym.learn.equivariant import EquivariantPolicy, shapes_of
 
         shapes = shapes_of(self.env_of("dev", 1))
-        return MaskablePPO(
-            EquivariantPolicy,
-            envs,
-            seed=seed,
-            n_steps=self.n_steps,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            gamma=self.gamma,
-            gae_lambda=self.gae_lambda,
-            clip_range=self.clip_range,
-            ent_coef=self.ent_coef,
-            target_kl=self.target_kl,
-            policy_kwargs={"shapes": shapes, "hidden": self.hidden},
-            device="cpu",
-        )
+        given = {"policy_kwargs": {"shapes": shapes, "hidden": self.hidden}, **self.algorithm()}
+        return MaskablePPO(EquivariantPolicy, envs, seed=seed, target_kl=self.target_kl, **given)
 
     def prepare(
         self, model: Any, validate: SplitEnv, seed: int, history: History, progress: Progress
@@ -175,7 +154,7 @@ class MaskablePpo(NetworkAgent):
         return {"dev_jct_h": float(np.mean(hours))}
 
     def segment(self, model: Any, number: int) -> None:
-        """Let the critic alone learn in the first segments after imitation."""
+        """Let only the critic learn in the first segments after imitation."""
         moves = self.expert is None or number > self.critic_segments
         model.learning_rate = self.learning_rate if moves else self.critic_rate
         model._setup_lr_schedule()

@@ -1,29 +1,21 @@
-"""Checkpoints of networks: tensors in safetensors, all else in YAML beside them; never a pickle."""
+"""Checkpoints of networks."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.cluster.yaml_file import parse_mapping
-from clustergym.envs.config import make_env
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError, nearest
-from clustergym.learn.checkpoints import NETWORK_SCHEMA as SCHEMA
-from clustergym.learn.checkpoints import find, write
+from clustergym.learn.checkpoints import NETWORK_SCHEMA, Stored, Tensors, read, write
 from clustergym.policy import InformationClass
-from clustergym.reading import read_regular
 
-Tensors = Mapping[str, npt.NDArray[Any]]
-
-LARGEST_BYTES = 2**26
 AGENTS = ("ppo", "dqn", "maskable_ppo")
 COLUMNS = {
     "jobs": list(JOB_FEATURES),
@@ -60,7 +52,7 @@ class NetworkCheckpoint:
 
 
 def description_of(env: Any) -> dict[str, Any]:
-    """Return the shapes and names that a network trained in an environment depends on."""
+    """Return the shapes and names of an environment that its networks depend on."""
     core = env.unwrapped
     described: dict[str, Any] = {
         "environment": core.spec.id,
@@ -86,9 +78,9 @@ def save(
     information: InformationClass,
     about: Mapping[str, Any],
 ) -> None:
-    """Write tensors to `path` and the rest to the YAML beside it; the YAML last, with the digest."""
+    """Write tensors to `path`, and their description to the YAML beside it."""
     packable = {name: np.ascontiguousarray(value) for name, value in sorted(tensors.items())}
-    write(path, packable, {"schema": SCHEMA, "agent": agent, **described}, information, about)
+    write(path, packable, {"schema": NETWORK_SCHEMA, "agent": agent, **described}, information, about)
 
 
 def load(name: str) -> NetworkCheckpoint:
@@ -99,49 +91,33 @@ def load(name: str) -> NetworkCheckpoint:
     InputError
         If it is missing, damaged, of another version of the environment or of the wrong shape.
     """
-    path = find(name)
-    file, data = path.with_suffix(".yaml"), _read(path)
-    about = _about(file)
-    digest = hashlib.sha256(data).hexdigest()
-    if about["sha256"] != digest:
-        raise _bad(path, "sha256", "is not the file its YAML describes", "take both from one source")
-    env = _env(file, about)
-    information = about.get("information_class")
-    known = [one.value for one in InformationClass]
-    if information not in known:
-        raise _bad(
-            file, "information_class", f"unknown class {information!r}", nearest(str(information), known)
-        )
-    policy = _network(path, about, env, _tensors(path, data))
-    return NetworkCheckpoint(about["agent"], policy, env, InformationClass(information), digest, about)
+    stored = read(name, NETWORK_SCHEMA)
+    about = stored.about
+    _check(stored.yaml, about)
+    env = _env(stored.yaml, about)
+    policy = _network(stored, env)
+    return NetworkCheckpoint(about["agent"], policy, env, stored.information_class, stored.sha256, about)
 
 
 def _bad(path: Path, key: str | None, message: str, remedy: str) -> InputError:
     return InputError(message, file=path, field=key, remedy=remedy)
 
 
-def _read(path: Path) -> bytes:
-    return read_regular(path, LARGEST_BYTES, "give both files of a checkpoint")
-
-
-def _about(file: Path) -> dict[str, Any]:
-    about = parse_mapping(_read(file), file).content
-    if about.get("schema") != SCHEMA:
-        raise _bad(file, "schema", "is no checkpoint of a network", f"want {SCHEMA}")
-    if about.get("agent") not in AGENTS:
-        agent = about.get("agent")
+def _check(file: Path, about: Mapping[str, Any]) -> None:
+    """Raise an InputError unless the YAML says what a network is built from."""
+    agent = about.get("agent")
+    if agent not in AGENTS:
         raise _bad(file, "agent", f"unknown agent {agent!r}", nearest(str(agent), AGENTS))
-    for key, kind in (("sha256", str), ("hidden", list), ("traces", dict)):
+    for key, kind in (("hidden", list), ("traces", dict)):
         if not isinstance(about.get(key), kind):
             raise _bad(file, key, "is missing", "the file is damaged")
     hidden = about["hidden"]
     if not hidden or not all(type(width) is int and 0 < width <= 4096 for width in hidden):
         raise _bad(file, "hidden", f"{hidden} are no widths", "the file is damaged")
-    return about
 
 
 def _env(file: Path, about: Mapping[str, Any]) -> Any:
-    """Make the environment a checkpoint was trained in; refuse it if that has become another."""
+    """Make the environment that a checkpoint was trained in; refuse the checkpoint if that has changed."""
     mapping = about["traces"].get("env")
     if not isinstance(mapping, dict) or not all(isinstance(key, str) for key in mapping):
         raise _bad(file, "traces.env", "is missing", "the file is damaged")
@@ -163,38 +139,42 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def _tensors(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:
-    try:
-        from safetensors import SafetensorError
-        from safetensors.numpy import load as unpacked
-    except ImportError as error:
-        raise _bad(path, None, "needs safetensors to be read", "pip install 'clustergym[rl]'") from error
-    try:
-        tensors: dict[str, npt.NDArray[Any]] = unpacked(data)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise _bad(path, None, "is no safetensors file", "the file is damaged") from error
-    for name, value in tensors.items():
-        if not np.isfinite(value).all():
-            raise _bad(path, name, "has a value that is no finite number", "train it anew")
-    return tensors
+def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
+    """Return the untrained network of an agent in an environment with flat observations.
+
+    Parameters
+    ----------
+    agent : {"ppo", "dqn", "maskable_ppo"}
+    env : gymnasium.Env
+    hidden : sequence of int
+        Widths of the hidden layers.
+    """
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from stable_baselines3.dqn.policies import DQNPolicy
+
+    from clustergym.learn.equivariant import EquivariantPolicy, shapes_of
+
+    spaces = (env.observation_space, env.action_space, lambda _: 0.0)
+    if agent == "maskable_ppo":
+        return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=shapes_of(env))
+    return {"ppo": ActorCriticPolicy, "dqn": DQNPolicy}[agent](*spaces, net_arch=list(hidden))
 
 
-def _network(path: Path, about: Mapping[str, Any], env: Any, tensors: Tensors) -> Any:
-    """Build the network and give it the tensors; every name and shape has to be the network's."""
+def _network(stored: Stored, env: Any) -> Any:
+    """Build the network and load the tensors, whose names and shapes must be the network's."""
     try:
-        from clustergym.learn.networks import build_policy
+        policy = build_policy(stored.about["agent"], env, stored.about["hidden"])
     except ImportError as error:
         remedy = "pip install 'clustergym[rl]'"
-        raise _bad(path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
+        raise _bad(stored.path, None, f"needs {error.name or 'PyTorch'} to be used", remedy) from error
     from clustergym.learn.training_state import load_arrays
 
-    policy = build_policy(about["agent"], env, tuple(about["hidden"]))
     wanted = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
-    given = {name: value.shape for name, value in tensors.items()}
+    given = {name: value.shape for name, value in stored.tensors.items()}
     for name in sorted(wanted.keys() | given.keys()):
         if wanted.get(name) != given.get(name):
             message = f"shape {given.get(name, 'missing')}, the network has {wanted.get(name, 'none')}"
-            raise _bad(path, name, message, "train it anew")
-    load_arrays(policy, tensors)
+            raise _bad(stored.path, name, message, "train it anew")
+    load_arrays(policy, stored.tensors)
     policy.set_training_mode(False)
     return policy

@@ -1,4 +1,4 @@
-"""What a training minimises on a window: named terms of how it ended, weighed and added."""
+"""The objective that a training minimises on a window: a weighted sum of named terms."""
 
 from __future__ import annotations
 
@@ -18,22 +18,6 @@ from clustergym.scenario import Scenario
 Floats = npt.NDArray[np.float64]
 
 
-def _log_mean_jct(jct_s: Floats, yardsticks: Yardsticks) -> float:
-    return float(np.log(jct_s.mean()))
-
-
-def _log_p99_jct(jct_s: Floats, yardsticks: Yardsticks) -> float:
-    return float(np.log(np.percentile(jct_s, 99)))
-
-
-def _log_mean_ftf(jct_s: Floats, yardsticks: Yardsticks) -> float:
-    return float(np.log((jct_s / yardsticks.fair_s).mean()))
-
-
-def _unfair_fraction(jct_s: Floats, yardsticks: Yardsticks) -> float:
-    return float((jct_s / yardsticks.fair_s > UNFAIR_ABOVE).mean())
-
-
 def _deadline_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:
     due = np.isfinite(yardsticks.deadline_s)
     late = (yardsticks.submit_s + jct_s)[due] > yardsticks.deadline_s[due]
@@ -41,15 +25,15 @@ def _deadline_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:
 
 
 TERMS: dict[str, Callable[[Floats, Yardsticks], float]] = {
-    "jct_mean": _log_mean_jct,
-    "jct_p99": _log_p99_jct,
-    "ftf_mean": _log_mean_ftf,
-    "unfair_fraction": _unfair_fraction,
+    "jct_mean": lambda jct_s, yardsticks: float(np.log(jct_s.mean())),
+    "jct_p99": lambda jct_s, yardsticks: float(np.log(np.percentile(jct_s, 99))),
+    "ftf_mean": lambda jct_s, yardsticks: float(np.log((jct_s / yardsticks.fair_s).mean())),
+    "unfair_fraction": lambda jct_s, yardsticks: float((jct_s / yardsticks.fair_s > UNFAIR_ABOVE).mean()),
     "deadline_missed": _deadline_missed,
 }
-"""Term -> its value for the JCTs of a window, after the metric of the same name (`deadline_missed`: 1 less
-`deadline_satisfaction`). Those that are no shares are taken as their logs, so that every window counts alike.
-Fairness is that of the metrics: against fluid sharing capped at the request, computed once a window."""
+"""Term -> its value for the JCTs of a window, after the metric of the same name (`deadline_missed` is
+1 - `deadline_satisfaction`). Terms other than shares are logs, so that every window counts alike. Fairness is
+that of the metrics: against fluid sharing capped at the request, computed once a window."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +48,7 @@ class Objective:
     Raises
     ------
     InputError
-        For an unknown term, a weight that is no number from 0, or no term at all.
+        For an unknown term, a weight that is not a number from 0, or if no term is weighed.
     """
 
     weights: Mapping[str, Any]
@@ -81,7 +65,7 @@ class Objective:
         require(some, "agent.objective", dict(self.weights), f"weigh one of {', '.join(TERMS)}")
 
     def judge(self, scenario: Scenario) -> Callable[[Floats], float]:
-        """Return what gives the objective of a window's JCTs, seconds, shape (n,)."""
+        """Return a function from the JCTs of a window (seconds, shape (n,)) to its objective."""
         yardsticks = Yardsticks.of(scenario)
         parts = [(float(weight), TERMS[name]) for name, weight in self.weights.items() if weight > 0]
         return lambda jct_s: sum(weight * term(jct_s, yardsticks) for weight, term in parts)

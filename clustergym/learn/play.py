@@ -1,4 +1,4 @@
-"""`python -m clustergym.learn.play FILE`: a network beside policies, on traces of its environment."""
+"""`python -m clustergym.learn.play FILE`: compares a network with policies on traces of its environment."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -
         mean, p99 = (ratio(figures[:, 0, k], figures[:, at, k]) for k in (0, 1))
         hours = np.exp(np.log(figures[:, at, 0]).mean()) / 3600
         rest = figures[:, at, 2:].mean(axis=0)
-        cells = [f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in (mean, p99)]
+        cells = [f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]" for found in (mean, p99)]
         lines.append(f"| {label} | {hours:.3f} | {' | '.join(cells)} | {rest[0]:.2f} | {rest[1]:.3f} |")
     return lines
 
 
 def _figures(env: Any, index: int, policies: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return `FIGURES` of each policy on one trace, shape (policies, figures)."""
+    """Return `FIGURES` of each policy on a trace, shape (policies, figures)."""
     from clustergym.envs.policy_text import policy_of
     from clustergym.output import measurement_of
 

@@ -1,4 +1,4 @@
-"""Networks as policies: a View is shown as the environment shows it, and the greedy actions decide."""
+"""Lets a trained network decide as a policy: it sees observations, and its greedy actions decide."""
 
 from __future__ import annotations
 
@@ -51,22 +51,19 @@ class NetworkPlayer:
         self._masked = checkpoint.agent == "maskable_ppo"
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Refuse a cluster of other GPU types or counts than those of the training."""
-        trained = self._trained
+        """Refuse a cluster with other GPU types or counts than in training."""
+        trained, message = self._trained, ""
         if setting.gpu_types != trained.gpu_types or not np.array_equal(setting.counts, trained.counts):
-            raise InputError(
+            message = (
                 f"was trained for {', '.join(trained.gpu_types)} and {len(trained.counts)} counts, the "
-                f"cluster has {', '.join(setting.gpu_types)} and {len(setting.counts)}",
-                field="policy.checkpoint",
-                remedy=f"give cluster={self._parameters.cluster}, or train it there",
+                f"cluster has {', '.join(setting.gpu_types)} and {len(setting.counts)}"
             )
-        if not np.array_equal(setting.capacity, trained.capacity):
-            raise InputError(
-                f"was trained for {trained.capacity.tolist()} GPUs, the cluster has "
-                f"{setting.capacity.tolist()}",
-                field="policy.checkpoint",
-                remedy=f"give cluster={self._parameters.cluster}, or train it there",
-            )
+        elif not np.array_equal(setting.capacity, trained.capacity):
+            there, here = trained.capacity.tolist(), setting.capacity.tolist()
+            message = f"was trained for {there} GPUs, the cluster has {here}"
+        if message:
+            remedy = f"give cluster={self._parameters.cluster}, or train it there"
+            raise InputError(message, field="policy.checkpoint", remedy=remedy)
         self._trace = trace
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -94,7 +91,7 @@ class NetworkPlayer:
             features.edited(actions, action)
 
     def _choose(self, observation: Any) -> int:
-        """Return the greedy action; an illegal one, which changes nothing in training, stops."""
+        """Return the greedy action, or stop where it is illegal (in training it changes nothing)."""
         if self._masked:
             return int(self._checkpoint.policy.greedy_masked(observation, self._actions.mask()))
         action = int(self._checkpoint.policy.predict(observation, deterministic=True)[0])

@@ -16,7 +16,7 @@ from clustergym.report.colours import COLOURS
 
 
 def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Return steps and dev mean JCT in hours of a checkpoint's curves, the imitator at step 0."""
+    """Return steps and mean JCT on dev traces, hours, of a training; the imitator is at step 0."""
     rows = [(row["steps"], row["dev_jct_h"]) for row in curves["segments"] if "dev_jct_h" in row]
     imitation = curves.get("imitation", [])
     if imitation:
@@ -41,11 +41,11 @@ def draw(curves: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
     with plt.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none", "font.size": 9}):
         figure, axes = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
-        for at, (name, one) in enumerate(curves.items()):
+        for at, (name, curve) in enumerate(curves.items()):
             colour = COLOURS[at % len(COLOURS)]
-            axes.plot(*points(one), marker="o", markersize=3, color=colour, label=name)
-            if "expert" in one:
-                hours = one["expert"]["dev_jct_h"]
+            axes.plot(*points(curve), marker="o", markersize=3, color=colour, label=name)
+            if "expert" in curve:
+                hours = curve["expert"]["dev_jct_h"]
                 axes.axhline(hours, color=colour, linestyle="--", linewidth=0.8, label=f"{name}: its expert")
         axes.set_xlabel("steps of the environment")
         axes.set_ylabel("mean JCT on dev traces, h")
@@ -57,18 +57,18 @@ def draw(curves: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 
 def read_curves(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the curves of checkpoints of networks, by the files' names.
+    """Return the curves of network checkpoints, by the names of their files.
 
     Raises
     ------
     InputError
-        If one is no such checkpoint, or has no curve.
+        If a file is not such a checkpoint, or has no curve.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for name in names:
         path = find(name)
         if not is_network(name):
-            raise InputError("is no checkpoint of a network", file=path, remedy="give one of ppo or dqn")
+            raise InputError("is not a checkpoint of a network", file=path, remedy="give one of ppo or dqn")
         try:
             curves = read_mapping(path.with_suffix(".yaml")).content["curves"]
             points(curves)

@@ -1,9 +1,10 @@
-"""Environments in processes of their own, whose complaints are one line in the process that trains."""
+"""Environments in processes of their own; the training process raises their InputErrors."""
 
 from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,7 @@ COMPLAINT = "clustergym.complaint"
 
 
 class Complaining(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Hands an `InputError` on in `info`: a process that raises would print a traceback and vanish."""
+    """Passes an `InputError` on in `info`: a process that raises would print a traceback and end."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -30,7 +31,7 @@ class Complaining(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self._nothing(), {COMPLAINT: str(error)}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one action; a complaint ends the episode."""
+        """Take an action; an InputError ends the episode."""
         try:
             observation, reward, terminated, truncated, info = self.env.step(action)
         except InputError as error:
@@ -42,7 +43,7 @@ class Complaining(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class ProcessEnvs(VecEnvWrapper):
-    """Stable-Baselines3's `SubprocVecEnv`, which raises what its environments complain of.
+    """Stable-Baselines3's `SubprocVecEnv`; it raises the InputErrors of its environments.
 
     Parameters
     ----------
@@ -58,16 +59,16 @@ class ProcessEnvs(VecEnvWrapper):
     def __init__(self, makers: list[Callable[[], Any]]) -> None:
         # PyTorch is then imported once, not by every process anew.
         multiprocessing.set_forkserver_preload(["stable_baselines3.common.vec_env"])
-        super().__init__(SubprocVecEnv([_Maker(make) for make in makers]))
+        super().__init__(SubprocVecEnv([partial(_complaining, make) for make in makers]))
 
     def reset(self) -> Any:
-        """Begin an episode of each."""
+        """Begin an episode of each environment."""
         observations = self.venv.reset()
         self._raise(self.venv.reset_infos)
         return observations
 
     def step_wait(self) -> Any:
-        """Return what a step of each came to."""
+        """Return the results of a step of each environment."""
         stepped = self.venv.step_wait()
         self._raise(stepped[3])
         self._raise(self.venv.reset_infos)
@@ -80,9 +81,5 @@ class ProcessEnvs(VecEnvWrapper):
                 raise InputError(info[COMPLAINT])
 
 
-class _Maker:
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-
-    def __call__(self) -> Any:
-        return Complaining(self.make())
+def _complaining(make: Callable[[], Any]) -> Complaining:
+    return Complaining(make())

@@ -1,4 +1,4 @@
-"""Environments whose episodes stay in one split of the traces."""
+"""Environments that draw all episodes from a single split of the traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.envs.config import make_env
+from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.errors import InputError
 from clustergym.learn.windows import SPLITS
@@ -18,7 +18,7 @@ LARGEST_REWARD = 1e12
 
 
 def trace_seed(split: str, index: int) -> int:
-    """Return the seed of trace `index` of a split: the splits' seeds differ modulo their number."""
+    """Return the seed of trace `index` of a split; modulo 3 it is the number of the split."""
     return index * len(SPLITS) + SPLITS.index(split)
 
 
@@ -37,7 +37,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     Raises
     ------
     InputError
-        From `step`, if the reward is no number, or too large for a network of single precision.
+        From `step`, if the reward is not a number, or too large for a network of single precision.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=drawn, options={"trace_seed": drawn} if own else None)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one action."""
+        """Take an action, and multiply the reward."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         scaled = float(reward) * self.reward_scale
         if not abs(scaled) < LARGEST_REWARD:
@@ -75,7 +75,7 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def fixed_trace(parameters: Mapping[str, Any]) -> bool:
-    """Whether an environment plays one trace in every episode."""
+    """Return whether an environment plays the same trace in every episode."""
     return any(parameters.get(name) is not None for name in ("scenario", "trace"))
 
 

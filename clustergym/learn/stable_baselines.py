@@ -1,4 +1,4 @@
-"""Agents of Stable-Baselines3: training in segments, each of which ends with a validation and saved state."""
+"""Trains agents of Stable-Baselines3 in segments; each ends with a validation and saves its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clustergym.learn.training_state import (
     History,
     Tensors,
     arrays,
-    best_of,
+    part_of,
     plain,
     read_state,
     restore,
@@ -36,7 +36,7 @@ FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "los
 
 @dataclass
 class NetworkAgent(Agent):
-    """What the agents of Stable-Baselines3 have in common.
+    """The common part of the agents of Stable-Baselines3.
 
     A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
     a training that goes on after a kill gives the same bytes. At its end the greedy policy plays the first
@@ -45,7 +45,7 @@ class NetworkAgent(Agent):
     Parameters
     ----------
     env : mapping
-        `{id: …, parameter: value, …}`, as `clustergym.envs.config.make_env` takes it.
+        `{id: …, parameter: value, …}`, as `clustergym.envs.registration.make_env` takes it.
     steps, validate_every, validation : int
         Steps of the environments in all and in a segment; dev traces.
     traces : int
@@ -89,14 +89,14 @@ class NetworkAgent(Agent):
         require(widths, "agent.hidden", list(self.hidden), "give widths of at least 1")
 
     def _require_whole_batches(self, n_steps: int) -> None:
-        """Refuse a batch size that would leave a part of each rollout as a smaller batch."""
+        """Refuse a batch size that does not divide a rollout into equal batches."""
         require(n_steps >= 2, "agent.n_steps", n_steps, "give at least 2")
         rollout = n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
 
     def leak(self) -> tuple[str, str] | None:
-        """Return what training would see of the traces it is measured on: field and message."""
+        """Return the field and the message if training would see test traces; else None."""
         if fixed_trace(self.env):
             return "env.trace", "every episode would be the one trace that the agent is measured on"
         return super().leak()
@@ -113,11 +113,11 @@ class NetworkAgent(Agent):
     def prepare(
         self, model: Any, validate: Any, seed: int, history: History, progress: Progress
     ) -> Tensors | None:
-        """Do what comes before the first segment; return the network to beat, if that is one."""
+        """Prepare the model before the first segment; return a network to beat, if there is one."""
         return None
 
     def segment(self, model: Any, number: int) -> None:
-        """Get ready for a segment."""
+        """Prepare the model for a segment."""
 
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train from the beginning, or from the last segment that a killed run ended."""
@@ -130,7 +130,7 @@ class NetworkAgent(Agent):
             information, layout = _description(validation)
             model = self.model(envs, seed)
             _seed(model, seed, 0)
-            best: Tensors = best_of(tensors, "best.")
+            best: Tensors = part_of(tensors, "best.")
             if tensors:
                 restore(model, history, tensors, path)
             self._tell(history, progress)
@@ -148,7 +148,7 @@ class NetworkAgent(Agent):
         return Trained(best, information, curves, {**layout, "hidden": list(self.hidden)})
 
     def _tell(self, history: History, progress: Progress) -> None:
-        """Tell what a killed training saved."""
+        """Report the progress that a killed training saved."""
         progress(0, self.steps, {})
         rounds = history.stage.get("imitation", [])
         for number, row in enumerate(rounds, start=1):
@@ -165,7 +165,7 @@ class NetworkAgent(Agent):
         try:
             model.learn(self.validate_every, callback=_whole_schedule(self.steps), reset_num_timesteps=False)
         except (ValueError, RuntimeError):
-            # Distributions of PyTorch refuse what is no number, as either, by a switch that sb3-contrib sets.
+            # PyTorch's distributions raise either of them on NaN; sb3-contrib switches that check on or off.
             _require_finite(model)
             raise
         _require_finite(model)
@@ -214,28 +214,17 @@ def greedy_figures(policy: Any, env: SplitEnv, traces: int) -> dict[str, float]:
 
 
 def play(policy: Any, env: SplitEnv, index: int) -> float:
-    """Play one trace greedily, and return the return."""
-    choose = chooser(policy)
-    masked = hasattr(env.unwrapped, "action_masks")
+    """Return the return of the greedy policy on a trace."""
     observation, _ = env.reset(options={"index": index})
     total, over = 0.0, False
     while not over:
-        action = choose(observation, env.action_masks() if masked else None)
+        if hasattr(policy, "greedy_masked"):
+            action = int(policy.greedy_masked(observation, env.action_masks()))
+        else:
+            action = int(policy.predict(observation, deterministic=True)[0])
         observation, reward, terminated, truncated, _ = env.step(np.int64(action))
         total, over = total + reward, terminated or truncated
     return total
-
-
-def chooser(policy: Any) -> Any:
-    """Return the function (observation, mask or None) -> greedy action of a network."""
-    takes_masks = hasattr(policy, "greedy_masked")
-
-    def choose(observation: Any, mask: Any) -> int:
-        if takes_masks:
-            return int(policy.greedy_masked(observation, mask))
-        return int(policy.predict(observation, deterministic=True)[0])
-
-    return choose
 
 
 def _monitored(make: Any) -> Any:
@@ -245,7 +234,7 @@ def _monitored(make: Any) -> Any:
 
 
 def _seed(model: Any, seed: int, number: int) -> None:
-    """Begin a segment's streams of random numbers, and new episodes."""
+    """Seed a segment's random streams, and begin new episodes."""
     from stable_baselines3.common.utils import set_random_seed
 
     drawn = int(np.random.default_rng([seed, STREAM, number]).integers(2**31 - 1))
@@ -258,7 +247,7 @@ def _seed(model: Any, seed: int, number: int) -> None:
 
 
 def _require_finite(model: Any) -> None:
-    """Raise an InputError if training has driven the network away."""
+    """Raise an InputError if a value of the network is not finite."""
     if not all(np.isfinite(value).all() for value in arrays(model.policy).values()):
         raise InputError(
             "the network has values that are no numbers",
@@ -268,7 +257,7 @@ def _require_finite(model: Any) -> None:
 
 
 def _whole_schedule(steps: int) -> Any:
-    """Return a callback that lets schedules run over all segments, not over each."""
+    """Return a callback that makes schedules last for all segments, not for each segment."""
     from stable_baselines3.common.callbacks import BaseCallback
 
     class WholeSchedule(BaseCallback):
@@ -290,7 +279,7 @@ def _figures(model: Any) -> dict[str, float]:
 
 
 def _description(env: SplitEnv) -> tuple[InformationClass, dict[str, Any]]:
-    """Return what an agent knows in an environment, and the shapes its network depends on."""
+    """Return the information class of an environment, and the shapes that networks depend on."""
     from clustergym.learn.network_checkpoints import description_of
 
     parameters = getattr(env.unwrapped, "parameters", None)

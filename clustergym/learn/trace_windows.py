@@ -1,4 +1,4 @@
-"""Windows of consecutive jobs of one's own trace files, on their own cluster and iteration times."""
+"""Draws windows of consecutive jobs from a user's trace files, with their cluster and iteration times."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.errors import require
-from clustergym.learn.files import TraceFiles
 from clustergym.learn.job_tables import job_tables
+from clustergym.learn.trace_files import TraceFiles
+from clustergym.policy import InformationClass
 from clustergym.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ SHARES = {"train": (0.0, 0.6), "dev": (0.6, 0.8), "test": (0.8, 1.0)}
 
 
 def trace_window(rng: np.random.Generator, ranges: Distribution, split: str) -> Scenario:
-    """Draw consecutive jobs of one file, their arrivals stretched to a load.
+    """Draw consecutive jobs of a file, and stretch their arrivals to a load.
 
     Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
     the mean speed of the cluster's GPUs, over capacity x span.
@@ -48,15 +49,13 @@ def trace_window(rng: np.random.Generator, ranges: Distribution, split: str) -> 
     require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
     begin = first + int(rng.integers(last - first - jobs + 1))
     rows = np.arange(begin, begin + jobs)
-    load = float(rng.uniform(ranges.load[0], ranges.load[1]))
-    restart = float(np.exp(rng.uniform(*np.log(ranges.restart_factor))))
-    error = float(rng.uniform(ranges.size_error[0], ranges.size_error[1]))
+    load, restart, error = ranges.draw_factors(rng)
     name = f"{split}-{Path(files.files[index]).stem}-{begin}-{jobs}"
     return _window(rng, whole, rows, load, restart, error, name)
 
 
 def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Return which files windows came from, with digests, and each split's share of their jobs."""
+    """Return the digests of the files that windows were drawn from, and each split's share of their jobs."""
     found = TraceFiles.of(traces, least=1).files
     digests = {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in found}
     return {"origin": "files", "sha256": digests, "shares": {key: list(two) for key, two in SHARES.items()}}
@@ -69,7 +68,7 @@ def _files(traces: str) -> TraceFiles:
 
 @cache
 def _whole(files: TraceFiles, index: int) -> Scenario:
-    """Return a file's scenario, read once in a process."""
+    """Return the scenario of a file; a process reads it once."""
     return files.draw("train", 0, index)
 
 
@@ -88,27 +87,17 @@ def _window(
         submit_s=_stretched(whole, rows, load),
         model_family=tuple(f"m{row:05d}" for row in range(n)),
     )
-    own = tuple(trace.model_class(row) for row in range(n))
-    order = sorted(range(n), key=lambda row: own[row])
-    times = _compact_s(whole)[model_class]
+    times = whole.known_times(InformationClass.CLAIRVOYANT)[model_class]
     known = times * np.exp(error * rng.normal(size=n))[:, None, None]
-    kinds, counts = [own[row] for row in order], whole.tables.counts
-    tables = job_tables(kinds, whole.cluster, counts, times[order], known[order])
+    tables, order = job_tables(trace, whole.cluster, whole.tables.counts, times, known)
     checkpoint_s = whole.checkpoint_s[model_class][order] * restart
     return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s)
 
 
 def _stretched(whole: Scenario, rows: Ints, load: float) -> Floats:
-    """Return the rows' submissions from 0, stretched to a load."""
+    """Return the submission times of rows, from 0 and stretched to a load."""
     work_s = whole.trace.iterations[rows] * whole.fair_iteration_time_s[rows] * whole.request_gpus[rows]
     span_s = float(np.nansum(work_s)) / (load * float(whole.cluster.capacity.sum()))
     submit_s = whole.trace.submit_s[rows] - whole.trace.submit_s[rows[0]]
     stretched: Floats = np.round(submit_s * span_s / max(float(submit_s[-1]), 1e-9), 3)
     return stretched
-
-
-def _compact_s(whole: Scenario) -> Floats:
-    """Return seconds per iteration of compact placements, shape (C, T, K)."""
-    index = np.broadcast_to(whole.compact[None, :, :, None], (*whole.execution.shape[:3], 1))
-    compact = np.take_along_axis(whole.execution, index, axis=3)[..., 0]
-    return np.where(whole.feasible, compact, np.inf)

@@ -1,4 +1,4 @@
-"""Where a training's figures go as they come: lines on stderr, TensorBoard, Weights & Biases."""
+"""Reports a training's figures as they come: lines on stderr, TensorBoard, Weights & Biases."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from clustergym.reading import read_regular
 from clustergym.wandb_logger import LoggerChoice, log_files, one_line, start
 
 RUN_FILE = "wandb-run.json"
+"""Beside the state: the id of the run, which a resumed training continues."""
 LARGEST_RUN_BYTES = 10_000
-"""Beside the state: the id of the run, which a training that goes on goes on with."""
 IMITATION = "imitation/"
 
 
 class TrainingLog:
-    """All that a training's figures are written to; a context, and the agent's `Progress`.
+    """Writes a training's figures to all places; a context manager, and the agent's `Progress`.
 
     Parameters
     ----------
@@ -74,16 +74,16 @@ class TrainingLog:
             self.mirror.log(step, figures)
 
     def finish(self, path: Path, about: Mapping[str, Any]) -> None:
-        """Take in the checkpoint that was written."""
+        """Mirror the checkpoint that was written."""
         if self.mirror is not None:
             self.mirror.finish(path, about)
 
 
 class Mirror:
-    """The one run of Weights & Biases of a training; one that goes on after a kill goes on with it.
+    """Mirrors a training in a single run of Weights & Biases, which a resumed training continues.
 
-    A kill loses what wandb has not written yet. The agent tells what it saved at the start, and every
-    call has its number as wandb's step, so that the run has each of them once.
+    A kill loses what wandb has not written yet. A resumed agent first repeats the figures that it saved, and
+    every call has its number as wandb's step, so that the run has each of them once.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Mirror:
 
 
 def _run_id(path: Path, training: str) -> str | None:
-    """Return the id that a file has for a training; None: it is of another one, or not there."""
+    """Return the id of a training's run from a file; None if there is none, or it is of another training."""
     if not path.exists():
         return None
     try:
@@ -151,5 +151,5 @@ def _run_id(path: Path, training: str) -> str | None:
             raise ValueError("values of other types")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         remedy = "delete it: the training goes on, in a run of its own"
-        raise InputError("is no record of a wandb run", file=path, remedy=remedy) from error
+        raise InputError("is not a record of a wandb run", file=path, remedy=remedy) from error
     return str(kept["id"]) if kept["training"] == training else None

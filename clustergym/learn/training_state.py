@@ -1,4 +1,4 @@
-"""The state of a network's training in one safetensors file, so that a killed one goes on where it was."""
+"""Keeps the state of a network's training in a safetensors file, from which a killed training continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTERS = ("num_timesteps", "_n_updates", "_n_calls")
 
 @dataclass
 class History:
-    """What a training has come to.
+    """The history of a training.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class History:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value as it comes back from JSON."""
     return json.loads(json.dumps(value))
 
 
@@ -74,12 +74,12 @@ def write_state(path: Path, history: History, model: Any, best: Tensors) -> None
 
 
 def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
-    """Read a state; a new one and no tensors if there is no file.
+    """Read a state; if there is no file, return a new history and no tensors.
 
     Raises
     ------
     InputError
-        If the file is no such state, or one of other parameters.
+        If the file is not a state, or is of a training with other parameters.
     """
     if not path.is_file():
         return History(key), {}
@@ -104,14 +104,14 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
         AttributeError,
         RecursionError,
     ) as error:
-        raise InputError("is no state of a training", file=path, remedy=remedy) from error
+        raise InputError("is not a state of a training", file=path, remedy=remedy) from error
     if not good or history.key != key:
         raise InputError("is of a training with other parameters", file=path, remedy=remedy)
     return history, tensors
 
 
 def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the digest of all that a state holds."""
+    """Return the digest of a state."""
     found = hashlib.sha256(text.encode())
     for name, value in sorted(tensors.items()):
         found.update(f"{name} {value.dtype} {value.shape}".encode())
@@ -120,11 +120,11 @@ def _digest(text: str, tensors: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
-    """Bring a new model to a state that was read."""
+    """Load a state that was read into a new model."""
     try:
-        load_arrays(model.policy, _part(tensors, "policy."))
-        _restore_optimizer(model.policy.optimizer, _part(tensors, "optimizer."))
-        _restore_replay(model, history, _part(tensors, "replay."))
+        load_arrays(model.policy, part_of(tensors, "policy."))
+        _restore_optimizer(model.policy.optimizer, part_of(tensors, "optimizer."))
+        _restore_replay(model, history, part_of(tensors, "replay."))
     except (RuntimeError, KeyError, ValueError, IndexError) as error:
         raise InputError(
             "has tensors of another network", file=path, remedy="delete it, or give another output="
@@ -134,11 +134,9 @@ def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]
             setattr(model, name, history.counters[name])
 
 
-def _part(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Tensors:
+def part_of(tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Tensors:
+    """Return the tensors whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-best_of = _part
 
 
 def _restore_optimizer(optimizer: Any, tensors: Tensors) -> None:
@@ -166,7 +164,7 @@ def arrays(policy: Any) -> Tensors:
 
 
 def load_arrays(policy: Any, tensors: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Give a network its tensors; names and shapes have to be the network's."""
+    """Load tensors into a network; names and shapes must be the network's."""
     import torch
 
     policy.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})

@@ -1,4 +1,4 @@
-"""Windows of consecutive jobs, real and synthetic, in three splits that share no job."""
+"""Draws windows of consecutive jobs, real or synthetic, from three splits that share no job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ORIGINS = ("real", "synthetic", "mixed")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Jobs as a cluster's log has them.
+    """Consecutive jobs of a cluster's log.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ def data_folder() -> Path:
 
 
 def philly_file() -> Path:
-    """Return where Philly's log is, or would be."""
+    """Return the path of Philly's log, which need not exist."""
     return data_folder() / "sia" / "philly.csv"
 
 

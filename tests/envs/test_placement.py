@@ -117,7 +117,7 @@ def test_a_full_minipod_can_be_an_error():
 def test_what_is_no_action_is_an_error_always(action):
     env = small()
     env.reset(seed=0)
-    with pytest.raises(InputError, match="is no action"):
+    with pytest.raises(InputError, match="is not an action"):
         env.step(action)
 
 
@@ -318,7 +318,7 @@ def test_more_bad_parameters(parameters, line):
 JOB = PretrainingJob.of(96, 4, 2)
 BAD_OPTIONS = [
     ({"instanse": 1}, "did you mean instance"),
-    ({"instance": [6, 6, 6]}, "is no Instance"),
+    ({"instance": [6, 6, 6]}, "is not an Instance"),
     ({"instance": Instance(JOB, np.array([6, 6, 6])), "alpha": 0.1}, "goes with no other option"),
     ({"instance": Instance(PretrainingJob.of(64, 4, 2), np.array([6, 6, 6]))}, "of another job or unit"),
     ({"instance": Instance(JOB, np.array([6, 6, 6]), unit="dp")}, "of another job or unit"),

@@ -263,7 +263,7 @@ LINES = [
     (ElasticEnv, {"costs": "fre"}, "did you mean free or ares?"),
     (ElasticEnv, {"baseline": "fcfss"}, "did you mean fcfs"),
     (ElasticEnv, {"baseline": "ares alfa=1"}, "did you mean alpha"),
-    (ElasticEnv, {"baseline": "ares alpha"}, "'alpha' is no parameter"),
+    (ElasticEnv, {"baseline": "ares alpha"}, "'alpha' is not a parameter"),
     (ElasticEnv, {"information": "all"}, "env.information"),
     (ElasticEnv, {"placer": "budy"}, "did you mean buddy"),
     (ElasticEnv, {"rows": 0}, "env.rows: 0 is not valid"),
@@ -290,10 +290,10 @@ def test_mistakes_in_parameters(made_by, parameters, line):
 
 OPTIONS = [
     ({"sceed": 1}, "options.sceed: unknown option"),
-    ({"trace_seed": -1}, "options.trace_seed: -1 is no seed"),
+    ({"trace_seed": -1}, "options.trace_seed: -1 is not a seed"),
     ({"trace_seed": "x"}, "options.trace_seed: 'x' is no int"),
     ({"trace": "nowhere"}, "no trace 'nowhere'"),
-    ({"scenario": "testbed"}, "options.scenario: is no Scenario"),
+    ({"scenario": "testbed"}, "options.scenario: is not a Scenario"),
     ({"run_seed": 1.5}, "options.run_seed"),
     ({"run_seed": -1}, "options.run_seed"),
     ({"load": 0.0}, "load"),
@@ -317,7 +317,7 @@ def test_a_scenario_of_another_cluster():
 def test_what_is_no_action(action):
     env = clairvoyant()
     env.reset(seed=1)
-    with pytest.raises(InputError, match="is no action"):
+    with pytest.raises(InputError, match="is not an action"):
         env.step(action)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import warnings
@@ -10,16 +9,12 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
-import yaml
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 from scheduling_episodes import digest_of, legal_episode
 
-from clustergym.envs.families import ElasticEnv
 from clustergym.envs.registration import ENVIRONMENTS, SCHEDULING
-from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.paths import conf_dir
 
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]
 SMALL = [f"ClusterGym/{family}-16-v0" for family in SCHEDULING]
@@ -146,10 +141,3 @@ def test_pictures(name):
     assert pictures.render().shape == before.shape
     assert "of 12 have left" in texts.render()
     assert gymnasium.make(name, **FEW).unwrapped.render() is None
-
-
-def test_elastic_yaml_states_every_parameter_at_its_default():
-    given = yaml.safe_load((conf_dir() / "env" / "elastic.yaml").read_text(encoding="utf-8"))
-    defaults = json.loads(json.dumps(dataclasses.asdict(SchedulingParameters())))
-    assert given == {"id": "ClusterGym/Elastic-v0", **defaults}
-    assert ElasticEnv().parameters == SchedulingParameters()

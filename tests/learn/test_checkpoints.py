@@ -12,7 +12,8 @@ import yaml
 from clustergym.errors import InputError
 from clustergym.learn import features
 from clustergym.learn.auction import hidden_units, score_of
-from clustergym.learn.checkpoints import TRAINED, is_network, load, save
+from clustergym.learn.auction_checkpoints import load, save
+from clustergym.learn.checkpoints import TRAINED, is_network
 from clustergym.policy import InformationClass
 from clustergym.registry import make_policy
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clustergym import evaluate as evaluate_command
 from clustergym.errors import InputError
-from clustergym.learn.checkpoints import load, save
+from clustergym.learn.auction_checkpoints import load, save
 from clustergym.learn.comparison import METRICS, Entrant, ratio, run_figures
 from clustergym.learn.distribution import Distribution
 from clustergym.policy import InformationClass
@@ -82,7 +82,8 @@ def test_checkpoints_are_seeds_and_other_lists_knobs():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [(["a", "a"], "there twice"), ([], "has no value"), (["a", 5], "5 is no checkpoint")]
+    ("given", "words"),
+    [(["a", "a"], "there twice"), ([], "has no value"), (["a", 5], "5 is not a checkpoint")],
 )
 def test_bad_checkpoints_are_refused(given, words):
     with pytest.raises(InputError, match=words):

@@ -14,8 +14,8 @@ from scenarios import Job, price, small_scenario
 
 from clustergym.errors import InputError
 from clustergym.learn import auction, features
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
 from clustergym.learn.evolution import start
 from clustergym.policy import InformationClass
 from clustergym.registry import make_placer
@@ -27,7 +27,7 @@ KNOWN = InformationClass.DATA_PARALLEL
 
 
 def learned(folder, weights, round_s=None) -> Learned:
-    from clustergym.learn.checkpoints import save
+    from clustergym.learn.auction_checkpoints import save
 
     path = folder / "some.safetensors"
     save(path, weights, KNOWN, {})

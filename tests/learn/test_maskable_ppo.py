@@ -22,8 +22,7 @@ from clustergym.learn.imitation import (
     targets,
 )
 from clustergym.learn.maskable_ppo import MaskablePpo
-from clustergym.learn.network_checkpoints import load
-from clustergym.learn.networks import build_policy
+from clustergym.learn.network_checkpoints import build_policy, load
 from clustergym.learn.split_env import make_split_env
 from clustergym.learn.stable_baselines import greedy_figures, play
 from clustergym.registry import make_placer, make_policy

@@ -13,9 +13,9 @@ from scenarios import Job, small_scenario
 
 from clustergym.errors import InputError
 from clustergym.learn import features
-from clustergym.learn.checkpoints import save
+from clustergym.learn.auction_checkpoints import save
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
 from clustergym.learn.objective import TERMS, Objective
 from clustergym.output import measurement_of
 from clustergym.policy import InformationClass

@@ -43,7 +43,7 @@ def test_a_menu_of_one_policy_is_that_policy(always_first, capsys):
     ("more", "words"),
     [
         (["--policy", "hesprt"], "did you mean hesrpt"),
-        (["--policy", "hesrpt alpha"], "'alpha' is no parameter"),
+        (["--policy", "hesrpt alpha"], "'alpha' is not a parameter"),
         (["--traces", "0"], "--traces"),
     ],
 )

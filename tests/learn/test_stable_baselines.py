@@ -235,7 +235,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(trained, tmp_path, data):
         trained / "ppo" / "ppo.safetensors", tmp_path / "x", lambda about: about.update(sha256=digest)
     )
     path.write_bytes(data)
-    with pytest.raises(InputError, match="is no safetensors file"):
+    with pytest.raises(InputError, match="is not a safetensors file"):
         network_checkpoints.load(str(path))
     (tmp_path / "x" / "x.yaml").write_bytes(data)
     with pytest.raises(InputError):
@@ -253,7 +253,7 @@ def test_a_state_that_is_none_or_of_another_training_is_refused(trained, tmp_pat
     assert "other parameters" in capsys.readouterr().err
     (folder / "state.safetensors").write_bytes(pickle.dumps(Evil()))
     assert run_train(folder, "ppo") == 2
-    assert "is no state of a training" in capsys.readouterr().err
+    assert "is not a state of a training" in capsys.readouterr().err
 
 
 def read_key(path) -> dict:

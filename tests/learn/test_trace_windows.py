@@ -8,9 +8,9 @@ import yaml
 
 from clustergym import train
 from clustergym.errors import InputError
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
-from clustergym.learn.files import TraceFiles
+from clustergym.learn.trace_files import TraceFiles
 from clustergym.paths import PACKAGE
 from clustergym.policy import InformationClass
 

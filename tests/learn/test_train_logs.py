@@ -130,7 +130,7 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, capsys, mo
     (tmp_path / "a" / training_log.RUN_FILE).write_text('{"id": 5}')
     capsys.readouterr()
     assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 2
-    assert "wandb-run.json: is no record of a wandb run (delete it" in capsys.readouterr().err
+    assert "wandb-run.json: is not a record of a wandb run (delete it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from clustergym.errors import InputError
 from clustergym.learn import evolution, features
 from clustergym.learn.agents import make_agent
 from clustergym.learn.auction import hidden_units
-from clustergym.learn.checkpoints import load
+from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
 from clustergym.learn.objective import Objective
 from clustergym.learn.windows import BOUNDS, draw_window, philly_file
 from clustergym.policy import InformationClass

@@ -15,7 +15,7 @@ LIMITS = (0.8, 0.4)
 
 
 def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
-    """Return throughput on each count over that on one GPU, shape (jobs, K).
+    """Return throughput on each count / throughput on a single GPU, shape (jobs, K).
 
     A third of the jobs each follows a power law (exponent 0.5 to 1), Amdahl's law (serial part 10^-3 to
     10^-0.5), and compute plus communication that grows with the count and can win, so that more GPUs
@@ -34,7 +34,7 @@ def speedups(rng: np.random.Generator, jobs: int, counts: Ints) -> Floats:
 
 
 def least_counts(rng: np.random.Generator, gpus: Ints) -> Ints:
-    """Return the least GPUs each job fits on, shape (n,): one for most, else up to its request."""
+    """Return the least GPUs that each job fits on, shape (n,): 1 for most jobs, at most its request."""
     chance = rng.random(len(gpus))
     halved = np.maximum(gpus // 2 ** rng.integers(0, 3, size=len(gpus)), 1)
     return np.where(chance < LIMITS[0], 1, halved).astype(np.int64)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
 from clustergym.errors import InputError
-from clustergym.learn.bounds import alone_s, hindsight, lower_bound, pooled_mean_s
-from clustergym.learn.checkpoints import load
+from clustergym.learn.auction_checkpoints import load
+from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.episodes import Episode
+from clustergym.learn.limits import hindsight, lower_bound
 from clustergym.policy import InformationClass
 from clustergym.sim.costs import Costs
 
 SMALL = Distribution(origin="synthetic", jobs=(15, 25), gpus=16, types=(1, 2))
 
 
-def test_bounds_by_hand():
-    # Fastest for m: 4 s an iteration on 4 GPUs; cheapest: 10 GPU-seconds on 1 or 2. Two jobs of 10 and 100
-    # iterations: alone 40 and 400 s, mean 220 s. Pooled on 4 GPUs: 100 and 1000 GPU-seconds, the smaller ends
-    # at 25 s, the larger at 275 s, mean 150 s. The bound is the greater.
+def test_the_bound_by_hand():
+    # Fastest for m: 4 s an iteration on 4 GPUs. Two jobs of 10 and 100 iterations: alone 40 and 400 s.
     times = {"m": {"X": {1: 10.0, 2: 5.0, 4: 4.0}}}
     jobs = [Job("small", 0.0, 10, family="m"), Job("large", 0.0, 100, family="m")]
     scenario = small_scenario(jobs, {"X": (1, 4)}, times, costs=Costs(search="proxy", profile={}))
-    assert alone_s(scenario).tolist() == [40.0, 400.0]
-    assert lower_bound(scenario, 0, {})[1] == pytest.approx(220.0)
-    assert pooled_mean_s(np.zeros(2), np.array([100.0, 1000.0]), 4) == pytest.approx(150.0)
-
-
-def test_pooled_machine_preempts():
-    # One GPU. A needs 10 s from 0, B 2 s from 3: B preempts, ends at 5 (2 s), A at 12; C alone from 20: 1 s.
-    submit_s, work = np.array([0.0, 3.0, 20.0]), np.array([10.0, 2.0, 1.0])
-    assert pooled_mean_s(submit_s, work, 1) == pytest.approx((12.0 + 2.0 + 1.0) / 3)
+    alone_s, mean_s = lower_bound(scenario, 0, {})
+    assert (alone_s.tolist(), mean_s) == ([40.0, 400.0], pytest.approx(220.0))
 
 
 @given(index=st.integers(0, 1000))
@@ -51,7 +41,7 @@ def test_no_schedule_is_below_the_bound(index):
 def test_hindsight_is_no_worse_than_where_it_began():
     scenario = draw_scenario(SMALL, "train", 9, 1)
     start = load("elastic-linear")
-    before = Episode.of(scenario, start.information_class).run(start.weights).mean_jct_s
+    before = Episode.of(scenario, start.information_class).run(start.weights).jct_s.mean()
     jct_s, mean_s = hindsight(scenario, 0, {"generations": 3})
     assert jct_s.mean() == mean_s <= before
     assert hindsight(scenario, 0, {"generations": 3})[1] == mean_s

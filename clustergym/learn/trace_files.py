@@ -1,4 +1,4 @@
-"""Trace files as they are, each a scenario of one setting, to compare policies on."""
+"""Trace files to compare policies on: each is a scenario, and all share a setting."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class TraceFiles:
             If something else is given, or a pattern finds no file.
         """
         if not isinstance(given, Mapping):
-            raise InputError(f"{given!r} is no mapping", field="traces", remedy=f"give {{{', '.join(KEYS)}}}")
+            raise InputError(
+                f"{given!r} is not a mapping", field="traces", remedy=f"give {{{', '.join(KEYS)}}}"
+            )
         for key in given:
             if key not in KEYS:
                 raise InputError("unknown key", field=f"traces.{key}", remedy=nearest(str(key), KEYS))
@@ -64,12 +66,12 @@ class TraceFiles:
     @staticmethod
     def _texts(given: Any, field: str) -> tuple[str, ...]:
         given = [] if given is None else given
-        if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
-            raise InputError(f"{given!r} is no list of texts", field=field, remedy="give a list")
-        return tuple(one.replace("{data}", str(data_folder().absolute())) for one in given)
+        if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
+            raise InputError(f"{given!r} is not a list of texts", field=field, remedy="give a list")
+        return tuple(text.replace("{data}", str(data_folder().absolute())) for text in given)
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
-        """Return the scenario of one file, with decision points at events.
+        """Return the scenario of a file, with decision points at events.
 
         Nobody profiles, as in drawn windows, unless `overrides` name costs.
         """
@@ -77,6 +79,6 @@ class TraceFiles:
 
         overrides = ["trace=file", *self.overrides, f"trace.path='{self.files[index]}'"]
         scenario = replace(load_scenario(self.scenario, overrides), rounds="event")
-        if any(one.lstrip("+~").startswith("costs") for one in self.overrides):
+        if any(word.lstrip("+~").startswith("costs") for word in self.overrides):
             return scenario
         return replace(scenario, costs=replace(scenario.costs, profile={}))

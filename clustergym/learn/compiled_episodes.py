@@ -1,4 +1,4 @@
-"""From a scenario to the arrays of a compiled episode, and what an episode tells."""
+"""Turns a scenario into the arrays of a compiled episode, and runs it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What an episode ended in, columns of length n.
+class EpisodeOutcome:
+    """The outcome of an episode, arrays of length n.
 
     Attributes
     ----------
@@ -32,11 +32,6 @@ class Outcome:
     restarts: Ints
     attained_gpu_s: Floats
     decisions: int
-
-    @property
-    def mean_jct_s(self) -> float:
-        """Mean job completion time, seconds."""
-        return float(self.jct_s.mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +72,7 @@ class Episode:
         known = scenario.known_times(information)[rows]
         _refuse(scenario, information, known)
         chosen = {"policy": round_s, "event": None}.get(str(scenario.rounds), scenario.rounds)
-        execution = np.take_along_axis(
-            scenario.execution,
-            np.broadcast_to(scenario.compact[None, :, :, None], (*scenario.execution.shape[:3], 1)),
-            axis=3,
-        )[..., 0]
+        execution = scenario.known_times(InformationClass.CLAIRVOYANT)[rows]
         return cls(
             scenario.cluster.capacity.astype(np.int64),
             scenario.tables.counts.astype(np.int64),
@@ -89,14 +80,14 @@ class Episode:
             scenario.trace.submit_s.astype(np.float64),
             scenario.trace.iterations.astype(np.float64),
             scenario.trace.deadline_s.astype(np.float64),
-            np.ascontiguousarray(execution[rows]),
+            np.ascontiguousarray(execution),
             np.ascontiguousarray(known),
             scenario.checkpoint_s[rows].astype(np.float64),
             scenario.costs.search_s(scenario.tables.counts).astype(np.float64),
             0 if chosen is None else ticks(float(chosen)),
         )
 
-    def run(self, weights: Floats) -> Outcome:
+    def run(self, weights: Floats) -> EpisodeOutcome:
         """Run the auction with these weights to the end."""
         from clustergym.learn import kernel
 
@@ -114,11 +105,11 @@ class Episode:
             self.search_s,
             self.round_ticks,
         )
-        return Outcome((finish - self.submit) / TICKS_PER_S, restarts, attained, int(decisions))
+        return EpisodeOutcome((finish - self.submit) / TICKS_PER_S, restarts, attained, int(decisions))
 
 
 def _refuse(scenario: Scenario, information: InformationClass, known: Floats) -> None:
-    """Raise InputError for the first thing in a scenario that compiled episodes do not cover."""
+    """Raise an InputError if compiled episodes do not cover the scenario."""
     times = np.where(scenario.feasible[..., None], scenario.execution, 0.0)
     reachable = times[..., scenario.compact.min() :]
     unknown = np.flatnonzero(~np.isfinite(known).any(axis=(1, 2)))

@@ -1,0 +1,62 @@
+"""Reference rows of a comparison: a bound that no policy beats, and the auction fitted to the scenario.
+
+Neither is a policy: both see the whole scenario, and the second its outcome. They show how much a policy
+could still gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.errors import InputError, nearest, require
+from clustergym.learn.auction_checkpoints import load
+from clustergym.learn.compiled_episodes import Episode
+from clustergym.metrics.bounds import least_work, lower_bounds
+from clustergym.scenario import Scenario
+
+Floats = npt.NDArray[np.float64]
+
+
+def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of jobs alone, and the bound of `clustergym.metrics.bounds` on their mean."""
+    _only(parameters)
+    return least_work(scenario)[0], lower_bounds(scenario).jct_mean
+
+
+def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of the auction with weights fitted to this scenario by CMA-ES, and their mean.
+
+    Parameters: `checkpoint` to start from, `generations` of 16 candidates, `sigma`.
+    """
+    from clustergym.learn.evolution import search_from
+
+    given = {"checkpoint": "elastic-linear", "generations": 30, "sigma": 0.2, **parameters}
+    _only(given, "checkpoint", "generations", "sigma")
+    require(int(given["generations"]) >= 1, "policies.generations", given["generations"], "give at least 1")
+    start = load(str(given["checkpoint"]))
+    episode = Episode.of(scenario, start.information_class)
+    search = search_from(start.weights, float(given["sigma"]), 16, seed, diagonal=False)
+    best = episode.run(start.weights).jct_s
+    for _ in range(int(given["generations"])):
+        candidates = search.ask()
+        outcomes = [episode.run(np.asarray(candidate)).jct_s for candidate in candidates]
+        search.tell(candidates, [float(np.log(jct_s.mean())) for jct_s in outcomes])
+        best = min([best, *outcomes], key=lambda jct_s: float(jct_s.mean()))
+    return best, float(best.mean())
+
+
+def _only(parameters: Mapping[str, Any], *known: str) -> None:
+    for key in parameters:
+        if key not in known:
+            raise InputError("unknown parameter", field=f"policies.{key}", remedy=nearest(key, known))
+
+
+BOUNDS: dict[str, Callable[[Scenario, int, Mapping[str, Any]], tuple[Floats, float]]] = {
+    "lower_bound": lower_bound,
+    "hindsight": hindsight,
+}
+"""Name of a row -> function that returns the JCTs and the mean that the row shows."""
