@@ -24,14 +24,14 @@ from typing import Any
 
 import simpy
 
-from clustergym.cluster.config import load_cluster
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec, Fabric
-from clustergym.config import build_scenario
-from clustergym.output import measurement_of
-from clustergym.registry import make_placer, make_policy
-from clustergym.scenario import Scenario
+from clustergym.interface.registry import make_placer, make_policy
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.scenario import Scenario
+from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 HORIZON_S = 48 * 3600.0
 

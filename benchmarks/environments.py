@@ -122,7 +122,7 @@ class Spent:
 
 def training_shares(name: str, steps: int) -> list[dict[str, float]]:
     """Return what a training of some steps spends, in two halves on the same traces."""
-    from clustergym.hydra_edge import composed
+    from clustergym.configuration.hydra_edge import composed
     from clustergym.learn.agents import make_agent
     from clustergym.learn.stable_baselines import NetworkAgent, _needs_torch
 

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from clustergym.cluster.config import load_cluster
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import Oracle
-from clustergym.oracle.cache import cached_tables
-from clustergym.oracle.config import oracle_from_config
-from clustergym.oracle.planning_report import arena_classes
-from clustergym.workload.trace import ModelClass
+from clustergym.oracle.calibration.planning import arena_classes
+from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.oracle.table_cache import cached_tables
 
 COUNTS = [1, 2, 4, 8, 16, 32, 64]
 REPEATS = 5

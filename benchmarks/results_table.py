@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 import clustergym
-from clustergym.parallel import cores
-from clustergym.paths import conf_dir
-from clustergym.policy import KNOWS, InformationClass
-from clustergym.registry import make_policy
+from clustergym.inputs.paths import conf_dir
+from clustergym.interface.policy import KNOWS, InformationClass
+from clustergym.interface.registry import make_policy
+from clustergym.terminal.processes import cores
 
 SCENARIOS: dict[str, tuple[str, ...]] = {
     "testbed": (),

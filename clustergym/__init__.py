@@ -5,16 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clustergym.envs.registration import register_when_gymnasium_loads
+from clustergym.inputs.version import __version__
 
 if TYPE_CHECKING:
-    from clustergym.api import Result, load_scenario, simulate
-    from clustergym.policy import Decision, InformationClass, Policy, View
+    from clustergym.interface.policy import Decision, InformationClass, Policy, View
+    from clustergym.results.measured_run import Result, simulate
+    from clustergym.scenarios.by_name import load_scenario
 
-__version__ = "0.1.0"
+__all__ = [
+    "Decision",
+    "InformationClass",
+    "Policy",
+    "Result",
+    "View",
+    "__version__",
+    "load_scenario",
+    "simulate",
+]
 
-__all__ = ["Decision", "InformationClass", "Policy", "Result", "View", "load_scenario", "simulate"]
-
-_HOMES = {"Result": "api", "load_scenario": "api", "simulate": "api"}
+_HOMES = {
+    "Result": "results.measured_run",
+    "load_scenario": "scenarios.by_name",
+    "simulate": "results.measured_run",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -23,7 +36,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'clustergym' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"clustergym.{_HOMES.get(name, 'policy')}"), name)
+    return getattr(import_module(f"clustergym.{_HOMES.get(name, 'interface.policy')}"), name)
 
 
 register_when_gymnasium_loads()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from clustergym.errors import InputError, exits_on_bad_input, nearest
+from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
 
 COMMANDS = {
     "run": ("clustergym.run", "run a policy on a scenario and compare it with a reference policy"),

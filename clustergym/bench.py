@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clustergym.arguments import Parser
-from clustergym.errors import InputError, exits_on_bad_input, require
-from clustergym.paths import atomic_path
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input, require
+from clustergym.inputs.paths import atomic_path
 
 STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before minutes of work, not after."""
-    from clustergym.placement.plot import SUFFIXES
+    from clustergym.placement.benchmark_plot import SUFFIXES
 
     for flag in ("json", "output", "plot"):
         path: Path | None = getattr(options, flag)
@@ -80,8 +80,8 @@ def _say(step: str) -> None:
 
 
 def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
-    from clustergym.placement.plot import draw
-    from clustergym.placement.report import report
+    from clustergym.placement.benchmark_plot import draw
+    from clustergym.placement.benchmark_report import report
 
     text = report(figures)
     if options.json is not None:

@@ -9,25 +9,26 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from clustergym.arguments import Parser
-from clustergym.by_key import settings_of
-from clustergym.errors import InputError, exits_on_bad_input, nearest
-from clustergym.groups import REFERENCE, Column, Group, group_results, listed
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
+from clustergym.inputs.paths import atomic_path
 from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.metrics import MetricValue
 from clustergym.metrics.statistics import Estimate
-from clustergym.paths import atomic_path
-from clustergym.results import Result, read_results
-from clustergym.tables import comparison_table, print_table, ratio
+from clustergym.report.by_key import settings_of
+from clustergym.report.groups import REFERENCE, Column, ResultGroup, group_results, listed
+from clustergym.report.metric_tables import comparison_table, ratio
+from clustergym.results.result_files import ResultFile, read_results
+from clustergym.terminal.tables import print_table
 
 
-def as_json(groups: Iterable[Group], metrics: Sequence[str] | None = None) -> dict[str, Any]:
+def as_json(groups: Iterable[ResultGroup], metrics: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the tables' figures, unrounded, as plain JSON values."""
     return {"schema": "clustergym.collect/1", "tables": [_group_json(group, metrics) for group in groups]}
 
 
-def _group_json(group: Group, metrics: Sequence[str] | None) -> dict[str, Any]:
+def _group_json(group: ResultGroup, metrics: Sequence[str] | None) -> dict[str, Any]:
     first = group.results[0]
     figures = [group.figures(column) for column in group.columns]
     base = None if group.reference is None else figures[group.reference]
@@ -69,7 +70,7 @@ def _column_json(
 
 
 def write_csv(
-    results: Sequence[Result], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
+    results: Sequence[ResultFile], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
 ) -> None:
     """Write one line per result: what it is a result of, `keys`, its metrics; empty where there is none."""
     settings = settings_of(results, keys) if keys else ()
@@ -106,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _metrics(asked: Sequence[str] | None, results: Iterable[Result]) -> list[str]:
+def _metrics(asked: Sequence[str] | None, results: Iterable[ResultFile]) -> list[str]:
     present = dict.fromkeys([*METRICS, *(name for result in results for name in result.metrics)])
     names = [name for part in asked or () for name in part.split(",")]
     for name in names:
@@ -126,7 +127,7 @@ def _write(path: Path, field_name: str, write: Callable[[TextIO], object]) -> No
         raise InputError(message, file=path, field=field_name, remedy="name another file") from None
 
 
-def _show(groups: Iterable[Group], metrics: Sequence[str] | None) -> None:
+def _show(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -> None:
     for group in groups:
         rows = [
             {
@@ -146,7 +147,7 @@ def _show(groups: Iterable[Group], metrics: Sequence[str] | None) -> None:
             print(f"note: {note}")
 
 
-def _as_written(run: Result, name: str, figure: Estimate | None) -> Estimate | MetricValue:
+def _as_written(run: ResultFile, name: str, figure: Estimate | None) -> Estimate | MetricValue:
     """Return the figure of a single run as its file has it: a count stays a whole number."""
     return run.metrics[name] if figure is not None and figure.seeds == 1 else figure
 

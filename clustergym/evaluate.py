@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.errors import InputError, exits_on_bad_input, nearest, require
-from clustergym.paths import atomic_path
+from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest, require
+from clustergym.inputs.paths import atomic_path
 
 SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
@@ -28,6 +28,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         these seeds; `groups`: one per load, with `figures` (window x column x metric) and `ratios`
         (metric -> reference -> policy -> ratio, low, high, the least and the greatest of single seeds).
     """
+    from clustergym.inputs.parameters import build
     from clustergym.learn.comparison import (
         METRICS,
         Entrant,
@@ -39,9 +40,8 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     from clustergym.learn.distribution import Distribution
     from clustergym.learn.trace_files import TraceFiles
     from clustergym.learn.windows import SPLITS
-    from clustergym.parallel import lost_processes_told, workers
-    from clustergym.progress import counted
-    from clustergym.registry import build
+    from clustergym.terminal.processes import lost_processes_told, workers
+    from clustergym.terminal.progress import counted
 
     seed, windows, split = _count(config, "seed", 0), _count(config, "windows", 2), str(config["split"])
     if split not in SPLITS:
@@ -234,8 +234,8 @@ def _quoted(word: str) -> str:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.command_help import helped
-    from clustergym.hydra_edge import composed
+    from clustergym.configuration.command_help import helped
+    from clustergym.configuration.hydra_edge import composed
 
     overrides = list(sys.argv[1:] if argv is None else argv)
     if helped("evaluate", SUMMARY, overrides):

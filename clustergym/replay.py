@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clustergym.arguments import Parser
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input
 
 
 def replay_folder(folder: Path) -> dict[str, Any]:
@@ -25,15 +25,15 @@ def replay_folder(folder: Path) -> dict[str, Any]:
     InputError
         If the folder holds no complete run, or its scenario cannot be built any more.
     """
-    from clustergym.config import build_scenario
-    from clustergym.decision_log import read_decisions
-    from clustergym.output import measurement_of
-    from clustergym.policy import InformationClass
-    from clustergym.registry import make_placer
-    from clustergym.results import read_result
+    from clustergym.interface.policy import InformationClass
+    from clustergym.interface.registry import make_placer
+    from clustergym.results.decision_log import read_decisions
+    from clustergym.results.measured_run import measurement_of
+    from clustergym.results.result_files import read_result
+    from clustergym.scenarios.scenario_config import build_scenario
+    from clustergym.sim.decision_checks import DecisionError
+    from clustergym.sim.drive import replay
     from clustergym.sim.engine import StalledError
-    from clustergym.sim.run import replay
-    from clustergym.sim.validate import DecisionError
 
     config = _read_config(folder / "config.yaml")
     result = read_result(folder / "result.json")
@@ -75,7 +75,7 @@ def replay_folder(folder: Path) -> dict[str, Any]:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    from clustergym.cluster.yaml_file import read_mapping
+    from clustergym.inputs.yaml_file import read_mapping
 
     config = read_mapping(path).content
     needed = {"scenario", "cluster", "trace", "oracle", "costs", "seed"}
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
             f"recorded {str(outcome['recorded_digest'])[:16]}…"
         )
     if options.json is not None:
-        from clustergym.paths import atomic_path
+        from clustergym.inputs.paths import atomic_path
 
         with atomic_path(options.json) as temporary:
             temporary.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from clustergym.arguments import Parser
-from clustergym.errors import InputError, exits_on_bad_input, nearest
-from clustergym.paths import atomic_path
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
+from clustergym.inputs.paths import atomic_path
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
 from clustergym.reproduction.page import Report

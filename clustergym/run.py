@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError, exits_on_bad_input
-from clustergym.hydra_edge import run_hydra
-from clustergym.policy import Placer, Policy
+from clustergym.configuration.hydra_edge import run_hydra
+from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.interface.policy import Placer, Policy
 
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
     """Run one composed configuration into a folder; return the metric named as its objective, if any."""
     _check_objective(config.get("objective"))
-    from clustergym.config import build_scenario
-    from clustergym.registry import make_placer, make_policy
-    from clustergym.wandb_logger import log_result, logger_of
+    from clustergym.interface.registry import make_placer, make_policy
+    from clustergym.report.wandb_logger import log_result, logger_of
+    from clustergym.scenarios.scenario_config import build_scenario
 
     logger = logger_of(config)
     scenario = build_scenario(config)
@@ -53,7 +53,7 @@ def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
 
 
 def _check_objective(name: object) -> None:
-    from clustergym.errors import nearest
+    from clustergym.inputs.errors import nearest
     from clustergym.metrics.catalogue import METRICS
 
     names = list(METRICS)
@@ -65,13 +65,14 @@ def _run_policy(
     scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], bool]:
     """Return a policy's result, and whether it had to be run."""
-    from clustergym.output import finished, measurement_of, result_of, run_key, unfinished_mark, write_result
-    from clustergym.progress import progress_of
-    from clustergym.registry import build
+    from clustergym.inputs.parameters import build
+    from clustergym.results.measured_run import measurement_of
+    from clustergym.results.writing import finished, result_of, run_key, unfinished_mark, write_result
     from clustergym.sim.child import guarded
+    from clustergym.sim.drive import simulate
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import RunOptions, Watch
-    from clustergym.sim.run import simulate
+    from clustergym.terminal.progress import progress_of
 
     seed, options = int(config["seed"]), build(RunOptions, config.get("run") or {}, "run")
     done = finished(folder, run_key(scenario, policy, placer, seed))
@@ -80,7 +81,7 @@ def _run_policy(
         return done, False
 
     def task(watch: Watch) -> dict[str, Any]:
-        with progress_of(policy.name, scenario, bool(config.get("progress", True))) as progress:
+        with progress_of(policy.name, len(scenario.trace), bool(config.get("progress", True))) as progress:
             run = simulate(scenario, policy, placer, seed, progress, watch)
         measured = measurement_of(run.simulation)
         result = result_of(run, measured, policy, placer, seed)
@@ -116,8 +117,9 @@ def _print_heading(scenario: Any, policies: list[Policy], seed: int) -> None:
 
 
 def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path, in_full: bool) -> None:
-    from clustergym.output import FILES
-    from clustergym.tables import comparison_table, print_table, verdict
+    from clustergym.report.metric_tables import comparison_table, verdict
+    from clustergym.results.writing import FILES
+    from clustergym.terminal.tables import print_table
 
     where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
     if not in_full:
@@ -138,7 +140,7 @@ def _print_results(results: list[dict[str, Any]], scenario: Any, folder: Path, i
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.command_help import RUN_MORE, RUN_SUMMARY, helped
+    from clustergym.configuration.command_help import RUN_MORE, RUN_SUMMARY, helped
 
     given = sys.argv[1:] if argv is None else argv
     if helped("run", RUN_SUMMARY, given, "config", RUN_MORE):

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.arguments import Parser
-from clustergym.errors import InputError, exits_on_bad_input, nearest
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
 from clustergym.workload.formats import COLUMNS_HELP, FORMATS, ReadOptions, find_format, load_trace
 from clustergym.workload.native import provenance_path, write_files, write_trace
 from clustergym.workload.trace import Trace
@@ -112,7 +112,7 @@ def _options(args: argparse.Namespace) -> ReadOptions:
 
 
 def _canonical(name: str, option: str = "--gpu-types") -> str:
-    from clustergym.cluster.config import canonical_gpu_type
+    from clustergym.cluster.cluster_files import canonical_gpu_type
 
     try:
         return canonical_gpu_type(name.strip())
@@ -139,7 +139,7 @@ def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
 
 
 def _check_models(trace: Trace) -> None:
-    from clustergym.oracle.catalog import load_catalog
+    from clustergym.models.catalog import load_catalog
 
     catalog = load_catalog()
     known = set()

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.errors import InputError, exits_on_bad_input, out_of_memory
-from clustergym.paths import PACKAGE
+from clustergym.inputs.errors import InputError, exits_on_bad_input, out_of_memory
+from clustergym.inputs.paths import PACKAGE
 
 if TYPE_CHECKING:
     from clustergym.learn.training_log import Mirror
-    from clustergym.wandb_logger import LoggerChoice
+    from clustergym.report.wandb_logger import LoggerChoice
 
 SUFFIX = ".safetensors"
 SUMMARY = "Train an agent and write its checkpoint."
@@ -31,7 +31,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
         process is ended from outside, where the same command goes on with what was saved.
     """
     from clustergym.learn.training_log import TrainingLog
-    from clustergym.wandb_logger import logger_of
+    from clustergym.report.wandb_logger import logger_of
 
     logger = logger_of(config)
     agent, leaks = _agent(config)
@@ -167,8 +167,8 @@ def _git_revision() -> str | None:
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
-    from clustergym.command_help import helped
-    from clustergym.hydra_edge import composed
+    from clustergym.configuration.command_help import helped
+    from clustergym.configuration.hydra_edge import composed
 
     overrides = list(sys.argv[1:] if argv is None else argv)
     if helped("train", SUMMARY, overrides):

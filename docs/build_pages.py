@@ -13,17 +13,17 @@ from linked_pages import board_pages, repository_url, source_pages, with_site_li
 
 ROOT = Path(__file__).parent.parent
 API = (
-    "clustergym.api",
-    "clustergym.policy",
-    "clustergym.scenario",
+    "clustergym.results.measured_run",
+    "clustergym.interface.policy",
+    "clustergym.scenarios.scenario",
     "clustergym.metrics.catalogue",
     "clustergym.workload.trace",
     "clustergym.oracle.base",
     "clustergym.sim.engine",
     "clustergym.sim.log",
     "clustergym.sim.links",
-    "clustergym.sim.failures",
-    "clustergym.sim.reservations",
+    "clustergym.scenarios.failures",
+    "clustergym.scenarios.reservations",
     "clustergym.envs.registration",
     "clustergym.envs.driver",
     "clustergym.envs.observations",
@@ -66,7 +66,7 @@ def pages() -> dict[str, str | bytes]:
 
 
 def _class_of(name: str) -> tuple[str, type]:
-    from clustergym.registry import entry_points
+    from clustergym.interface.registry import entry_points
 
     module, _, attribute = entry_points("clustergym.policies")[name].partition(":")
     return f"{module}.{attribute}", getattr(importlib.import_module(module), attribute)

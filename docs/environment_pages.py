@@ -117,7 +117,7 @@ def _table(rows: list[Any]) -> str:
 
 
 def _cluster_of(env: Any) -> Any:
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
 
     parameters = env.parameters
     if hasattr(env, "problem"):

@@ -13,7 +13,7 @@ import numpy as np
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.envs.registration import make_env
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.placement.algorithms import algorithm
 
 

@@ -11,13 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -82,7 +80,7 @@ class AlloX(Policy):
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = finish_times.remaining_at_request_s(view, times)
-        plan = _Plan(view, left_s)
+        plan = _MachinePlan(view, left_s)
         waiting = self._considered(view, left_s)
         if len(waiting):
             matches, _ = match(view, left_s, waiting, plan.releases)
@@ -195,7 +193,7 @@ def _in_order(at: Ints, column: Ints, kind: Ints, opens_s: Floats, place: Ints) 
     return [Match(int(at[i]), int(kind[column[i]]), bool(ahead[i] == 0)) for i in final]
 
 
-class _Plan:
+class _MachinePlan:
     """Allotments as they are to be."""
 
     def __init__(self, view: View, left_s: Floats) -> None:

@@ -8,18 +8,15 @@ from itertools import groupby, pairwise
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Bools, Ints
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.elastic import Scaling, VirtualCluster
 from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
 from .shared.requests import requested_level, requested_time_s
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_PARALLEL}
 QUEUES = ("priority", "run_time")

@@ -6,18 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.fluid import FairQueue
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from .shared.requests import requested_time_s
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 CONSERVING_HYSTERESIS = 4.0
 """How many restarts a change must save in our own work-conserving variant."""

@@ -8,20 +8,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.finish_times import request_times, standstill_s
 from .shared.objectives import check_deadlines
 from .shared.requests import requested_level
 from .shared.reservations import Reservations
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MODES = ("strict", "loosened")
 

@@ -6,19 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.backfill import FreeTimeline
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import fill, first_type
 from .shared.requests import request_options
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 QUEUES = {"cluster": "cluster", "gpu_type": "types"}
 SOONEST_S = 1e-3

@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.allotments import Allotments
 from .shared.requests import held_level, request_options, requested_level
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Allotment = tuple[int, int]
 """(Type index, count index)."""
 
@@ -45,7 +42,7 @@ class Watch:
     speed: dict[Allotment, float] = field(default_factory=dict)
 
 
-class Table(Allotments):
+class PackingTable(Allotments):
     """Allotments as they will be after the decision."""
 
     def __init__(self, view: View) -> None:
@@ -119,7 +116,7 @@ class Gandiva(Policy):
     def schedule(self, view: View) -> Decision:
         """Measure; start, shrink and slice for those who wait; judge trials and begin new ones."""
         self._measure(view)
-        table = Table(view)
+        table = PackingTable(view)
         waiting = [int(at) for at in np.flatnonzero(view.gpus == 0)]
         waiting.sort(key=lambda at: (float(view.queued_s[at]), int(view.job[at])))
         for make_room in (_free_as_it_is, self._shrink, self._end_slices):
@@ -142,7 +139,7 @@ class Gandiva(Policy):
             if worked_s > 0 and done > 0:
                 watch.speed[int(view.gpu_type[at]), int(level[at])] = done / worked_s
 
-    def _note(self, table: Table) -> None:
+    def _note(self, table: PackingTable) -> None:
         """Remember when and where the jobs launched now begin to work."""
         view = table.view
         for at in table.changed():
@@ -155,7 +152,9 @@ class Gandiva(Policy):
 
     # Those who wait
 
-    def _start(self, table: Table, at: int, make_room: Callable[[Table, int, int, int], bool]) -> bool:
+    def _start(
+        self, table: PackingTable, at: int, make_room: Callable[[PackingTable, int, int, int], bool]
+    ) -> bool:
         """Start a job as requested on the first type of its request where room can be made."""
         for kind in np.flatnonzero(table.options[at]).tolist():
             missing = int(table.counts[table.requested[at]] - table.free[kind])
@@ -164,7 +163,7 @@ class Gandiva(Policy):
                 return True
         return False
 
-    def _shrink(self, table: Table, at: int, kind: int, missing: int) -> bool:
+    def _shrink(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
         """Shrink grown jobs of a type to their request, if that frees enough."""
         grown = np.flatnonzero((table.kind == kind) & (table.level > table.requested))
         grown = grown[table.view.feasible[grown, kind, table.requested[grown]]]
@@ -175,7 +174,7 @@ class Gandiva(Policy):
             self._watch[int(table.view.job[one])].came_from = None
         return bool(chosen)
 
-    def _end_slices(self, table: Table, at: int, kind: int, missing: int) -> bool:
+    def _end_slices(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
         """Suspend jobs whose slice is over for one that has waited a slice, if that frees enough."""
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
@@ -189,14 +188,14 @@ class Gandiva(Policy):
         self._count("slices_ended", len(chosen))
         return bool(chosen)
 
-    def _slice_over(self, table: Table, at: int) -> bool:
+    def _slice_over(self, table: PackingTable, at: int) -> bool:
         # What resuming costs is bounded by what the cheapest change of allotment costs now.
         cost_s = table.cost_s[at]
         resume_s = float(np.min(cost_s[cost_s > 0], initial=np.inf)) if (cost_s > 0).any() else 0.0
         ran_s = table.view.now_s - self._watch[int(table.view.job[at])].works_from_s
         return ran_s >= max(self.slice_s, self.slice_per_restart * resume_s)
 
-    def _oldest(self, table: Table, jobs: Ints, freed: Ints, missing: int) -> list[int]:
+    def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
         """Return the jobs longest on their allotment that free enough together; none if all do not."""
         since = [(self._watch[int(table.view.job[one])].since_s, int(one)) for one in jobs]
         order = sorted(range(len(jobs)), key=lambda place: since[place])
@@ -206,7 +205,7 @@ class Gandiva(Policy):
 
     # Trials
 
-    def _judge(self, table: Table) -> None:
+    def _judge(self, table: PackingTable) -> None:
         """Take trials back that made a job slower, where going back ends it earlier."""
         view = table.view
         for at in np.flatnonzero(table.kind >= 0):
@@ -222,7 +221,7 @@ class Gandiva(Policy):
                 table.give(int(at), *before)
                 self._count("taken_back")
 
-    def _try_more(self, table: Table, waiting: list[int]) -> None:
+    def _try_more(self, table: PackingTable, waiting: list[int]) -> None:
         """Double, or move, running jobs where GPUs are idle that nobody waits for."""
         asked = table.options[np.array(waiting, dtype=np.int64)]
         wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
@@ -241,7 +240,7 @@ class Gandiva(Policy):
                     self._count("trials")
                     break
 
-    def _worth_trying(self, table: Table, at: int, there: Allotment) -> bool:
+    def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
         """Whether a job fits elsewhere, has not measured slower there, and twice the speed would repay."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.kind[at]), int(table.level[at]))
@@ -256,5 +255,5 @@ class Gandiva(Policy):
         self._counts[what] = self._counts.get(what, 0) + by
 
 
-def _free_as_it_is(table: Table, at: int, kind: int, missing: int) -> bool:
+def _free_as_it_is(table: PackingTable, at: int, kind: int, missing: int) -> bool:
     return False

@@ -9,16 +9,14 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times, linear_programs
 from .shared.integer_programs import SolverError
 from .shared.linear_programs import ShareProblem
 from .shared.rounds import RoundMechanism
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass

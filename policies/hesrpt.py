@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, View
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 from .shared.marginal import Target, times_or_guess
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 EXPONENTS = (0.01, 0.99)
 """Bounds of a fitted exponent: speedup must be strictly concave."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.policy import Decision, InformationClass, Policy, View
+from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 

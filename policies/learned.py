@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.marginal import times_or_guess

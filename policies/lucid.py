@@ -6,18 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import fill, first_type
 from .shared.requests import request_options
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass

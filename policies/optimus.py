@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.integer_programs import Choices, improved
 from .shared.marginal import times_or_guess
 from .shared.requests import held_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.batches import (
@@ -24,10 +25,6 @@ from .shared.genetic import GeneticSearch
 from .shared.goodput import ObservedSpeeds, open_configurations
 from .shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
 from .shared.requests import held_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 SEARCHES = ("genetic", "exact")
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
-
-Ints = npt.NDArray[np.int64]
+from clustergym.arrays import Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 
 @dataclass

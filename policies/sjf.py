@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.errors import InputError, nearest
-from clustergym.policy import QUEUED, Decision, InformationClass, Policy, View
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import BLOCKS, fill

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, View
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.marginal import Target
 from .shared.queues import fill, staying_options
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass

@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
 from .shared.integer_programs import OPTIMAL, Choices, improved, solve
 from .shared.requests import held_level, requested_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.queues import (
     fill,
@@ -19,9 +19,6 @@ from .shared.queues import (
     restart_gpu_s,
     staying_options,
 )
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass

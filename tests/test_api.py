@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import clustergym
-from clustergym.api import compose
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.scenarios.by_name import compose
 
 
 def test_import_is_light():
@@ -67,7 +67,7 @@ def test_composing_leaves_a_run_of_hydra_as_it_was():
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
 
-    from clustergym.paths import conf_dir
+    from clustergym.inputs.paths import conf_dir
 
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         before = hydra_compose("config", overrides=["seed=4"])

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from clustergym.collect import main
-from clustergym.errors import InputError
-from clustergym.groups import group_results
-from clustergym.results import read_result, read_results
+from clustergym.inputs.errors import InputError
+from clustergym.report.groups import group_results
+from clustergym.results.result_files import read_result, read_results
 
 
 def result(policy="fcfs", seed=0, **changes):
@@ -518,7 +518,7 @@ def test_a_result_keeps_where_it_was_read(save):
 
 def test_heavy_imports_are_lazy():
     code = (
-        "import sys, clustergym.collect, clustergym.tables, clustergym.metrics.metrics; "
+        "import sys, clustergym.collect, clustergym.report.metric_tables, clustergym.metrics.metrics; "
         "print([m for m in ('scipy', 'rich', 'matplotlib', 'torch') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

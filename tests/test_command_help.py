@@ -7,8 +7,8 @@ import re
 import pytest
 
 from clustergym import run
-from clustergym.overrides import GROUPS, OPTIONAL_GROUPS, OPTIONS
-from clustergym.paths import conf_dir
+from clustergym.configuration.overrides import GROUPS, OPTIONAL_GROUPS, OPTIONS
+from clustergym.inputs.paths import conf_dir
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clustergym.api import compose
-from clustergym.config import build_scenario, make_cluster
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.config import oracle_from_config
-from clustergym.paths import conf_dir
-from clustergym.registry import default_parameters, entry_points, make_placer, make_policy
-from clustergym.sim.run import simulate
-from clustergym.wandb_logger import logger_of
-from clustergym.workload.trace import ModelClass
+from clustergym.inputs.paths import conf_dir
+from clustergym.interface.registry import default_parameters, entry_points, make_placer, make_policy
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.report.wandb_logger import logger_of
+from clustergym.scenarios.by_name import compose
+from clustergym.scenarios.scenario_config import build_scenario, make_cluster
+from clustergym.sim.drive import simulate
 
 SMALL_CLUSTERS = ("arena-a", "ares-16", "ares-64", "gavel-48", "sia-64")
 HORIZON = "horizon_s=7200"
@@ -71,7 +71,7 @@ def test_policy(name):
 
 @pytest.mark.parametrize("name", names("agent"))
 def test_agent(name):
-    from clustergym.hydra_edge import composed
+    from clustergym.configuration.hydra_edge import composed
     from clustergym.learn.agents import make_agent
 
     agent = make_agent(composed("train", [f"agent={name}"])["agent"])
@@ -178,7 +178,7 @@ def test_hardware_and_generators_are_read():
 def test_sweep(name):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from clustergym.sweeps import total_runs
+    from clustergym.configuration.sweeps import total_runs
 
     content = yaml.safe_load((conf_dir() / f"{name.replace('=', '/')}.yaml").read_text(encoding="utf-8"))
     assert content["hydra"]["sweep"]["dir"] == f"multirun/{name.partition('=')[2]}"

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from clustergym import __main__ as console
+from clustergym.configuration.hydra_edge import composed
 from clustergym.envs.families import ElasticEnv
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.placement import PlacementEnv
 from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.envs.registration import ENVIRONMENTS
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.hydra_edge import composed
-from clustergym.registry import entry_points
+from clustergym.interface.registry import entry_points
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

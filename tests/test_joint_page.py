@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from clustergym import reproduce
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.claims import PaperClaim, claims_table
 from clustergym.reproduction.joint_page import (

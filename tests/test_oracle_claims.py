@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.errors import InputError
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.measured import read_measurements
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.oracle.measured.iteration_times import read_measurements
 from clustergym.reproduction.claims import PaperClaim
 from clustergym.reproduction.oracle_claims import _fewest_by_memory, _stored_error, oracle_claims
 

@@ -5,9 +5,9 @@ import yaml
 
 import clustergym
 from clustergym import run
-from clustergym.errors import InputError
-from clustergym.overrides import READ_WITH_FILE, check_words
-from clustergym.paths import conf_dir
+from clustergym.configuration.overrides import READ_WITH_FILE, check_words
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import conf_dir
 
 SMALL = ["cluster=arena-16", "trace=philly-like", "trace.jobs=3", "compare=null", "report=false"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clustergym import evaluate, progress
+from clustergym import evaluate
+from clustergym.terminal import progress
 
 FEW = [
     "policies=[fcfs, srtf]", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]", "scenarios.gpus=8",

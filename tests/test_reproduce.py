@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.policy import InformationClass
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.models.model_class import ModelClass
 from clustergym.reproduce import main
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.arena_scenarios import data_parallel_fits, read_memory
 from clustergym.reproduction.details import change, table
 from clustergym.reproduction.study import Options, RunSpec, choose, presets, run_all
-from clustergym.workload.trace import ModelClass
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scenarios import Job, small_scenario
 
-from clustergym.api import simulate
-from clustergym.policy import InformationClass
+from clustergym.interface.policy import InformationClass
 from clustergym.reproduction import arena_claims, arena_sections, crius
 from clustergym.reproduction.arena_places import ROUND_S
 from clustergym.reproduction.arena_scenarios import CHANGES, variant
 from clustergym.reproduction.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED, ClaimUnit, measured
 from clustergym.reproduction.details import details_of, padded_jct
+from clustergym.results.measured_run import simulate
 
 TIMES = {"m": {"X": {1: 10.0, 2: 6.0, 4: 5.0}}}
 

@@ -400,7 +400,7 @@ def test_cfg_job_prints_the_configuration(capfd):
 def test_a_stalled_policy_fails_and_writes_nothing(small, tmp_path, capsys, monkeypatch):
     from clustergym.policies.fcfs import FirstComeFirstServed
 
-    from clustergym.policy import Decision
+    from clustergym.interface.policy import Decision
 
     monkeypatch.setattr(FirstComeFirstServed, "schedule", lambda self, view: Decision.of([]))
     out = tmp_path / "out"

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from clustergym import collect, evaluate, run
+from clustergym.interface.registry import entry_points
 from clustergym.leaderboard.__main__ import main as leaderboard
-from clustergym.registry import entry_points
-from clustergym.results import UNFINISHED
+from clustergym.results.result_files import UNFINISHED
 
 ROOT = Path(__file__).parent.parent
 PLUGIN = """
@@ -208,7 +208,7 @@ def test_a_clock_that_jumps_changes_no_result_and_no_duration(step_s, plugin, mo
     monkeypatch.setattr(time, "time", lambda: next(now))
     monkeypatch.setattr(time, "time_ns", lambda: int(next(now) * 1e9))
     # Lines of progress at every decision.
-    monkeypatch.setattr("clustergym.progress.EVERY_LINE_S", 0.0)
+    monkeypatch.setattr("clustergym.terminal.progress.EVERY_LINE_S", 0.0)
     capsys.readouterr()
     assert run.main([*words, "hydra.run.dir=jumped"]) == 0
     assert next(now) != 1.7e9

@@ -10,11 +10,13 @@ from types import ModuleType
 
 import pytest
 
-from clustergym import decision_log, errors, results
-from clustergym.cluster import yaml_file
+from clustergym.inputs import errors, yaml_file
+from clustergym.inputs import text_files as files
 from clustergym.learn import checkpoints, network_checkpoints
-from clustergym.report import logs, tables
-from clustergym.workload import files
+from clustergym.report import event_curves as logs
+from clustergym.report import result_csv as tables
+from clustergym.results import decision_log
+from clustergym.results import result_files as results
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

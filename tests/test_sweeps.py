@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clustergym.configuration.sweeps import total_runs
 from clustergym.run import main
-from clustergym.sweeps import total_runs
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["compare=null", "trace=philly-like", "trace.jobs=30", "table=false", "progress=false"]

@@ -7,15 +7,15 @@ import pytest
 from clustergym.metrics.aggregates import Aggregate
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.statistics import estimate, estimate_within
-from clustergym.tables import (
+from clustergym.report.metric_tables import (
     comparison_table,
     human_number,
     human_unit,
     human_value,
-    print_table,
     ratio,
     verdict,
 )
+from clustergym.terminal.tables import print_table
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from normal_user import normal_user
 
 from clustergym import __main__ as console
-from clustergym.paths import conf_dir, traces_dir
+from clustergym.inputs.paths import conf_dir, traces_dir
 
 TRAINED = Path(__file__).parent.parent / "clustergym" / "learn" / "trained" / "elastic.safetensors"
 SMALL = [

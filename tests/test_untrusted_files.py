@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from clustergym import collect, replay, run, trace
-from clustergym.errors import InputError
-from clustergym.oracle.cache import Store, pack
-from clustergym.reading import read_json, read_regular
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.reading import read_json, read_regular
+from clustergym.inputs.visible_text import alike, visible, visible_all
+from clustergym.oracle.table_cache import Store, pack
 from clustergym.report.__main__ import main as report
-from clustergym.text import alike, visible, visible_all
 
 ROOT = Path(__file__).parent.parent
 Command = Callable[[Path], int]
@@ -314,7 +314,7 @@ def test_a_gzip_bomb_takes_little_memory(line: bytes, folder: Path) -> None:
 def test_too_many_events_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clustergym.report.logs.MOST_EVENTS", 3)
+    monkeypatch.setattr("clustergym.report.event_curves.MOST_EVENTS", 3)
     assert "events.jsonl.gz:4" in refused(reported, folder, capsys)
 
 
@@ -384,10 +384,10 @@ def test_a_trace_of_too_many_columns(
     assert trace.main(["validate", str(path)]) == 2
     assert "t.csv:1: more than 1,000 columns" in capsys.readouterr().err
     path.write_text("submit_time,duration,gpus\n" + "1,1,1\n" * 20)
-    monkeypatch.setattr("clustergym.workload.files.MOST_ROWS", 10)
+    monkeypatch.setattr("clustergym.inputs.text_files.MOST_ROWS", 10)
     assert trace.main(["validate", str(path)]) == 2
     assert "10 rows" in capsys.readouterr().err
-    monkeypatch.setattr("clustergym.workload.files.LARGEST_BYTES", 10)
+    monkeypatch.setattr("clustergym.inputs.text_files.LARGEST_BYTES", 10)
     assert trace.main(["validate", str(path)]) == 2
     assert "is larger than 10 bytes" in capsys.readouterr().err
 

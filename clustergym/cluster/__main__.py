@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.arguments import Parser
-from clustergym.cluster.config import cluster_names, load_cluster
-from clustergym.cluster.describe import figures, table
-from clustergym.errors import InputError, exits_on_bad_input
-from clustergym.paths import atomic_path
+from clustergym.cluster.cluster_files import cluster_names, load_cluster
+from clustergym.cluster.description import figures, table
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.inputs.paths import atomic_path
 
 if TYPE_CHECKING:
     from rich.table import Table

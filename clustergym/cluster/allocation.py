@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, KeysView, Set
 from contextlib import contextmanager
 from operator import index
 
-from clustergym.cluster.spec import ClusterSpec, Ints, Nodes
+from clustergym.arrays import Ints
+from clustergym.cluster.spec import ClusterSpec, Nodes
 
 
 class AllocationError(RuntimeError):

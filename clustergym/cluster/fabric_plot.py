@@ -10,8 +10,8 @@ from typing import Any
 
 from clustergym.cluster.fabric_tree import Leaf, Minipod, counted, minipods, tier_label
 from clustergym.cluster.spec import ClusterSpec, Locality
-from clustergym.errors import InputError
-from clustergym.paths import atomic_path
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
 
 SUFFIXES = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
 """Formats, and what would make two drawings of a cluster differ."""

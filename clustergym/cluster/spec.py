@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.arrays import Ints
+
 Nodes = tuple[tuple[int, int], ...]
 """(node, GPUs on it) pairs of an allocation, nodes ascending."""
 

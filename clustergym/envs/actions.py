@@ -11,16 +11,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Ints
 from clustergym.envs.candidates import choose_rows
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.policy import Decision, Setting, View
+from clustergym.interface.policy import Decision, Setting, View
 from clustergym.workload.trace import Trace
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 
 class Actions(ABC):

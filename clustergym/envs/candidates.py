@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import View
-
-Ints = npt.NDArray[np.int64]
+from clustergym.arrays import Ints
+from clustergym.interface.policy import View
 
 
 def choose_rows(view: View, rows: int, turn: int = 0) -> Ints:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec, Ints
+from clustergym.arrays import Ints
+from clustergym.cluster.spec import ClusterSpec
 from clustergym.envs.rendering import (
     FAINT,
     GAP,

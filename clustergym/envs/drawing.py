@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.config import load_cluster
-from clustergym.cluster.spec import ClusterSpec, Ints
-from clustergym.errors import InputError, nearest, require
-from clustergym.placement import states
+from clustergym.arrays import Ints
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.placement import free_nodes as states
 from clustergym.placement.benchmark import SETTINGS
 from clustergym.placement.communication import PretrainingJob
 
@@ -76,7 +77,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
 
 
 def draw_free_nodes(problem: Problem, fits: bool, rng: np.random.Generator) -> Ints:
-    """Draw the free nodes of each minipod, as `clustergym.placement.states` does, shape (M,).
+    """Draw the free nodes of each minipod, as `clustergym.placement.free_nodes` does, shape (M,).
 
     Where the job shall not fit though it would, single nodes drawn at random are taken away until
     one is lacking.

@@ -7,16 +7,14 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Ints
 from clustergym.envs.actions import EditActions
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, Policy, View
+from clustergym.interface.registry import make_policy
 from clustergym.metrics.metrics import Metrics
-from clustergym.policy import Decision, Policy, View
-from clustergym.registry import make_policy
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

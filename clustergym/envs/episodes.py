@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from clustergym.config import build_scenario
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.errors import InputError, nearest
-from clustergym.paths import conf_dir, traces_dir
-from clustergym.policy import Setting
-from clustergym.registry import checked
-from clustergym.scenario import Scenario, allowed_counts
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameters import checked
+from clustergym.inputs.paths import conf_dir, traces_dir
+from clustergym.interface.policy import Setting
+from clustergym.scenarios.scenario import Scenario, allowed_counts
+from clustergym.scenarios.scenario_config import build_scenario
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
@@ -64,7 +64,7 @@ class Episodes:
         """The scenario of every episode; None: each episode draws one."""
         parameters = self.parameters
         if parameters.scenario is not None:
-            from clustergym.api import load_scenario
+            from clustergym.scenarios.by_name import load_scenario
 
             _check_name("scenario", parameters.scenario, "scenario")
             overrides = [] if parameters.horizon_s is None else [f"horizon_s={parameters.horizon_s}"]
@@ -184,7 +184,7 @@ def _named(group: str, name: str) -> dict[str, Any]:
 
 def _cluster(name: str) -> tuple[dict[str, Any], Any]:
     """Return the configuration of a cluster, and the cluster."""
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
 
     cluster = load_cluster(name)
     path = conf_dir() / "cluster" / f"{name}.yaml"

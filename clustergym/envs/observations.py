@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.envs.actions import Actions, EditActions
 from clustergym.envs.scheduling_costs import Outcomes
-from clustergym.policy import InformationClass, Setting, View
+from clustergym.interface.policy import InformationClass, Setting, View
 
-Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 LONGEST_S = 10 * 365 * 86400.0

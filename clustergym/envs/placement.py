@@ -16,9 +16,9 @@ from clustergym.envs.placement_picture import as_pixels, as_text
 from clustergym.envs.placement_state import COSTS, PlacementState
 from clustergym.envs.rewards import Reward
 from clustergym.envs.step_time_cost import StepTimeCost
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameters import build
 from clustergym.placement.instances import Assignment, Instance
-from clustergym.registry import build
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 

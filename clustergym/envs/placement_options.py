@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.envs.drawing import Problem, draw_free_nodes
 from clustergym.envs.placement_parameters import PlacementParameters
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameters import checked
 from clustergym.placement.benchmark import ALPHAS
 from clustergym.placement.instances import Instance
-from clustergym.registry import checked
 
 OPTIONS = ("instance", "free_nodes", "alpha")
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Literal
 
 from clustergym.envs.drawing import Problem, load_problem
-from clustergym.errors import require
+from clustergym.inputs.errors import require
 from clustergym.placement.communication import Unit
 
 GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from clustergym.errors import InputError
-from clustergym.policy import Policy
-from clustergym.registry import make_policy
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Policy
+from clustergym.interface.registry import make_policy
 
 
 def policy_of(text: str, where: str) -> Policy:

@@ -8,12 +8,12 @@ from collections import OrderedDict
 
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
-from clustergym.errors import InputError
-from clustergym.policy import Placer
-from clustergym.registry import parameters_of
-from clustergym.scenario import Scenario
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Placer
+from clustergym.interface.registry import parameters_of
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
-from clustergym.sim.run import simulate
 
 KEPT = 1024
 """References that a process keeps for all its environments."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.report.colours import COLOURS
 
 if TYPE_CHECKING:

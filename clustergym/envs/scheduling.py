@@ -21,11 +21,12 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameters import build, checked
+from clustergym.interface.policy import Decision, View
+from clustergym.interface.registry import make_placer
 from clustergym.metrics.metrics import Metrics
-from clustergym.policy import Decision, View
-from clustergym.registry import build, checked, make_placer
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
@@ -275,7 +276,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
 
     def metrics(self) -> Metrics:
         """Return the metrics of the episode so far, as `result.json` has them."""
-        from clustergym.output import measurement_of
+        from clustergym.results.measured_run import measurement_of
 
         return measurement_of(self.simulation).metrics
 

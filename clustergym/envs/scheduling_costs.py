@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.metrics.fairness import finish_time_fairness
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event, EventKind
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 BOUND_S = 600.0
 """Least run time that a slowdown is measured against, seconds."""

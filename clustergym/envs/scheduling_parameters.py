@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.policy import InformationClass
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.interface.policy import InformationClass
 
 MENU = (
     "fcfs",

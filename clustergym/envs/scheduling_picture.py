@@ -6,7 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec, Ints
+from clustergym.arrays import Ints
+from clustergym.cluster.spec import ClusterSpec
 from clustergym.envs.cluster_picture import (
     DOWN,
     FREE,

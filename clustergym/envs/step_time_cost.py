@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.envs.drawing import Problem
 from clustergym.envs.placement_state import PlacementState
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameters import build
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Assignment
 from clustergym.placement.spread import cells
 from clustergym.placement.step_time import PretrainingModel, Tiers, predict
-from clustergym.registry import build
 
 LEAST = {"hidden": 1, "layers": 1, "heads": 1, "experts": 0, "micro_batches": 1, "chunk_layers": 1}
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clustergym.arguments import Parser
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.leaderboard import DECISION_LIMIT_S
 
 
@@ -62,7 +62,7 @@ def _add_workers(command: argparse.ArgumentParser) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from clustergym.hydra_edge import composed
+    from clustergym.configuration.hydra_edge import composed
     from clustergym.leaderboard.add import add
     from clustergym.leaderboard.board import load_board
     from clustergym.sim.guard import check_limit
@@ -91,7 +91,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _workers(options: argparse.Namespace) -> int:
-    from clustergym.parallel import cores
+    from clustergym.terminal.processes import cores
 
     workers: int = cores() if options.workers is None else options.workers
     if workers < 1:
@@ -100,10 +100,10 @@ def _workers(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from clustergym.inputs.visible_text import visible
     from clustergym.leaderboard.board import board_names, load_board
     from clustergym.leaderboard.check import check_entries, word_of
     from clustergym.leaderboard.entry import entry_names
-    from clustergym.text import visible
 
     found: dict[str, Any] = {}
     workers = _workers(options)
@@ -127,7 +127,7 @@ def _score(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import load_board
     from clustergym.leaderboard.figures import division_words, interval, shown
     from clustergym.leaderboard.score import standings
-    from clustergym.tables import print_table
+    from clustergym.terminal.tables import print_table
 
     board = load_board(options.board, options.root)
     found = standings(board)
@@ -175,9 +175,9 @@ def _render(options: argparse.Namespace) -> int:
 
 def _curves(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.board import load_board
-    from clustergym.leaderboard.curves import write_curves
     from clustergym.leaderboard.entry import entry_names
-    from clustergym.parallel import in_order
+    from clustergym.leaderboard.entry_curves import write_curves
+    from clustergym.terminal.processes import in_order
 
     board = load_board(options.board, options.root)
     names = options.entry or entry_names(board)
@@ -197,7 +197,7 @@ def _freeze(options: argparse.Namespace) -> int:
 
 
 def _write_json(content: Any, path: Path | None) -> None:
-    from clustergym.paths import atomic_path
+    from clustergym.inputs.paths import atomic_path
 
     if path is None:
         return

@@ -15,17 +15,17 @@ from typing import Any
 
 import yaml
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
 from clustergym.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
-from clustergym.leaderboard.curves import write_curves
 from clustergym.leaderboard.entry import FIXED, TIMES, Chosen, Entry, ResultRow, read_entry, read_results
+from clustergym.leaderboard.entry_curves import write_curves
 from clustergym.leaderboard.registered import TRAINED
 from clustergym.leaderboard.run_cells import CellRun, run_cell, run_cells
 from clustergym.metrics.catalogue import METRICS
-from clustergym.parallel import in_order
-from clustergym.paths import atomic_path
+from clustergym.terminal.processes import in_order
 
 HARDWARE, LICENCE = "one core of an x86-64 machine", "Apache-2.0"
 
@@ -110,8 +110,8 @@ def _entry(
     authors: Sequence[str],
     words: Sequence[str],
 ) -> Entry:
-    from clustergym import __version__
-    from clustergym.registry import parameters_of
+    from clustergym.inputs.version import __version__
+    from clustergym.interface.registry import parameters_of
 
     policy, placer = board.contestants(parameters)
     places = board.chooses == "placer"

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, PrivateAttr
 
 from clustergym.cluster.schema import Checked, Text, checked
-from clustergym.cluster.yaml_file import read_mapping
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import PACKAGE
+from clustergym.inputs.yaml_file import read_mapping
+from clustergym.interface.policy import Placer, Policy
 from clustergym.metrics.catalogue import METRICS
-from clustergym.paths import PACKAGE
-from clustergym.policy import Placer, Policy
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 from clustergym.workload.trace import Trace
 
 NAME = r"[a-z0-9][a-z0-9-]{0,63}"
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
         return f"{self.scenario}-{self.seed}"
 
 
-class Constants(Checked):
+class CellConstants(Checked):
     """What a cell is scored against, frozen with the board's version.
 
     Attributes
@@ -66,7 +66,7 @@ class BoardScenario(Checked):
     name : str
     overrides : list of str
         Of the main job, less the seed.
-    constants : dict of int to Constants
+    constants : dict of int to CellConstants
         By seed; empty only while a board is made.
     traces : dict of str to dict of int to str
         SHA-256 of the traces of every split, by split and seed; empty only while a board is made.
@@ -74,7 +74,7 @@ class BoardScenario(Checked):
 
     name: Name
     overrides: list[Text]
-    constants: dict[int, Constants] = Field(default_factory=dict)
+    constants: dict[int, CellConstants] = Field(default_factory=dict)
     traces: dict[Name, dict[int, Sha256]] = Field(default_factory=dict)
 
 
@@ -142,7 +142,7 @@ class Board(Checked):
         """Every cell, in order."""
         return tuple(Cell(one.name, seed) for one in self.scenarios for seed in self.seeds)
 
-    def constants(self, cell: Cell) -> Constants:
+    def constants(self, cell: Cell) -> CellConstants:
         """Return what a cell is scored against."""
         found = next(one for one in self.scenarios if one.name == cell.scenario)
         if cell.seed not in found.constants:
@@ -162,13 +162,13 @@ class Board(Checked):
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
         """Build the scenario of a cell, or what further overrides of the main job make of it."""
-        from clustergym.config import build_scenario
+        from clustergym.scenarios.scenario_config import build_scenario
 
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
         """Return the configuration of the main job in a cell; composed once for all seeds of a scenario."""
-        from clustergym.api import compose
+        from clustergym.scenarios.by_name import compose
 
         found = next(one for one in self.scenarios if one.name == cell.scenario)
         words, seed = (*found.overrides, *overrides), f"seed={cell.seed}"
@@ -185,7 +185,7 @@ class Board(Checked):
 
     def trace(self, cell: Cell) -> Trace:
         """Return the trace of a scenario and a seed, which may be of any split."""
-        from clustergym.config import make_cluster, make_trace
+        from clustergym.scenarios.scenario_config import make_cluster, make_trace
 
         config = self.configuration(cell)
         cluster = make_cluster(config["cluster"])
@@ -193,7 +193,7 @@ class Board(Checked):
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
         """Return a new policy and a new placer: what an entry chose, and what is the board's."""
-        from clustergym.registry import make_placer, make_policy
+        from clustergym.interface.registry import make_placer, make_policy
 
         own = {"policy": self.policy, "placer": self.placer, self.chooses: chosen}
         return make_policy(own["policy"] or {}), make_placer(own["placer"] or {})

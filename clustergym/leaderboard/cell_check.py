@@ -9,10 +9,10 @@ from pathlib import Path
 
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.cell_logs import CellLogs
-from clustergym.leaderboard.cell_replay import Flag, Kind, replayed
-from clustergym.leaderboard.curves import difference
+from clustergym.leaderboard.cell_replay import Flag, FlagKind, replayed
 from clustergym.leaderboard.entry import Entry, ResultRow
-from clustergym.scenario import Scenario
+from clustergym.leaderboard.entry_curves import difference
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
 
 BOUNDED = ("jct_mean", "makespan")
@@ -21,7 +21,7 @@ LONGEST_DECISION_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedCell:
     """What an entry says of a cell.
 
     Attributes
@@ -39,14 +39,14 @@ class Claim:
     row: ResultRow
 
 
-def check_cell(board: Board, task: tuple[Cell, Sequence[Claim]]) -> list[list[Flag]]:
+def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[list[Flag]]:
     """Return what is wrong with each of some entries in a cell, whose scenario is built once."""
     cell, claims = task
     scenario = board.scenario(cell)
     return [_flags(board, cell, scenario, claim) for claim in claims]
 
 
-def _flags(board: Board, cell: Cell, scenario: Scenario, claim: Claim) -> list[Flag]:
+def _flags(board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell) -> list[Flag]:
     """Replay a cell and compare; what is wrong at one step hides the later ones."""
     made = replayed(board, cell, scenario, claim.entry, claim.logs)
     if isinstance(made, Flag):
@@ -54,29 +54,31 @@ def _flags(board: Board, cell: Cell, scenario: Scenario, claim: Claim) -> list[F
     simulation, decided = made
     flags = [*_compared(simulation, board, cell, claim.row), *_times(str(cell), claim.row, decided)]
     wrong = "" if flags else difference(board, claim.folder, cell, simulation)
-    return [*flags, *([Flag(Kind.CURVES, str(cell), wrong)] if wrong else [])]
+    return [*flags, *([Flag(FlagKind.CURVES, str(cell), wrong)] if wrong else [])]
 
 
 def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) -> Iterator[Flag]:
     from clustergym.metrics.bounds import lower_bounds
-    from clustergym.output import measurement_of
+    from clustergym.results.measured_run import measurement_of
 
     where, scenario = str(cell), simulation.scenario
     metrics = measurement_of(simulation).metrics
     if simulation.log.digest != row.digest:
-        yield Flag(Kind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…")
+        yield Flag(
+            FlagKind.DIGEST, where, f"replayed {simulation.log.digest[:16]}…, entered {row.digest[:16]}…"
+        )
     for name, value in metrics.items():
         if name in row.metrics and not _same(value, row.metrics[name]):
-            yield Flag(Kind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
+            yield Flag(FlagKind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
     left = int(metrics["jobs_unfinished"] or 0)
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - _unfit(scenario)
     if left or dropped > 0:
-        yield Flag(Kind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
+        yield Flag(FlagKind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
     bounds = lower_bounds(scenario)
     for name in BOUNDED if not (left or dropped > 0 or board.drops) else ():
         bound, claimed = getattr(bounds, name), row.metrics[name]
         if claimed is not None and claimed < bound * (1 - TOLERANCE):
-            yield Flag(Kind.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
+            yield Flag(FlagKind.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
 
 
 def _unfit(scenario: Scenario) -> int:
@@ -93,9 +95,9 @@ def _times(where: str, row: ResultRow, points: int) -> Iterator[Flag]:
     median, p99, wall = (row.times[name] for name in ("decision_s_p50", "decision_s_p99", "wall_s"))
     if row.decisions != points:
         message = f"{row.decisions} decisions were entered, the run has {points} decision points"
-        yield Flag(Kind.DECISION_TIMES, where, message)
+        yield Flag(FlagKind.DECISION_TIMES, where, message)
     elif not 0 < median <= p99 * 1.05 or not p99 <= LONGEST_DECISION_S:
-        yield Flag(Kind.DECISION_TIMES, where, f"median {median:g} s, 99th percentile {p99:g} s")
+        yield Flag(FlagKind.DECISION_TIMES, where, f"median {median:g} s, 99th percentile {p99:g} s")
     elif wall < 0.45 * row.decisions * median:
         message = f"{row.decisions} decisions of {median:g} s in the median take longer than {wall:g} s"
-        yield Flag(Kind.DECISION_TIMES, where, message)
+        yield Flag(FlagKind.DECISION_TIMES, where, message)

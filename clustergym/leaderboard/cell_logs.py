@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from clustergym.cluster.schema import Checked, checked
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.reading import opened
 from clustergym.leaderboard.board import NAME, Cell
-from clustergym.paths import atomic_path
-from clustergym.reading import opened
 
 FILE, SCHEMA = "decisions.jsonl.gz", "clustergym.cells/1"
 LARGEST_CONTENTS_BYTES = 1_000_000
@@ -29,7 +29,7 @@ REMEDY = "make it anew with `leaderboard add`"
 Label = Annotated[str, Field(pattern=f"^{NAME}-[0-9]{{1,19}}$")]
 
 
-class Part(Checked):
+class LogPart(Checked):
     """A cell, and the packed bytes of its log."""
 
     cell: Label
@@ -40,7 +40,7 @@ class Contents(Checked):
     """The first line: every cell, in the order of the file."""
 
     schema_name: Annotated[Literal["clustergym.cells/1"], Field(alias="schema")]
-    cells: list[Part]
+    cells: list[LogPart]
 
 
 @dataclass(frozen=True)

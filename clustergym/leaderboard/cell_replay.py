@@ -5,17 +5,17 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.visible_text import visible
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.cell_logs import CellLogs
 from clustergym.leaderboard.entry import Entry
-from clustergym.leaderboard.logs import LOGS
-from clustergym.scenario import Scenario
+from clustergym.leaderboard.entry_logs import LOGS
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
-from clustergym.text import visible
 
 
-class Kind(enum.StrEnum):
+class FlagKind(enum.StrEnum):
     """What is wrong with an entry; each kind of failure has a flag of its own."""
 
     SCHEMA = "schema"
@@ -58,13 +58,13 @@ class Flag:
 
     Attributes
     ----------
-    kind : Kind
+    kind : FlagKind
     where : str
         Cell, or file.
     message : str
     """
 
-    kind: Kind
+    kind: FlagKind
     where: str
     message: str
 
@@ -76,30 +76,30 @@ def replayed(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
 ) -> tuple[Simulation, int] | Flag:
     """Return the run that a cell's log makes and how many decisions there were, or what is wrong with it."""
-    from clustergym.leaderboard.placements import PlacementError
+    from clustergym.results.placement_log import PlacementError
+    from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError
-    from clustergym.sim.validate import DecisionError
 
     where = str(cell)
     if scenario.sha256 != board.constants(cell).sha256:
         message = "the board's own scenario has changed since its constants were frozen"
-        return Flag(Kind.TRACE_HASH, where, message)
+        return Flag(FlagKind.TRACE_HASH, where, message)
     log = LOGS[board.chooses](entry, board, cell)
     try:
         header = log.read(logs, scenario)
     except InputError as error:
-        return Flag(Kind.DECISION_LOG, where, str(error))
+        return Flag(FlagKind.DECISION_LOG, where, str(error))
     if header.get("scenario_sha256") != scenario.sha256:
-        return Flag(Kind.TRACE_HASH, where, "the decisions were made on another scenario")
+        return Flag(FlagKind.TRACE_HASH, where, "the decisions were made on another scenario")
     wrong = log.wrong(header)
     if wrong:
-        return Flag(Kind.HEADER, where, f"{wrong} is not that of the entry or the board")
+        return Flag(FlagKind.HEADER, where, f"{wrong} is not that of the entry or the board")
     try:
         simulation, decided = log.replay(scenario, header[log.period])
     except (DecisionError, PlacementError) as error:
-        return Flag(Kind.ILLEGAL_DECISION, where, str(error))
+        return Flag(FlagKind.ILLEGAL_DECISION, where, str(error))
     except (InputError, StalledError) as error:
-        return Flag(Kind.DIVERGED, where, str(error))
+        return Flag(FlagKind.DIVERGED, where, str(error))
     if log.idle(simulation):
-        return Flag(Kind.DECISION_LOG, where, "tells of decisions that change nothing")
+        return Flag(FlagKind.DECISION_LOG, where, "tells of decisions that change nothing")
     return simulation, decided

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.visible_text import alike, shortened, visible
 from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import Board, Cell
-from clustergym.leaderboard.cell_check import Claim, check_cell
+from clustergym.leaderboard.cell_check import ClaimedCell, check_cell
 from clustergym.leaderboard.cell_logs import CellLogs, read_logs
-from clustergym.leaderboard.cell_replay import Flag, Kind
+from clustergym.leaderboard.cell_replay import Flag, FlagKind
 from clustergym.leaderboard.entry import (
     LARGEST_README_BYTES,
     Entry,
@@ -24,10 +25,9 @@ from clustergym.leaderboard.entry import (
     text_of,
 )
 from clustergym.leaderboard.registered import problems, published, unchecked
-from clustergym.parallel import in_order
-from clustergym.text import alike, shortened, visible
+from clustergym.terminal.processes import in_order
 
-__all__ = ["Flag", "Kind", "check", "check_entries", "published", "word_of"]
+__all__ = ["Flag", "FlagKind", "check", "check_entries", "published", "word_of"]
 
 BATCH = 6
 """Entries that a process replays in a cell on one and the same scenario."""
@@ -64,7 +64,7 @@ def check_entries(
         On stderr.
     """
     flags: dict[str, list[Flag]] = {name: [] for name in names}
-    claims: dict[str, dict[Cell, Claim]] = {}
+    claims: dict[str, dict[Cell, ClaimedCell]] = {}
     for name in flags:
         claims[name] = _opened(board, name, flags[name])
     for name, flag in _titles(board, flags):
@@ -96,25 +96,25 @@ def _batches(names: Iterable[str]) -> list[list[str]]:
     return [ordered[at : at + BATCH] for at in range(0, len(ordered), BATCH)]
 
 
-def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, Claim]:
+def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
     """Return what an entry says of each cell; what is wrong with its files goes to `flags`."""
     try:
         folder = entry_folder(board, name)
         entry, rows = read_entry(folder, board), read_results(folder)
     except InputError as error:
-        flags.append(Flag(Kind.SCHEMA, name, str(error)))
+        flags.append(Flag(FlagKind.SCHEMA, name, str(error)))
         return {}
     flags += [*_readme(folder), *_identity(entry, board)]
     flags += _cells([str(row.cell) for row in rows], board, "results.csv", "row")
     try:
         logs = read_logs(folder)
     except InputError as error:
-        flags.append(Flag(Kind.DECISION_LOG, cell_logs.FILE, str(error)))
+        flags.append(Flag(FlagKind.DECISION_LOG, cell_logs.FILE, str(error)))
         return {}
     flags += _logged(logs, board)
     once = {row.cell: row for row in rows}
     there = [cell for cell in board.cells if cell in once and logs.labels.count(str(cell)) == 1]
-    return {cell: Claim(folder, entry, logs, once[cell]) for cell in there}
+    return {cell: ClaimedCell(folder, entry, logs, once[cell]) for cell in there}
 
 
 def _readme(folder: Path) -> Iterator[Flag]:
@@ -124,12 +124,12 @@ def _readme(folder: Path) -> Iterator[Flag]:
     try:
         lines = text_of(path, LARGEST_README_BYTES).replace("\t", " ").splitlines()
     except InputError as error:
-        yield Flag(Kind.SCHEMA, "README.md", str(error))
+        yield Flag(FlagKind.SCHEMA, "README.md", str(error))
         return
     for number, line in enumerate(lines, start=1):
         if visible(line) != line:
             message = f"line {number} has characters that nobody sees: {shortened(visible(line), 60)}"
-            yield Flag(Kind.SCHEMA, "README.md", message)
+            yield Flag(FlagKind.SCHEMA, "README.md", message)
             return
 
 
@@ -142,8 +142,8 @@ def word_of(board: Board, name: str) -> list[str]:
 def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
-        yield Flag(Kind.BOARD, "entry.yaml", of)
-    yield from (Flag(Kind.PUBLISHED, "entry.yaml", one) for one in problems(board, entry))
+        yield Flag(FlagKind.BOARD, "entry.yaml", of)
+    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", one) for one in problems(board, entry))
 
 
 def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
@@ -157,7 +157,7 @@ def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
     for shared in by_title.values():
         for name in [one for one in shared if len(shared) > 1 and one in names]:
             others = ", ".join(one for one in shared if one != name)
-            yield name, Flag(Kind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
+            yield name, Flag(FlagKind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
 
 
 def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator[Flag]:
@@ -165,12 +165,12 @@ def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator
     wanted, count = [str(cell) for cell in board.cells], Counter(found)
     for cell in wanted:
         if not count[cell]:
-            yield Flag(Kind.MISSING_CELL, cell, f"has no {what} in {file}")
+            yield Flag(FlagKind.MISSING_CELL, cell, f"has no {what} in {file}")
     for cell, times in count.items():
         if cell not in wanted:
-            yield Flag(Kind.FOREIGN_CELL, cell, f"is no cell of the board, and has a {what} in {file}")
+            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is no cell of the board, and has a {what} in {file}")
         elif times > 1:
-            yield Flag(Kind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
+            yield Flag(FlagKind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
 
 
 def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
@@ -181,11 +181,11 @@ def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
     for found, cell in zip(logs.labels, wanted, strict=False):
         if not wrong and found != cell:
             message = f"its log stands where that of {cell} must in {cell_logs.FILE}"
-            yield Flag(Kind.DECISION_LOG, found, message)
+            yield Flag(FlagKind.DECISION_LOG, found, message)
             return
 
 
-def _rerun(board: Board, task: tuple[Sequence[Claim], int, int]) -> list[Flag]:
+def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[Flag]:
     """Run a policy or placer again in cells drawn at random; nothing that the entry names is imported."""
     import numpy as np
 
@@ -193,7 +193,7 @@ def _rerun(board: Board, task: tuple[Sequence[Claim], int, int]) -> list[Flag]:
     entry = claims[0].entry
     if entry.chosen.name not in published(board.chooses):
         message = f"{entry.chosen.name!r} is not published here and cannot be run again"
-        return [Flag(Kind.RERUN, "entry.yaml", message)]
+        return [Flag(FlagKind.RERUN, "entry.yaml", message)]
     rng = np.random.default_rng([seed, 41])
     drawn = rng.choice(len(claims), min(strict, len(claims)), replace=False)
     return [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
@@ -206,7 +206,7 @@ def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
     try:
         digest = run_cell(board, entry.keys, row.cell).row.digest
     except Exception as error:  # Of one with parameters that nobody tried before.
-        yield Flag(Kind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
+        yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
         return
     if digest != row.digest:
-        yield Flag(Kind.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")
+        yield Flag(FlagKind.RERUN, where, f"digest {digest[:16]}…, entered {row.digest[:16]}…")

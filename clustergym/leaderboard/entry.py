@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field
 
 from clustergym.cluster.schema import Checked, checked
-from clustergym.cluster.yaml_file import read_mapping
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.reading import read_regular
+from clustergym.inputs.visible_text import shortened, visible
+from clustergym.inputs.yaml_file import read_mapping
+from clustergym.interface.policy import InformationClass
 from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell, Name, board_names
 from clustergym.metrics.catalogue import METRICS
-from clustergym.policy import InformationClass
-from clustergym.reading import read_regular
-from clustergym.text import shortened, visible
 
 LARGEST_RESULTS_BYTES = 4_000_000
 LARGEST_README_BYTES = 1_000_000

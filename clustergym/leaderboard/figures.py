@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from clustergym.interface.policy import KNOWS
 from clustergym.leaderboard.score import Standing
 from clustergym.metrics.aggregates import Aggregate
-from clustergym.policy import KNOWS
 
 SHOWN = {
     "jct_mean": ("mean JCT, s", "s"),

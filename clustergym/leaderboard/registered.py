@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.visible_text import shortened
+from clustergym.interface.policy import Placer, Policy
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import Entry
-from clustergym.policy import Placer, Policy
-from clustergym.text import shortened
 
 WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A parameter that is a word: no path, so that nothing is opened for an entry's sake."""
@@ -21,7 +21,7 @@ TRAINED = {"learned": ["train"]}
 
 def published(kind: str) -> frozenset[str]:
     """Return the names of the policies, or placers, in this project's own package."""
-    from clustergym.registry import entry_points
+    from clustergym.interface.registry import entry_points
 
     points = entry_points({"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind])
     return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))

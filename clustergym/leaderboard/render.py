@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import PACKAGE, atomic_path
 from clustergym.leaderboard.board import Board
-from clustergym.leaderboard.curves import plain, read_curves
+from clustergym.leaderboard.entry_curves import plain, read_curves
 from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts, to_bound
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
-from clustergym.paths import PACKAGE, atomic_path
 from clustergym.report.colours import Style, styles_of
 
 TEMPLATE = PACKAGE / "leaderboard" / "page.html"

@@ -9,18 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Placer, Policy
 from clustergym.leaderboard import DECISION_LIMIT_S
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.cell_logs import pack
 from clustergym.leaderboard.entry import ResultRow
-from clustergym.parallel import in_order
-from clustergym.policy import Placer, Policy
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
+from clustergym.terminal.processes import in_order
 
 if TYPE_CHECKING:
+    from clustergym.sim.drive import Run
     from clustergym.sim.guard import Watch
-    from clustergym.sim.run import Run
 
 
 class CellRun(NamedTuple):
@@ -75,7 +75,8 @@ def run_cell(
 def _watched(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: Watch
 ) -> CellRun:
-    from clustergym.output import measurement_of, result_of
+    from clustergym.results.measured_run import measurement_of
+    from clustergym.results.writing import result_of
 
     run, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
     result = result_of(run, measurement_of(run.simulation), policy, placer, cell.seed)
@@ -96,8 +97,8 @@ Lines = Callable[[Mapping[str, Any]], Iterable[object]]
 def _decided(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
 ) -> tuple[Run, Lines]:
-    from clustergym.output import decision_lines
-    from clustergym.sim.run import simulate
+    from clustergym.results.writing import decision_lines
+    from clustergym.sim.drive import simulate
 
     run = simulate(scenario, policy, placer, seed, watch=watch)
     return run, partial(decision_lines, run.simulation)
@@ -105,7 +106,7 @@ def _decided(
 
 def _placed(scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch) -> tuple[Run, Lines]:
     """Run a policy under a placer; the decisions and their times are the placer's."""
-    from clustergym.leaderboard.placements import placement_lines, simulate_recorded
+    from clustergym.results.placement_log import placement_lines, simulate_recorded
 
     run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import (
     RAW,
@@ -26,7 +26,6 @@ from clustergym.metrics.aggregates import (
     stratified,
 )
 
-Floats = npt.NDArray[np.float64]
 DECIMALS = 4
 """Of scores and of P(better), wherever they are written."""
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.policy import InformationClass
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called with (steps done, steps in all, figures) whenever the training has saved its state.
@@ -102,8 +102,8 @@ def make_agent(parameters: Mapping[str, Any]) -> Agent:
     InputError
         For an unknown name or parameter, or a value of the wrong type.
     """
+    from clustergym.inputs.parameters import build
     from clustergym.learn.distribution import Distribution
-    from clustergym.registry import build
 
     given = dict(parameters)
     name = str(given.pop("name", ""))

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.learn import features
 from clustergym.learn.compiled import compiled
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NONE = -1
 BARRED = -np.inf

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
 from clustergym.learn import auction, features
 from clustergym.learn.checkpoints import AUCTION_SCHEMA, Stored, read, write
-from clustergym.policy import InformationClass
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

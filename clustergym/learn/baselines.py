@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clustergym.envs.actions import MetaActions
-from clustergym.errors import InputError, require
+from clustergym.inputs.errors import InputError, require
 from clustergym.learn.split_env import SplitEnv
 from clustergym.learn.stable_baselines import NetworkAgent
 

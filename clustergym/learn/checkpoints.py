@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from clustergym.cluster.yaml_file import parse_mapping
-from clustergym.errors import InputError, nearest
-from clustergym.paths import PACKAGE, atomic_path
-from clustergym.policy import InformationClass
-from clustergym.reading import opened, read_regular
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import PACKAGE, atomic_path
+from clustergym.inputs.reading import opened, read_regular
+from clustergym.inputs.yaml_file import parse_mapping
+from clustergym.interface.policy import InformationClass
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 

@@ -9,18 +9,17 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Placer, Policy
+from clustergym.interface.registry import make_placer, make_policy, parameters_of
 from clustergym.learn.distribution import Distribution
 from clustergym.learn.limits import BOUNDS
 from clustergym.metrics.metrics import Metrics
-from clustergym.policy import Placer, Policy
-from clustergym.registry import make_placer, make_policy, parameters_of
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.guard import Watch
 
-Floats = npt.NDArray[np.float64]
 METRICS = (
     "jct_mean",
     "jct_p99",
@@ -168,8 +167,8 @@ def _run(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
 ) -> tuple[Metrics, Floats]:
     """Return the metrics of a run, and when each job completed; NaN if it did not."""
-    from clustergym.output import measurement_of
-    from clustergym.sim.run import simulate
+    from clustergym.results.measured_run import measurement_of
+    from clustergym.sim.drive import simulate
 
     run = simulate(scenario, policy, placer, seed, watch=watch)
     finish_s = np.full(len(scenario.trace), np.nan)

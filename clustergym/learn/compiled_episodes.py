@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.policy import InformationClass
-from clustergym.scenario import Scenario
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.state import TICKS_PER_S, ticks
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,22 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.errors import InputError, nearest, require
+from clustergym.inputs.columns import rounded_up
+from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.learn.job_tables import job_tables
 from clustergym.learn.speedups import iteration_times
 from clustergym.learn.trace_files import TraceFiles
 from clustergym.learn.trace_windows import trace_window
 from clustergym.learn.windows import SPLITS, Window, draw_window
-from clustergym.scenario import Scenario, allowed_counts
-from clustergym.sim.costs import SEARCHES, Costs
-from clustergym.workload.fields import rounded_up
+from clustergym.scenarios.costs import SEARCHES, Costs
+from clustergym.scenarios.scenario import Scenario, allowed_counts
 from clustergym.workload.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 STREAM = 611
 RESTART_S = (20.0, 60.0)
@@ -51,7 +48,7 @@ class Distribution:
         Of `origin=files`: trace files on a scenario of their own, as
         `clustergym.learn.trace_files.TraceFiles.of` takes them; `gpus` and `types` are then of no use.
     search : str
-        For a parallel plan on an allotment that a job has not had before (`clustergym.sim.costs.Costs`).
+        For a parallel plan on an allotment that a job has not had before (`clustergym.scenarios.costs.Costs`).
     max_duration_s : float or None
         Longer jobs are cut to it; before the load is set.
     deadline_slack : pair of float, or nothing
@@ -114,7 +111,7 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
         raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
     rng = np.random.default_rng([seed, STREAM, SPLITS.index(split), index])
     if distribution.traces is not None:
-        return trace_window(rng, distribution, split)
+        return trace_window(rng, split, distribution.traces, distribution.jobs, distribution.draw_factors)
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))
     window = draw_window(rng, split, distribution.origin, jobs)
     if distribution.max_duration_s is not None:

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.reading import read_regular
+from clustergym.interface.policy import InformationClass
 from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction import INPUTS
@@ -21,13 +24,7 @@ from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import TERMS, Objective
-from clustergym.parallel import workers
-from clustergym.paths import atomic_path
-from clustergym.policy import InformationClass
-from clustergym.reading import read_regular
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.terminal.processes import workers
 
 STATE_SCHEMA = "clustergym.evolution/1"
 LARGEST_STATE_BYTES = 2**28

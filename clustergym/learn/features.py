@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-import numpy.typing as npt
-
+from clustergym.arrays import Floats
 from clustergym.learn.compiled import compiled
-
-Floats = npt.NDArray[np.float64]
 
 VERSION = 1
 """Raised whenever a feature changes its meaning or place; new ones come last, weighing 0 in what is older."""

@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Bools, Ints
 from clustergym.envs.actions import EditActions
 from clustergym.envs.driver import targets
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationError, Policy, View
 from clustergym.learn.split_env import SplitEnv
-from clustergym.policy import Decision, InformationError, Policy, View
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 Chooser = Callable[[Any, Bools, Bools], int]
 """(observation, legal, acceptable) -> action."""
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.oracle.base import OracleTables, six_digits
-from clustergym.scenario import LOCALITIES
+from clustergym.scenarios.scenario import LOCALITIES
 from clustergym.workload.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def job_tables(

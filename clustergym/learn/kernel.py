@@ -8,14 +8,10 @@ microsecond. It has no nodes: `Episode.of` refuses scenarios in which they matte
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.learn import auction
 from clustergym.learn.compiled import compiled
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 TICKS_PER_S = 1_000_000
 NEVER = np.int64(2**62)

@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.metrics.bounds import least_work, lower_bounds
-from clustergym.scenario import Scenario
-
-Floats = npt.NDArray[np.float64]
+from clustergym.scenarios.scenario import Scenario
 
 
 def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:

@@ -12,7 +12,7 @@ import numpy as np
 from clustergym.envs.actions import EditActions
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_costs import jobs_in_system
-from clustergym.errors import InputError, require
+from clustergym.inputs.errors import InputError, require
 from clustergym.learn.agents import Progress
 from clustergym.learn.baselines import Ppo
 from clustergym.learn.imitation import Demonstrations, as_expert, as_learner, demonstrate, fit

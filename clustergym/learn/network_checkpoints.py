@@ -12,9 +12,9 @@ import numpy as np
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import InformationClass
 from clustergym.learn.checkpoints import NETWORK_SCHEMA, Stored, Tensors, read, write
-from clustergym.policy import InformationClass
 
 AGENTS = ("ppo", "dqn", "maskable_ppo")
 COLUMNS = {

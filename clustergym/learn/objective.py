@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.envs.scheduling_costs import Yardsticks
-from clustergym.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.metrics.fairness import UNFAIR_ABOVE
-from clustergym.scenario import Scenario
-
-Floats = npt.NDArray[np.float64]
+from clustergym.scenarios.scenario import Scenario
 
 
 def _deadline_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arguments import Parser
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_parameters import SchedulingParameters
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.interface.policy import InformationError, Policy
+from clustergym.interface.registry import make_placer
 from clustergym.learn.comparison import ratio
 from clustergym.learn.windows import SPLITS
-from clustergym.policy import InformationError, Policy
-from clustergym.registry import make_placer
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
 
 FIGURES = ("jct_mean", "jct_p99", "restarts_mean", "gpu_utilization")
@@ -67,7 +67,7 @@ def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -
 def _figures(env: Any, index: int, policies: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return `FIGURES` of each policy on a trace, shape (policies, figures)."""
     from clustergym.envs.policy_text import policy_of
-    from clustergym.output import measurement_of
+    from clustergym.results.measured_run import measurement_of
 
     env.reset(options={"index": index})
     core = env.unwrapped

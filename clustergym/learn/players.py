@@ -11,9 +11,9 @@ from clustergym.envs.actions import EditActions, make_actions
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationClass, Setting, View
 from clustergym.learn.network_checkpoints import NetworkCheckpoint
-from clustergym.policy import Decision, InformationClass, Setting, View
 from clustergym.workload.trace import Trace
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.arguments import Parser
-from clustergym.cluster.yaml_file import read_mapping
-from clustergym.errors import InputError, exits_on_bad_input
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.yaml_file import read_mapping
 from clustergym.learn.checkpoints import find, is_network
-from clustergym.paths import atomic_path
 from clustergym.report.colours import COLOURS
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import SubprocVecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvWrapper
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 
 COMPLAINT = "clustergym.complaint"
 """Key of `info` that an `InputError` of the environment's process stands under."""

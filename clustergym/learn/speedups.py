@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.arrays import Floats, Ints
 
 SPEED_SPREAD = 0.25
 """Standard deviation of a job's log speed on a type about the type's own."""

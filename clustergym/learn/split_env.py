@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.learn.windows import SPLITS
 
 LARGEST_REWARD = 1e12

@@ -15,7 +15,8 @@ import numpy as np
 
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
-from clustergym.errors import InputError, require
+from clustergym.inputs.errors import InputError, require
+from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.split_env import SplitEnv, fixed_trace, make_split_env
 from clustergym.learn.training_state import (
@@ -28,7 +29,6 @@ from clustergym.learn.training_state import (
     restore,
     write_state,
 )
-from clustergym.policy import InformationClass
 
 STREAM = 614
 FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "loss", "clip_fraction")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.learn.windows import data_folder
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 
 KEYS = ("scenario", "overrides", "files")
 
@@ -75,7 +75,7 @@ class TraceFiles:
 
         Nobody profiles, as in drawn windows, unless `overrides` name costs.
         """
-        from clustergym.api import load_scenario
+        from clustergym.scenarios.by_name import load_scenario
 
         overrides = ["trace=file", *self.overrides, f"trace.path='{self.files[index]}'"]
         scenario = replace(load_scenario(self.scenario, overrides), rounds="event")

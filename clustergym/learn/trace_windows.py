@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import InformationClass
 from clustergym.learn.job_tables import job_tables
 from clustergym.learn.trace_files import TraceFiles
-from clustergym.policy import InformationClass
-from clustergym.scenario import Scenario
-
-if TYPE_CHECKING:
-    from clustergym.learn.distribution import Distribution
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.scenarios.scenario import Scenario
 
 SHARES = {"train": (0.0, 0.6), "dev": (0.6, 0.8), "test": (0.8, 1.0)}
 """Part of each file's jobs, in order of submission, that a split's windows are cut from."""
 
 
-def trace_window(rng: np.random.Generator, ranges: Distribution, split: str) -> Scenario:
+def trace_window(
+    rng: np.random.Generator,
+    split: str,
+    traces: Mapping[str, str | tuple[str, ...]],
+    jobs_range: tuple[int, ...],
+    draw_factors: Callable[[np.random.Generator], tuple[float, float, float]],
+) -> Scenario:
     """Draw consecutive jobs of a file, and stretch their arrivals to a load.
+
+    `draw_factors` draws the load, the factor of the restart time, and the error of known times.
 
     Iteration times are those of compact placements. The load is the GPU time of all jobs as requested, at
     the mean speed of the cluster's GPUs, over capacity x span.
@@ -40,16 +42,16 @@ def trace_window(rng: np.random.Generator, ranges: Distribution, split: str) -> 
     InputError
         If a file has no window of so many jobs in the split.
     """
-    files = _files(json.dumps(ranges.traces))
+    files = _files(json.dumps(traces))
     index = int(rng.integers(len(files.files)))
     whole = _whole(files, index)
     first, last = (round(share * len(whole.trace)) for share in SHARES[split])
-    jobs = int(rng.integers(ranges.jobs[0], ranges.jobs[1] + 1))
+    jobs = int(rng.integers(jobs_range[0], jobs_range[1] + 1))
     remedy = f"the {split} split of {files.files[index]} has windows of up to {last - first}"
     require(jobs <= last - first, "scenarios.jobs", jobs, remedy)
     begin = first + int(rng.integers(last - first - jobs + 1))
     rows = np.arange(begin, begin + jobs)
-    load, restart, error = ranges.draw_factors(rng)
+    load, restart, error = draw_factors(rng)
     name = f"{split}-{Path(files.files[index]).stem}-{begin}-{jobs}"
     return _window(rng, whole, rows, load, restart, error, name)
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError
-from clustergym.paths import atomic_path
-from clustergym.reading import read_regular
-from clustergym.wandb_logger import LoggerChoice, log_files, one_line, start
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.reading import read_regular
+from clustergym.report.wandb_logger import LoggerChoice, log_files, one_line, start
 
 RUN_FILE = "wandb-run.json"
 """Beside the state: the id of the run, which a resumed training continues."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.paths import atomic_path
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
 
 Tensors = dict[str, npt.NDArray[Any]]
 

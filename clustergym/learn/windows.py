@@ -9,13 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest, require
-from clustergym.paths import PACKAGE
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.paths import PACKAGE
 
 SPLITS = ("train", "dev", "test")
 BOUNDS = {

@@ -6,11 +6,9 @@ import heapq
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.scenario import Scenario
-
-Floats = npt.NDArray[np.float64]
+from clustergym.arrays import Floats
+from clustergym.scenarios.scenario import Scenario
 
 
 class Bounds(NamedTuple):

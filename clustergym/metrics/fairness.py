@@ -28,10 +28,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.metrics.fluid import FluidSharing
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 UNFAIR_ABOVE = 1 + 1e-9
 """Finish-time fairness above which a job counts as treated unfairly."""

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.sim.log import NODE_EVENTS, PACES, Event, EventKind
 from clustergym.workload.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 CLOCK_S = 1e-6
 """Resolution of the log's clock, seconds."""

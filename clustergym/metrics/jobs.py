@@ -9,17 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.metrics.intervals import (
-    CLOCK_S,
-    Floats,
-    Intervals,
-    Ints,
-    LogError,
-    Outcome,
-    read_intervals,
-)
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.paths import atomic_path
+from clustergym.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome, read_intervals
 from clustergym.metrics.states import State, state_changes
-from clustergym.paths import atomic_path
 from clustergym.sim.log import LAUNCHES, Event, EventKind
 from clustergym.workload.trace import Trace
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
-from clustergym.metrics.intervals import Floats, Ints, Outcome, read_intervals
+from clustergym.metrics.intervals import Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.metrics.intervals import Floats, Intervals, Ints, Outcome
+from clustergym.arrays import Floats, Ints
+from clustergym.metrics.intervals import Intervals, Outcome
 
 
 class State(enum.IntEnum):

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from clustergym.arrays import Bools, Floats
 
 
 def restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:

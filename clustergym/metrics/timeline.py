@@ -10,15 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.metrics.intervals import (
-    Floats,
-    Intervals,
-    Ints,
-    Outcome,
-    read_intervals,
-)
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.paths import atomic_path
+from clustergym.metrics.intervals import Intervals, Outcome, read_intervals
 from clustergym.metrics.states import State, state_changes
-from clustergym.paths import atomic_path
 from clustergym.sim.log import Event
 from clustergym.workload.trace import Trace
 

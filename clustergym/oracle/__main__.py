@@ -6,7 +6,7 @@ import importlib
 import sys
 from types import ModuleType
 
-from clustergym.errors import exits_on_bad_input
+from clustergym.inputs.errors import exits_on_bad_input
 from clustergym.oracle.commands.common import StrictParser
 
 COMMANDS = ("explain", "calibrate", "validate", "memory", "report", "cache")

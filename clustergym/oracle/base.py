@@ -12,11 +12,11 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.errors import InputError, nearest
-from clustergym.workload.trace import ModelClass
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.models.model_class import ModelClass
 
 if TYPE_CHECKING:
-    from clustergym.oracle.catalog import Catalog
+    from clustergym.models.catalog import Catalog
 
 
 def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, noise_scale: Floats) -> Floats:

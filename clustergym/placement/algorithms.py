@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.placement.instances import Assignment, Instance
 
 Algorithm = Callable[[Instance, np.random.Generator], Assignment]

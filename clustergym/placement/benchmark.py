@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.config import load_cluster
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.metrics.statistics import Estimate, estimate
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import UNITS, PretrainingJob
+from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import cell_spread, cells, score, weighted
-from clustergym.placement.states import draw_free_nodes, minipod_sizes
 
 SCHEMA = "clustergym.bench.placement/1"
 
 
-class Setting(NamedTuple):
+class PlacementSetting(NamedTuple):
     """A cluster and a job of the benchmark."""
 
     name: str
@@ -28,9 +28,9 @@ class Setting(NamedTuple):
 
 
 SETTINGS = (
-    Setting("i", "arnold-i", PretrainingJob(96, 12, 4, 2)),
-    Setting("ii", "arnold-ii", PretrainingJob(768, 24, 4, 8)),
-    Setting("iii", "arnold-iii", PretrainingJob(2944, 46, 8, 8)),
+    PlacementSetting("i", "arnold-i", PretrainingJob(96, 12, 4, 2)),
+    PlacementSetting("ii", "arnold-ii", PretrainingJob(768, 24, 4, 8)),
+    PlacementSetting("iii", "arnold-iii", PretrainingJob(2944, 46, 8, 8)),
 )
 """Arnold's, with PP groups as units."""
 
@@ -82,7 +82,7 @@ def solve_either_unit(instance: Instance) -> float:
 
 
 def run_setting(
-    setting: Setting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
+    setting: PlacementSetting, alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
     """Run every algorithm on every state and alpha of a setting; return plain values.
 
@@ -128,7 +128,7 @@ def run_setting(
 
 
 def _over_states(
-    name: str, setting: Setting, drawn: list[Ints], alpha: float, streams: list[np.random.Generator]
+    name: str, setting: PlacementSetting, drawn: list[Ints], alpha: float, streams: list[np.random.Generator]
 ) -> list[Solved]:
     instances = [Instance(setting.job, free, alpha) for free in drawn]
     return [solve(name, instance, rng) for instance, rng in zip(instances, streams, strict=True)]

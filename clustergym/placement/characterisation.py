@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.config import load_cluster
-from clustergym.cluster.spec import ClusterSpec, Fabric, Ints
+from clustergym.arrays import Ints
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.cluster.spec import ClusterSpec, Fabric
 from clustergym.metrics.statistics import estimate
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import UNITS, PretrainingJob, Unit
 from clustergym.placement.core import Core
+from clustergym.placement.free_nodes import draw_free_nodes
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import cell_spread, cells
-from clustergym.placement.states import draw_free_nodes
 from clustergym.placement.step_time import NETWORK_SHARE, PretrainingModel, Tiers, predict
 
 JOB = PretrainingJob(96, 12, 4, 2)

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
-from clustergym.errors import InputError
+from clustergym.arrays import Ints
+from clustergym.inputs.errors import InputError
 
 Unit = Literal["pp", "dp"]
 """Which communication groups are placed as units: pipeline- or data-parallel ones."""

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.spread import cell_spread
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.config import load_cluster
-from clustergym.cluster.spec import Ints
-from clustergym.errors import InputError
-from clustergym.placement.benchmark import BASELINES, SETTINGS, Setting, solve
+from clustergym.arrays import Ints
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs.errors import InputError
+from clustergym.placement.benchmark import BASELINES, SETTINGS, PlacementSetting, solve
+from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Instance
-from clustergym.placement.states import draw_free_nodes, minipod_sizes
 
 RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0))
 """Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's, (1, 1) an
@@ -53,7 +53,7 @@ def _drawn(low: Ints, high: Ints, needed: int, states: int, stream: list[int]) -
         return []
 
 
-def _ratio(setting: Setting, drawn: list[Ints], alpha: float, stream: list[int]) -> float:
+def _ratio(setting: PlacementSetting, drawn: list[Ints], alpha: float, stream: list[int]) -> float:
     means = {}
     for name in ("arnold", *BASELINES):
         rng = np.random.default_rng(stream)

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
-from clustergym.errors import InputError
+from clustergym.arrays import Ints
+from clustergym.inputs.errors import InputError
 from clustergym.placement.communication import PretrainingJob, Unit
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.communication import PretrainingJob, Unit
 from clustergym.placement.instances import Assignment, Instance
 

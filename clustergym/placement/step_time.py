@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec, Floats, Ints, Locality
-from clustergym.errors import InputError
-from clustergym.oracle.collectives import NETWORK_STEP_S, all_reduce_s
-from clustergym.oracle.devices import Devices, Layout, link_gbs
-from clustergym.oracle.latency import GRADIENT_BYTES
-from clustergym.oracle.models import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
+from clustergym.arrays import Floats, Ints
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_spec import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
+from clustergym.oracle.roofline.collectives import NETWORK_STEP_S, all_reduce_s
+from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs
+from clustergym.oracle.roofline.latency import GRADIENT_BYTES
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.core import Core
 

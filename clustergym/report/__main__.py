@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from clustergym.arguments import Parser
-from clustergym.errors import exits_on_bad_input
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import exits_on_bad_input
 from clustergym.report.write import PAGE, note_report, write_report
-from clustergym.results import FILE_NAME
+from clustergym.results.result_files import FILE_NAME
 
 
 def _run_folder(places: Sequence[Path]) -> Path | None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.errors import InputError
-from clustergym.groups import Group, different, group_results
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import KNOWS
 from clustergym.metrics.catalogue import METRICS
-from clustergym.policy import KNOWS
 from clustergym.report.colours import Style, styles_of
-from clustergym.report.logs import Holding, Pace, overhead_gpu_h, read_log
+from clustergym.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
+from clustergym.report.groups import ResultGroup, different, group_results
+from clustergym.report.result_csv import REMEDY, column, read_table
 from clustergym.report.seeds import line_of
 from clustergym.report.series import cdf, means, resampled, rounded
-from clustergym.report.tables import REMEDY, column, read_table
-from clustergym.results import Result
+from clustergym.results.result_files import ResultFile
 
 STEPS = 500
 """Most steps of a line over time."""
@@ -38,7 +38,7 @@ NONE = ("", "0", "0.0")
 NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
-def payload(results: Sequence[Result]) -> dict[str, Any]:
+def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
     """Return the data of a page over some results.
 
     Raises
@@ -54,7 +54,7 @@ def payload(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _group(group: Group, share: int) -> dict[str, Any]:
+def _group(group: ResultGroup, share: int) -> dict[str, Any]:
     """Return the different runs of a group, and a line for each column: a run's number, or several's mean."""
     styles = styles_of([column.any.policy.name for column in group.columns])
     runs: list[dict[str, Any]] = []
@@ -75,7 +75,7 @@ def _group(group: Group, share: int) -> dict[str, Any]:
     return {"title": group.title, "notes": group.notes, "lines": lines, "runs": runs}
 
 
-def _run(result: Result, label: str, style: Style, share: int) -> dict[str, Any]:
+def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, Any]:
     folder = result.path.parent
     end_s = _end_s(result)
     log = read_log(folder / "events.jsonl.gz", end_s)
@@ -116,7 +116,7 @@ def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
             raise InputError("is empty", file=path, line=int(empty[0]) + 2, field=name, remedy=REMEDY)
 
 
-def _end_s(result: Result) -> float:
+def _end_s(result: ResultFile) -> float:
     end_s = (result.model_extra or {}).get("end_s")
     if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
         raise InputError("is no time", file=result.path, field="end_s", remedy=REMEDY)
@@ -186,8 +186,8 @@ def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
 
 def _cluster(path: Path) -> Any:
     """Return the cluster of a run's configuration; None where its file is gone or is another now."""
-    from clustergym.cluster.yaml_file import read_mapping
-    from clustergym.config import make_cluster
+    from clustergym.inputs.yaml_file import read_mapping
+    from clustergym.scenarios.scenario_config import make_cluster
 
     try:
         return make_cluster(read_mapping(path).content["cluster"])

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.metrics.statistics import Estimate
-from clustergym.report.series import Floats, means, rounded
+from clustergym.report.series import means, rounded
 
 OVER_TIME = ("throughput", "queued_jobs")
 """Series of a run's timeline that are drawn for several runs together."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from clustergym.arrays import Floats
 
 
 def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from clustergym.errors import InputError
-from clustergym.paths import atomic_path
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.visible_text import visible_all
 from clustergym.report.payload import payload
-from clustergym.results import FILE_NAME, Result, read_results
-from clustergym.text import visible_all
+from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PAGE = "report.html"
@@ -22,7 +22,7 @@ MARK = "/*DATA*/"
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[ResultFile]) -> str:
     """Return the page over some results.
 
     Raises

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.oracle.views import linear
-from clustergym.policy import InformationClass
+from clustergym.interface.policy import InformationClass
+from clustergym.oracle.bootstrap import linear
 from clustergym.reproduction.arena_places import MEASUREMENTS, PLACES, ROUND_S, TRACES
 from clustergym.reproduction.claims import PUBLISHED
 from clustergym.reproduction.study import RunSpec, check_published
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import Costs
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.scenario import Scenario
 
 MEMORY = "arena_dp_memory.csv"
 PROFILING_RATIO = 18.1
@@ -76,7 +76,7 @@ def scenario_of(data: Path, spec: RunSpec) -> Scenario:
 
 @cache
 def _of_place(data: Path, name: str) -> Scenario:
-    from clustergym.api import load_scenario
+    from clustergym.scenarios.by_name import load_scenario
 
     folder, place = data.absolute() / "arena", PLACES[name]
     return load_scenario(place.scenario, [one.replace("{data}", str(folder)) for one in place.overrides])
@@ -177,9 +177,9 @@ Memory = Mapping[tuple[str, str, int], Mapping[int, float]]
 @cache
 def read_memory(path: Path) -> Memory:
     """Read the memory that pure data parallelism takes; leave out a row without a value."""
-    from clustergym.oracle.catalog import ARENA_FAMILIES
-    from clustergym.workload.fields import integers, numbers
-    from clustergym.workload.files import read_csv
+    from clustergym.inputs.columns import integers, numbers
+    from clustergym.inputs.text_files import read_csv
+    from clustergym.models.catalog import ARENA_FAMILIES
 
     rows = read_csv(path, ("model_family", "params", "batch_size", "dp_degree", "memory_gb"))
     batch, degree = integers(rows, "batch_size", low=1), integers(rows, "dp_degree", low=1)

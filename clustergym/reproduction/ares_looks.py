@@ -42,7 +42,7 @@ def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
 
 
 def _looked_at(options: Options, spec: RunSpec) -> Figures:
-    from clustergym.api import simulate
+    from clustergym.results.measured_run import simulate
 
     scenario = scenario_of(options.data, spec)
     result = simulate(scenario, spec.make_policy())
@@ -112,7 +112,7 @@ def decision_times(options: Options, gpus: int) -> Figures:
 
 
 def _decision_times(gpus: int) -> Figures:
-    from clustergym.api import simulate
+    from clustergym.results.measured_run import simulate
 
     policy, taken = RunSpec("", None, "", "ares").make_policy(), []
     decide = policy.schedule

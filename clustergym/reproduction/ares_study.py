@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.reproduction.study import Figures, Found, Parameters, RunSpec, check_published
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 
 WHOLE, START = "whole", "start"
 """Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
@@ -92,7 +92,7 @@ def bend(power: float, load: float) -> str:
 
 @cache
 def _of_trace(data: Path, name: str, variant: str) -> Scenario:
-    from clustergym.api import load_scenario
+    from clustergym.scenarios.by_name import load_scenario
 
     kind, source, number = name.split()
     folder = data.absolute() / "sia"
@@ -159,7 +159,7 @@ def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]
 @cache
 def timed_scenario(gpus: int) -> Scenario:
     """Return Philly-like jobs for two hours on a cluster of that many GPUs, at full load."""
-    from clustergym.api import load_scenario
+    from clustergym.scenarios.by_name import load_scenario
 
     jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
     nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from clustergym.bench import STATES, placement_figures
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.ablation import SHIPPED, TEXT, TEXT_AND_ROUTES
+from clustergym.placement.benchmark_plot import draw
+from clustergym.placement.benchmark_report import report
 from clustergym.placement.characterisation import SCALES
 from clustergym.placement.markdown import percent
-from clustergym.placement.plot import draw
-from clustergym.placement.report import report
 from clustergym.reproduction.claims import PaperClaim, claims_table, quantity
 from clustergym.reproduction.page import Report
 from clustergym.reproduction.study import Options, kept

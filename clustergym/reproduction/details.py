@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.api import Result
 from clustergym.metrics.intervals import Outcome
+from clustergym.results.measured_run import Result
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:

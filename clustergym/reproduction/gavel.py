@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.errors import InputError
+from clustergym.inputs.columns import integers, numbers
+from clustergym.inputs.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.reproduction.claims import PaperClaim, quantity
 from clustergym.reproduction.details import number, table
@@ -26,9 +27,8 @@ from clustergym.reproduction.study import (
     choose,
     run_all,
 )
-from clustergym.scenario import Scenario, allowed_counts, model_classes
-from clustergym.sim.costs import Costs
-from clustergym.workload.fields import integers, numbers
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.readers.gavel import read_table
 from clustergym.workload.trace import Trace
 
@@ -70,7 +70,7 @@ def _scenario(data: Path) -> Scenario:
     A step counts as an iteration. A job type on a number of workers is a model class of its own:
     the table has no rates of a job on other counts than it asks for.
     """
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
 
     cluster, rates = load_cluster("gavel-48"), read_rates(data / "gavel" / RATES)
     trace = _trace(data / "gavel" / TRACE)

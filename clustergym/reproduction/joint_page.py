@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.claims import (
     HEADERS,

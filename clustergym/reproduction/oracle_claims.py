@@ -12,20 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.cluster.config import load_cluster
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.measured import KINDS, Measurements, read_measurements
-from clustergym.oracle.planning_report import PlanningOutcomes, by_gpus, joined, summary
-from clustergym.oracle.report import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, planned
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.calibration.accuracy import CLUSTERS, PAPER_COUNTS, PAPER_ERRORS, planned
+from clustergym.oracle.calibration.planning import PlanningOutcomes, by_gpus, joined, summary
+from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.measured.iteration_times import KINDS, Measurements, read_measurements
 from clustergym.reproduction.arena_scenarios import MARGIN, USABLE, read_memory
 from clustergym.reproduction.claims import PaperClaim, quantity
 from clustergym.reproduction.study import check_published
-from clustergym.workload.trace import ModelClass
-
-Floats = npt.NDArray[np.float64]
 
 GPT, MOE = ModelClass("gpt3", "1.3B", 256), ModelClass("gshard_moe", "2.4B", 512)
 ILLEGIBLE = "the paper's figure is missing from the text that we have"

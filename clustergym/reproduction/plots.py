@@ -7,8 +7,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clustergym.errors import InputError
-from clustergym.paths import atomic_path
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
 from clustergym.report.colours import COLOURS, style_of
 
 Draw = Callable[[Path], None]

@@ -13,7 +13,7 @@ import numpy as np
 from clustergym.reproduction import page, study
 from clustergym.reproduction.claims import PaperClaim, difference, quantity
 from clustergym.reproduction.details import change, number, table
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")
@@ -144,7 +144,7 @@ def scenario_of(data: Path, spec: study.RunSpec) -> Scenario:
 
 @cache
 def _scenario(data: Path, trace: str, setting: str) -> Scenario:
-    from clustergym.api import load_scenario
+    from clustergym.scenarios.by_name import load_scenario
 
     folder = data.absolute() / "sia"
     kind, _, at = trace.rpartition("-")

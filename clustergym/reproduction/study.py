@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from clustergym import policies
-from clustergym.errors import InputError, nearest
-from clustergym.parallel import in_order
-from clustergym.paths import PACKAGE, atomic_path, conf_dir
-from clustergym.policy import Policy
-from clustergym.registry import entry_points, make_placer, make_policy
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import PACKAGE, atomic_path, conf_dir
+from clustergym.interface.policy import Policy
+from clustergym.interface.registry import entry_points, make_placer, make_policy
 from clustergym.reproduction.details import details_of
-from clustergym.scenario import Scenario
+from clustergym.scenarios.scenario import Scenario
+from clustergym.terminal.processes import in_order
 
 Figures = Mapping[str, Any]
 """A run's metrics by name, its details, and the `counters` of its policy."""
@@ -150,8 +150,8 @@ def run_all(specs: Iterable[RunSpec], scenario_of: ScenarioOf, options: Options)
 
 
 def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figures:
-    from clustergym.api import simulate
-    from clustergym.output import run_key
+    from clustergym.results.measured_run import simulate
+    from clustergym.results.writing import run_key
 
     scenario, policy, placer = scenario_of(data, spec), spec.make_policy(), make_placer({"name": "buddy"})
 

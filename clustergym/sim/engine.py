@@ -6,17 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Ints
 from clustergym.cluster.spec import Locality, Nodes
-from clustergym.policy import Decision, InformationClass, Placer, View
-from clustergym.scenario import Scenario
+from clustergym.interface.policy import Decision, InformationClass, Placer, View
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.decision_checks import Limits, check_decision, coerced
 from clustergym.sim.state import seconds, ticks
-from clustergym.sim.validate import Limits, check_decision, coerced
 from clustergym.sim.world import StalledError, World
-
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import NoReturn, ParamSpec, TypeVar
 
-from clustergym.errors import InputError, require
-from clustergym.policy import Decision, Policy, View
+from clustergym.inputs.errors import InputError, require
+from clustergym.interface.policy import Decision, Policy, View
 from clustergym.sim.engine import Simulation
 
 P = ParamSpec("P")

@@ -6,14 +6,11 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import InformationClass
-from clustergym.scenario import Scenario
+from clustergym.arrays import Bools, Ints
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.state import ticks
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(eq=False)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import enum
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import BatchOptions, InformationClass, InformationError, Setting, View
-from clustergym.scenario import Scenario
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from clustergym.arrays import Floats, Ints
+from clustergym.interface.policy import BatchOptions, InformationClass, InformationError, Setting, View
+from clustergym.scenarios.scenario import Scenario
 
 TICKS_PER_S = 1_000_000
 """The clock counts whole microseconds, so that what is at one instant is exactly at one instant."""

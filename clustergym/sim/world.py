@@ -8,21 +8,19 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import simpy
 
+from clustergym.arrays import Ints
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
-from clustergym.policy import Infeasible, InformationClass, Placer, Setting
-from clustergym.scenario import Scenario
-from clustergym.sim.failures import Failures
+from clustergym.interface.policy import Infeasible, InformationClass, Placer, Setting
+from clustergym.scenarios.failures import Failures
+from clustergym.scenarios.reservations import Book, Reservation, choose_nodes, filled
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
 from clustergym.sim.profiling import Profile, ProfileBook
-from clustergym.sim.reservations import Book, Reservation, choose_nodes, filled
 from clustergym.sim.state import TICKS_PER_S, JobStates, Phase, ViewMaker, seconds, ticks
-
-Ints = npt.NDArray[np.int64]
 
 FRUITLESS_FAILURES = 200_000
 """Failures of nodes without a job that completes after which a run counts as stalled."""

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clustergym.arguments import Parser
-from clustergym.cluster.config import load_cluster
-from clustergym.errors import InputError, exits_on_bad_input
-from clustergym.paths import atomic_path, traces_dir
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs.arguments import Parser
+from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.inputs.paths import atomic_path, traces_dir
 from clustergym.workload.generators import DeadlineOptions, generate
 from clustergym.workload.generators.synthesis import VERSION, oracle_fingerprint
-from clustergym.workload.statistics import trace_statistics
 from clustergym.workload.trace import Trace
+from clustergym.workload.trace_statistics import trace_statistics
 
 SCHEMA = "clustergym.traces/1"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.workload.options import ReadOptions, types_to_draw
-from clustergym.workload.statistics import trace_statistics
 from clustergym.workload.trace import Trace
+from clustergym.workload.trace_statistics import trace_statistics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe a trace as a run on the cluster reads it; return the exit status."""
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
     from clustergym.workload.formats import load_trace
 
     cluster = load_cluster(args.cluster)
@@ -80,7 +80,7 @@ def check_models(trace: Trace) -> None:
     InputError
         With the file and line of the job, and the nearest models.
     """
-    from clustergym.oracle.catalog import load_catalog
+    from clustergym.models.catalog import load_catalog
 
     catalog, known = load_catalog(), set()
     for row in range(len(trace)):

@@ -24,18 +24,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.workload.fields import rounded_up
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.columns import rounded_up
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.options import ReadOptions, ReferenceTime
-from clustergym.workload.trace import ModelClass
 
 if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Choices = list[tuple[ModelClass, float]]
 """Model classes with their weights."""
 
@@ -167,7 +165,7 @@ class ReferenceTimes:
     """
 
     def __init__(self, cluster: ClusterSpec) -> None:
-        from clustergym.oracle.roofline import RooflineOracle
+        from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
         self._oracle, self._cluster = RooflineOracle(), cluster
         self._known: dict[tuple[ModelClass, str, int], float] = {}
@@ -194,7 +192,7 @@ class ReferenceTimes:
                     self._known[model, kind, gpus] = float(tables.execution[c, t, k, tier])
 
     def _nodes_of(self, gpu_type: str, gpus: int) -> ClusterSpec:
-        from clustergym.cluster.config import canonical_gpu_type, load_gpu_types
+        from clustergym.cluster.cluster_files import canonical_gpu_type, load_gpu_types
         from clustergym.cluster.spec import ClusterSpec, NodeGroup
 
         group = NodeGroup(load_gpu_types()[canonical_gpu_type(gpu_type)], -(-gpus // 8), 8)
@@ -206,7 +204,7 @@ _shared: dict[str, ReferenceTimes] = {}
 
 def reference_key(cluster: ClusterSpec) -> str:
     """Return all that reference times on a cluster depend on."""
-    from clustergym.oracle.catalog import load_catalog
+    from clustergym.models.catalog import load_catalog
 
     return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
 
@@ -225,7 +223,7 @@ def reference_times(cluster: str) -> ReferenceTimes:
     InputError
         If there is no such cluster.
     """
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
 
     return ReferenceTimes(load_cluster(cluster))
 
@@ -240,7 +238,7 @@ def _types_to_draw(options: ReadOptions, rule: Rule) -> tuple[str, ...]:
         return options.gpu_types
     if not rule.draws_gpu_type:
         return ()
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
 
     return load_cluster(options.reference_cluster).gpu_types
 

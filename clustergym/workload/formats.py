@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.text_files import check_path, decode, first_lines, read_bytes
 from clustergym.workload import native
-from clustergym.workload.files import check_path, decode, first_lines, read_bytes
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.readers import (
     arena,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.workload.describe import print_statistics, write_json
 from clustergym.workload.trace import Trace
 
@@ -76,9 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Generate and write a trace; return the exit status."""
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
     from clustergym.workload.native import provenance_path, write_trace
-    from clustergym.workload.statistics import trace_statistics
+    from clustergym.workload.trace_statistics import trace_statistics
 
     if args.output.is_dir():
         raise InputError("is a folder", file=args.output, field="--output", remedy="name a file")

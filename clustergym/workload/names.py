@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from clustergym.errors import InputError, nearest
+from clustergym.inputs.errors import InputError, nearest
 
 FAMILIES = {
     "a3c": "a3c",

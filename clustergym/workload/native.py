@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clustergym.errors import InputError
-from clustergym.paths import atomic_path
-from clustergym.workload.build import build_trace
-from clustergym.workload.fields import MAX_GPUS, integers, numbers, texts
-from clustergym.workload.files import decode, header, read_bytes, read_csv
+from clustergym.inputs.columns import MAX_GPUS, integers, numbers, texts
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.text_files import decode, header, read_bytes, read_csv
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import COLUMNS, Trace
+from clustergym.workload.trace_checks import build_trace
 
 NAME = "native"
 OPTIONAL = ("model_size", "gpu_type", "deadline_s", "priority", "user", "virtual_cluster")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from clustergym.workload.trace import ModelClass
+from clustergym.models.model_class import ModelClass
 
 ReferenceTime = Callable[[ModelClass, str, int], float]
 """(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit."""

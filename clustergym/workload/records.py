@@ -11,19 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.workload.build import build_trace
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.columns import from_first, iso
+from clustergym.inputs.errors import InputError
 from clustergym.workload.draw import Records, draw
-from clustergym.workload.fields import from_first, iso
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.workload.trace_checks import build_trace
 
 
 @dataclass(frozen=True)
-class Log:
+class RecordedJobs:
     """Jobs as a cluster's log has them, as columns of length n, in the order of the source.
 
     Attributes
@@ -88,7 +86,7 @@ def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -
     return {"source": source.name, "format": name, "sha256": sha256, "origin": origin, **more}
 
 
-def trace_of(log: Log, options: ReadOptions) -> Trace:
+def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Draw models for the jobs of a log and put them on the clock of the first submission.
 
     Raises

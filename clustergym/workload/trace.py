@@ -7,27 +7,12 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-
-class ModelClass(NamedTuple):
-    """What the oracle knows a job by: all jobs of one class train alike."""
-
-    family: str
-    size: str
-    global_batch: int
-
-    @property
-    def model(self) -> str:
-        """`family-size`, or the family alone where it has one size only."""
-        return f"{self.family}-{self.size}" if self.size else self.family
-
+from clustergym.arrays import Floats, Ints
+from clustergym.models.model_class import ModelClass
 
 COLUMNS = (
     "job_id",

@@ -20,7 +20,7 @@ from time import perf_counter
 
 import numpy as np
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.instances import Assignment, Instance
 
 from .arnold_counts import solve_counts

@@ -34,13 +34,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 
 Part = tuple[int, int]
 """(minipod, nodes) of one group."""
 
 
-class Component(NamedTuple):
+class FabricComponent(NamedTuple):
     """Minipods (ascending positions) that some groups share."""
 
     minipods: tuple[int, ...]
@@ -127,15 +127,15 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
     return len(rooms) - width
 
 
-class Found(NamedTuple):
+class BestSplit(NamedTuple):
     """Components, or None; whether None is proven right; and how many choices were tried."""
 
-    components: list[Component] | None
+    components: list[FabricComponent] | None
     complete: bool
     nodes: int
 
 
-def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> Found:
+def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
     """Part minipods into components for which (1) holds, and which share the groups.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
@@ -152,26 +152,29 @@ def find_components(free: Ints, groups: int, size: int, most: int, node_limit: i
     """
     if most == 1:
         fit = int((free // size).sum()) >= groups
-        return Found([Component(tuple(range(len(free))), groups)] if fit else None, True, 0)
+        return BestSplit([FabricComponent(tuple(range(len(free))), groups)] if fit else None, True, 0)
     if one_component(free, groups, size, most):
-        return Found([Component(tuple(range(len(free))), groups)], True, 0)
+        return BestSplit([FabricComponent(tuple(range(len(free))), groups)], True, 0)
     search = _Search(size, most, node_limit)
     chosen = search.run(tuple(sorted(free.tolist())), groups)
     if chosen is None:
-        return Found(None, not search.stopped, search.nodes)
-    return Found(_named(chosen, free), True, search.nodes)
+        return BestSplit(None, not search.stopped, search.nodes)
+    return BestSplit(_named(chosen, free), True, search.nodes)
 
 
 Rooms = tuple[int, ...]
 """Free nodes of minipods, ascending."""
 
 
-def _named(chosen: list[tuple[Rooms, int]], free: Ints) -> list[Component]:
+def _named(chosen: list[tuple[Rooms, int]], free: Ints) -> list[FabricComponent]:
     """Return which minipods have the rooms that a search has chosen."""
     stock: dict[int, list[int]] = {}
     for minipod, room in enumerate(free.tolist()):
         stock.setdefault(room, []).append(minipod)
-    return [Component(tuple(sorted(stock[room].pop() for room in rooms)), groups) for rooms, groups in chosen]
+    return [
+        FabricComponent(tuple(sorted(stock[room].pop() for room in rooms)), groups)
+        for rooms, groups in chosen
+    ]
 
 
 Chosen = tuple[Rooms, int]

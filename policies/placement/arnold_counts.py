@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.instances import Assignment, Instance, Solution
 
-from .arnold_components import Found, find_components, split
+from .arnold_components import BestSplit, find_components, split
 
 EPSILON = 1e-9
 CHOICES = 20
@@ -38,7 +38,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
     roomy ones to later jobs.
     """
     order = np.argsort(-instance.free_nodes, kind="stable")
-    search = _Search(instance, instance.free_nodes[order], node_limit)
+    search = _CountSearch(instance, instance.free_nodes[order], node_limit)
     search.run()
     found = search.assignment()
     counts = np.zeros((instance.groups, instance.minipods), dtype=np.int64)
@@ -73,7 +73,7 @@ def tightest(needs: Ints, free: Ints) -> Ints:
     return chosen
 
 
-class _Search:
+class _CountSearch:
     """The best components so far, and lower bounds of what limits left open."""
 
     def __init__(self, instance: Instance, free: Ints, node_limit: int) -> None:
@@ -82,7 +82,7 @@ class _Search:
         self.fewest = int(np.searchsorted(np.cumsum(free), instance.job.nodes)) + 1
         self.least, self.score = int((free > 0).sum()) + 1, np.inf
         self.used, self.most = 0, 0
-        self.best: Found
+        self.best: BestSplit
         self.open: list[float] = []
         self.nodes = 0
 

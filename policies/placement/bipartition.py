@@ -5,11 +5,9 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Bools, Ints
 
-Bools = npt.NDArray[np.bool_]
 Edges = list[tuple[int, int, float]]
 """(node, other node, weight)."""
 

@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import AllocationError, Allocations
-from clustergym.cluster.spec import ClusterSpec, Ints, Locality, Nodes
-from clustergym.policy import Placer
+from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
+from clustergym.interface.policy import Placer
 
-Bools = npt.NDArray[np.bool_]
 Share = tuple[int, int]
 
 NONE = np.iinfo(np.int64).max

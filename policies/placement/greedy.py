@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.instances import Assignment, Instance
 
 Choice = Callable[[Ints, int], int | None]

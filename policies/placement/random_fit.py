@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.instances import Assignment, Instance
 
 from .greedy import random_by_room, whole_groups_first

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.instances import Assignment, Instance
 
 from .bipartition import Edges, bipartition, cut_weight

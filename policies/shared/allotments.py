@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import Decision, View
+from clustergym.arrays import Ints
+from clustergym.interface.policy import Decision, View
 
 from .requests import held_level
-
-Ints = npt.NDArray[np.int64]
 
 
 class Allotments:

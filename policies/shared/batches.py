@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.policy import BatchOptions, Setting, View
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import BatchOptions, Setting, View
 from clustergym.workload.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 MODES = ("known", "chosen", "requested")
 """A batch is chosen for the jobs that have a choice; for all of them, or it is an error; for none."""

@@ -6,16 +6,12 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.interface.policy import View
 
 from .allotments import Allotments
 from .requests import requested_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class Scaling(NamedTuple):

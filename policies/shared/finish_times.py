@@ -10,14 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import View
+from clustergym.arrays import Bools, Floats
+from clustergym.interface.policy import View
 
 from .requests import requested_level
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 UNKNOWN_JOB_S = 3600.0
 """Run time taken for a job of unknown speed where no job's speed is known."""

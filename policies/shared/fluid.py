@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
+from clustergym.interface.policy import View
 from clustergym.metrics.fluid import FluidSharing
-from clustergym.policy import View
-
-Floats = npt.NDArray[np.float64]
 
 
 class FairQueue:

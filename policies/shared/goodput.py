@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import BatchOptions, Decision, Setting, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.interface.policy import BatchOptions, Decision, Setting, View
 
 from .batches import requested_column
 from .requests import held_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 def restart_factor(view: View, waiting: bool = False) -> Floats:

@@ -8,10 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError, nearest
 
 SOLVERS = ("scip", "highs")
 OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"
@@ -53,7 +51,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Solution:
+class ProgramSolution:
     """A choice for each job.
 
     Attributes
@@ -85,7 +83,7 @@ def solve(
     solver: str = "scip",
     gap: float = 1e-4,
     nodes: int = 10_000,
-) -> Solution:
+) -> ProgramSolution:
     """Choose at most one configuration per job so that the total value is greatest.
 
     All steps but the last are exact and leave it little to do: configurations that cost no less and
@@ -123,22 +121,22 @@ def solve(
     except SolverError:
         worst = np.where(np.isfinite(value), value, 0.0)
         bound = float(worst.max(axis=1).sum()) if value.size else 0.0
-        return Solution(first, problem.total(first), bound, FAILED)
+        return ProgramSolution(first, problem.total(first), bound, FAILED)
     bound, reduced = _lagrangian(merged, members, prices)
     rounded = improved(problem, _unmerged(np.floor(amounts + 1e-6).astype(np.int64), row_of, start))
     best = max(first, rounded, key=problem.total)
     distance = bound - problem.total(best)
     if distance <= gap * bound:
-        return Solution(best, problem.total(best), bound, OPTIMAL)
+        return ProgramSolution(best, problem.total(best), bound, OPTIMAL)
     usable = np.isfinite(rows) & (reduced > -distance)
     begin = _merged(best, row_of, rows)
     try:
         counted, proved, status = _integral(merged, members, usable, begin, solver, gap, nodes)
     except SolverError:
-        return Solution(best, problem.total(best), bound, FAILED)
+        return ProgramSolution(best, problem.total(best), bound, FAILED)
     best = max(best, improved(problem, _unmerged(counted, row_of, start)), key=problem.total)
     bound = min(bound, max(proved, problem.total(best)))
-    return Solution(best, problem.total(best), bound, status)
+    return ProgramSolution(best, problem.total(best), bound, status)
 
 
 def check_solver(solver: str) -> None:

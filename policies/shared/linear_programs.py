@@ -6,13 +6,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from clustergym.arrays import Bools, Floats, Ints
 
 from .integer_programs import SolverError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 INTERIOR_POINT_FROM = 200
 """Groups of jobs from which HiGHS's interior point with crossover beats its dual simplex."""

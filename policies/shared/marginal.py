@@ -5,17 +5,13 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.interface.policy import View
 
 from .allotments import Allotments
 from .finish_times import request_times
 from .requests import held_level, requested_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 def times_or_guess(view: View) -> Floats:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.policy import View
+from clustergym.arrays import Bools, Floats
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import View
 from clustergym.workload.trace import Trace
 
 from .finish_times import remaining_s
 from .requests import requested_level, requested_time_s
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 def normalised_throughput(view: View) -> Floats:

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import require
-from clustergym.policy import View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import require
+from clustergym.interface.policy import View
 
 from .requests import request_options
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 BLOCKS = ("nothing", "types", "cluster")
 """What a job that must wait closes to those after it: see `fill`."""

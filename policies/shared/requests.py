@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import View
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.interface.policy import View
 
 
 def requested_level(view: View) -> Ints:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.policy import Decision, View
+from clustergym.arrays import Floats, Ints
+from clustergym.interface.policy import Decision, View
 
 from .requests import requested_level
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 LEAST_SHARE = 1e-6
 """A smaller share of time counts as none."""

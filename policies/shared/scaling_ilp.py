@@ -9,19 +9,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from clustergym.arrays import Floats, Ints
 
 from .elastic import Scaling, VirtualCluster
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NODE_LIMIT = 500
 RELATIVE_GAP = 1e-3
 """To the bound at which a solution is good enough; value is a sum of estimates."""
 
 
-class Candidates(NamedTuple):
+class ScalingCandidates(NamedTuple):
     """Changes of c allotments; `at` is the job's position in the View, `gain` what it adds."""
 
     at: Ints
@@ -61,13 +59,13 @@ def best_scalings(cluster: VirtualCluster, waiting: Ints, gap: float = RELATIVE_
     return [Scaling(int(found.at[c]), int(found.kind[c]), int(found.level[c])) for c in order]
 
 
-def _all_candidates(cluster: VirtualCluster, waiting: Ints) -> Candidates:
+def _all_candidates(cluster: VirtualCluster, waiting: Ints) -> ScalingCandidates:
     held = np.flatnonzero(cluster.kind >= 0)
     parts = [_launches(cluster, waiting), _growths(cluster, held), _halvings(cluster, held)]
-    return Candidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return ScalingCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _launches(cluster: VirtualCluster, waiting: Ints) -> Candidates:
+def _launches(cluster: VirtualCluster, waiting: Ints) -> ScalingCandidates:
     steps = cluster.requested[waiting][:, None, None] + np.array([-1, 0, 1])
     shape = (len(waiting), len(cluster.free), 3)
     level = np.broadcast_to(steps, shape)
@@ -76,25 +74,25 @@ def _launches(cluster: VirtualCluster, waiting: Ints) -> Candidates:
     inside = (level >= 0) & (level < len(cluster.counts))
     gain = np.where(inside, cluster.value[at, kind, np.clip(level, 0, len(cluster.counts) - 1)], 0.0)
     take = gain > 0
-    return Candidates(at[take], kind[take], level[take], gain[take])
+    return ScalingCandidates(at[take], kind[take], level[take], gain[take])
 
 
-def _growths(cluster: VirtualCluster, held: Ints) -> Candidates:
+def _growths(cluster: VirtualCluster, held: Ints) -> ScalingCandidates:
     gain, kind, level = cluster.growth(held)
     at = np.broadcast_to(held[:, None, None], gain.shape)
     take = gain > 0
-    return Candidates(at[take], kind[take], level[take], gain[take])
+    return ScalingCandidates(at[take], kind[take], level[take], gain[take])
 
 
-def _halvings(cluster: VirtualCluster, held: Ints) -> Candidates:
+def _halvings(cluster: VirtualCluster, held: Ints) -> ScalingCandidates:
     held = held[cluster.worth_disturbing(held)]
     kind, level = cluster.kind[held], cluster.level[held]
     freed, lost = cluster.halving(held, kind, level)
     take = freed > 0
-    return Candidates(held[take], kind[take], level[take] - 1, -lost[take])
+    return ScalingCandidates(held[take], kind[take], level[take] - 1, -lost[take])
 
 
-def _solve(cluster: VirtualCluster, found: Candidates, free: Ints, gap: float) -> Ints | None:
+def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: float) -> Ints | None:
     """Return the positions of the chosen candidates; None if there is no trustworthy solution."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, vstack

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from clustergym.cluster.allocation import AllocationError, Allocations
-from clustergym.cluster.config import cluster_from_config
+from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec, Nodes
 
 

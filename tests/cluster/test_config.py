@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from clustergym.cluster.config import (
+from clustergym.cluster.cluster_files import (
     canonical_gpu_type,
     cluster_from_config,
     cluster_names,
     load_cluster,
     load_gpu_types,
 )
-from clustergym.errors import InputError
-from clustergym.paths import conf_dir
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import conf_dir
 
 GOOD: dict[str, Any] = {
     "name": "mine",
@@ -302,6 +302,6 @@ def test_the_catalogue_is_read_once_and_cannot_be_changed() -> None:
 
 def test_importing_stays_light() -> None:
     heavy = "pydantic", "rich", "scipy", "yaml", "omegaconf"
-    code = f"import sys, clustergym.cluster.config; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, clustergym.cluster.cluster_files; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

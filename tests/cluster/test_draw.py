@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clustergym.cluster.__main__ import main
-from clustergym.cluster.config import cluster_names, load_cluster
+from clustergym.cluster.cluster_files import cluster_names, load_cluster
 from clustergym.cluster.fabric_plot import MOST_COLUMNS, columns
 from clustergym.cluster.fabric_tree import minipods
 

@@ -10,10 +10,10 @@ import clustergym
 from clustergym.envs.candidates import choose_rows
 from clustergym.envs.driver import drive, driving_parameters
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, MetaEnv
-from clustergym.errors import InputError
-from clustergym.paths import conf_dir
-from clustergym.policy import Policy
-from clustergym.registry import make_policy
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import conf_dir
+from clustergym.interface.policy import Policy
+from clustergym.interface.registry import make_policy
 
 POLICIES = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from clustergym.configuration.hydra_edge import composed
 from clustergym.envs.registration import ENVIRONMENTS, make_env
-from clustergym.errors import InputError
-from clustergym.hydra_edge import composed
+from clustergym.inputs.errors import InputError
 
 
 def test_every_environment_has_a_short_name():

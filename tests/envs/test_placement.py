@@ -8,14 +8,14 @@ from gymnasium.error import ResetNeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.cluster.config import load_cluster
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.envs.placement import PlacementEnv
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.benchmark import SETTINGS as BENCHMARK
 from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Instance
 from clustergym.placement.spread import Spread, score, spread
-from clustergym.placement.states import draw_free_nodes, minipod_sizes
 
 SETTINGS = ("i", "ii", "iii")
 

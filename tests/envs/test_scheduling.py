@@ -15,8 +15,8 @@ from clustergym.envs.driver import drive, driving_parameters, edits
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
 from clustergym.envs.scheduling import STALLED_S
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
-from clustergym.errors import InputError
-from clustergym.policy import Decision
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision
 
 SMALL = {"cluster": "arena-16", "jobs": 12}
 LONG = {"min_duration_s": 36000.0, "round_s": 60.0}

@@ -11,7 +11,6 @@ import shutil
 import pytest
 import yaml
 
-from clustergym.api import compose
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.cell_logs import read_logs
@@ -19,6 +18,7 @@ from clustergym.leaderboard.check import check
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.render import bound_jct, pages, stale
 from clustergym.leaderboard.score import scores_of, standings
+from clustergym.scenarios.by_name import compose
 
 
 def test_fcfs_scores_0_and_the_reference_1(root):

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from entry_logs import change_log, packed_logs, replace_packed, write_packed
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, load_board
 from clustergym.leaderboard.cell_logs import FILE, pack, read_logs, write_logs
@@ -132,7 +132,7 @@ def test_what_is_said_does_not_hang_on_the_number_of_workers(root, capsys, tmp_p
     "words", [["check", "small"], ["curves", "small"], ["freeze", "small", "--next-version"]]
 )
 def test_progress_is_on_stderr(words, root, capsys, monkeypatch):
-    monkeypatch.setattr("clustergym.progress.EVERY_LINE_S", 0.0)
+    monkeypatch.setattr("clustergym.terminal.progress.EVERY_LINE_S", 0.0)
     assert main(["--root", str(root), *words, "--workers", "1"]) == 0
     said = capsys.readouterr()
     assert "small: 2 of 2\n" in said.err

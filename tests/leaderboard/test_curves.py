@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import Kind, check
-from clustergym.leaderboard.curves import RANKS, STEPS, read_curves
+from clustergym.leaderboard.check import FlagKind, check
 from clustergym.leaderboard.entry import read_results
+from clustergym.leaderboard.entry_curves import RANKS, STEPS, read_curves
 from clustergym.report.series import means
 
 
@@ -108,4 +108,4 @@ def test_the_entry_of_a_placer_has_curves(placers):
     assert [*read_curves(board, path.parent)] == [scenario.name for scenario in board.scenarios]
     assert check(board, "moving") == []
     path.write_text(path.read_text().replace('"jct_s":[', '"jct_s":[1,', 1))
-    assert {flag.kind for flag in check(board, "moving")} == {Kind.CURVES}
+    assert {flag.kind for flag in check(board, "moving")} == {FlagKind.CURVES}

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from entry_logs import change_headers
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import Kind, check
+from clustergym.leaderboard.check import FlagKind, check
 from clustergym.leaderboard.render import markdown, page
 from clustergym.leaderboard.score import standings
 
@@ -217,4 +217,4 @@ def test_a_log_may_not_be_sold_as_another_round(root: Path) -> None:
     # The log of an event-driven policy, presented as that of one with rounds, and the other way round.
 
     change_headers(root / "small" / "first", round_s=60.0)
-    assert {flag.kind for flag in check(load_board("small", root), "first")} == {Kind.HEADER}
+    assert {flag.kind for flag in check(load_board("small", root), "first")} == {FlagKind.HEADER}

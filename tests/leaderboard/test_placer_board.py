@@ -20,11 +20,14 @@ from entry_logs import Lines, change_headers, change_log, read_log, replace_pack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustergym.interface.policy import Infeasible
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE, pack
-from clustergym.leaderboard.check import Kind, check
-from clustergym.leaderboard.placements import (
+from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.render import pages
+from clustergym.leaderboard.score import standings
+from clustergym.results.placement_log import (
     nodes_of,
     placement_lines,
     read_placements,
@@ -32,9 +35,6 @@ from clustergym.leaderboard.placements import (
     runs_of,
     simulate_recorded,
 )
-from clustergym.leaderboard.render import pages
-from clustergym.leaderboard.score import standings
-from clustergym.policy import Infeasible
 
 CELL = "ii-6"
 
@@ -43,7 +43,7 @@ def flags(root: Path, entry: str = "moving", strict: int = 0) -> list[str]:
     return [str(flag) for flag in check(load_board("placers", root), entry, strict)]
 
 
-def kinds(root: Path, entry: str = "moving", strict: int = 0) -> set[Kind]:
+def kinds(root: Path, entry: str = "moving", strict: int = 0) -> set[FlagKind]:
     return {flag.kind for flag in check(load_board("placers", root), entry, strict)}
 
 
@@ -102,7 +102,7 @@ def test_the_answers_of_another_placer_are_found_by_running_it_again(placers):
     folder = placers / "placers" / "random-fit"
     claims_throughout(folder, "minipod", {"defragment_s": None, "algorithm": "best_fit"})
     assert flags(placers, "random-fit") == []
-    assert kinds(placers, "random-fit", strict=1) == {Kind.RERUN}
+    assert kinds(placers, "random-fit", strict=1) == {FlagKind.RERUN}
 
 
 # What entry.yaml says: the line of each, and no other
@@ -167,7 +167,7 @@ def test_tampered_entry(name: str, placers: Path) -> None:
 def test_a_placer_on_a_board_of_policies(root, capsys):
     claims(root / "small" / "first", policy=None, placer={"name": "buddy"})
     (flag,) = check(load_board("small", root), "first")
-    assert flag.kind == Kind.SCHEMA
+    assert flag.kind == FlagKind.SCHEMA
     assert "placer: is the board's: entries of small choose a policy (leave it out)" in flag.message
     assert main(["--root", str(root), "add", "small", "x", "placer=buddy"]) == 2
     assert "'placer=buddy' is not of the policy" in capsys.readouterr().err
@@ -243,41 +243,47 @@ def _waits(lines: Lines) -> Lines:
     return [lines[0], {**line, "infeasible": ["not now", 0, 0]}, *lines[2:]]
 
 
-LOGGED: dict[str, tuple[Callable[[Lines], Lines], Kind]] = {
-    "a node that is not there": (_nodes(lambda nodes: [[438, *nodes[0][1:]]]), Kind.DECISION_LOG),
-    "a node below them": (_nodes(lambda nodes: [[-1, *nodes[0][1:]]]), Kind.DECISION_LOG),
-    "nodes up to 2^31": (_nodes(lambda nodes: [[0, 2**31, 8]]), Kind.DECISION_LOG),
-    "half a node": (_nodes(lambda nodes: [[0.5, *nodes[0][1:]]]), Kind.DECISION_LOG),
-    "nodes that are no runs": (_nodes(lambda nodes: [0, 1, 2]), Kind.DECISION_LOG),
-    "no nodes": (_nodes(lambda nodes: []), Kind.DECISION_LOG),
-    "a node twice": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8], [0, 1, 8]]), Kind.DECISION_LOG),
-    "fewer GPUs than asked for": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8]]), Kind.DECISION_LOG),
-    "more GPUs than a node has": (_nodes(lambda nodes: [[0, nodes[0][1] // 2, 16]]), Kind.ILLEGAL_DECISION),
-    "nodes of another job": (_onto_the_first, Kind.ILLEGAL_DECISION),
-    "another number of GPUs": (lambda lines: _at(1, gpus=64, nodes=[[0, 8, 8]])(lines), Kind.DIVERGED),
-    "an answer left out": (lambda lines: [lines[0], *lines[2:]], Kind.DIVERGED),
-    "an answer twice": (lambda lines: [*lines[:2], *lines[1:]], Kind.DIVERGED),
-    "an answer after the end": (lambda lines: [*lines, {**lines[-1], "time_s": 1e9}], Kind.DIVERGED),
-    "an answer sooner": (lambda lines: _at(len(lines) - 1, time_s=lines[-2]["time_s"])(lines), Kind.DIVERGED),
-    "answers out of order": (lambda lines: [lines[0], *reversed(lines[1:])], Kind.DECISION_LOG),
-    "a job that waits": (_waits, Kind.DIVERGED),
+LOGGED: dict[str, tuple[Callable[[Lines], Lines], FlagKind]] = {
+    "a node that is not there": (_nodes(lambda nodes: [[438, *nodes[0][1:]]]), FlagKind.DECISION_LOG),
+    "a node below them": (_nodes(lambda nodes: [[-1, *nodes[0][1:]]]), FlagKind.DECISION_LOG),
+    "nodes up to 2^31": (_nodes(lambda nodes: [[0, 2**31, 8]]), FlagKind.DECISION_LOG),
+    "half a node": (_nodes(lambda nodes: [[0.5, *nodes[0][1:]]]), FlagKind.DECISION_LOG),
+    "nodes that are no runs": (_nodes(lambda nodes: [0, 1, 2]), FlagKind.DECISION_LOG),
+    "no nodes": (_nodes(lambda nodes: []), FlagKind.DECISION_LOG),
+    "a node twice": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8], [0, 1, 8]]), FlagKind.DECISION_LOG),
+    "fewer GPUs than asked for": (_nodes(lambda nodes: [[0, nodes[0][1] - 1, 8]]), FlagKind.DECISION_LOG),
+    "more GPUs than a node has": (
+        _nodes(lambda nodes: [[0, nodes[0][1] // 2, 16]]),
+        FlagKind.ILLEGAL_DECISION,
+    ),
+    "nodes of another job": (_onto_the_first, FlagKind.ILLEGAL_DECISION),
+    "another number of GPUs": (lambda lines: _at(1, gpus=64, nodes=[[0, 8, 8]])(lines), FlagKind.DIVERGED),
+    "an answer left out": (lambda lines: [lines[0], *lines[2:]], FlagKind.DIVERGED),
+    "an answer twice": (lambda lines: [*lines[:2], *lines[1:]], FlagKind.DIVERGED),
+    "an answer after the end": (lambda lines: [*lines, {**lines[-1], "time_s": 1e9}], FlagKind.DIVERGED),
+    "an answer sooner": (
+        lambda lines: _at(len(lines) - 1, time_s=lines[-2]["time_s"])(lines),
+        FlagKind.DIVERGED,
+    ),
+    "answers out of order": (lambda lines: [lines[0], *reversed(lines[1:])], FlagKind.DECISION_LOG),
+    "a job that waits": (_waits, FlagKind.DIVERGED),
     "a reason of 2 lines": (
         lambda lines: [*_waits(lines)[:1], {**_waits(lines)[1], "infeasible": ["a\nb", 0, 0]}, *lines[2:]],
-        Kind.DECISION_LOG,
+        FlagKind.DECISION_LOG,
     ),
-    "an unknown GPU type": (_at(1, gpu_type="H900"), Kind.DECISION_LOG),
-    "a further key": (_at(1, run="rm -rf /"), Kind.DECISION_LOG),
-    "a time that is none": (_at(1, time_s=float("nan")), Kind.DECISION_LOG),
-    "a move of nobody": (_move(lambda job, runs: [["nobody", runs]]), Kind.DECISION_LOG),
-    "a move to more GPUs": (_move(lambda job, runs: [[job, [[0, 128, 8]]]]), Kind.ILLEGAL_DECISION),
-    "a move of a job that waits": (_move(lambda job, runs: [["philly-79", runs]]), Kind.ILLEGAL_DECISION),
-    "no move": (_move(lambda job, runs: []), Kind.DECISION_LOG),
-    "a log of decisions": (_at(0, schema="clustergym.decisions/1"), Kind.DECISION_LOG),
-    "the policy's parameters": (_at(0, policy={"name": "sjf"}), Kind.HEADER),
-    "another policy": (_at(0, policy={"name": "fcfs"}), Kind.HEADER),
-    "another seed": (_at(0, seed=8), Kind.HEADER),
-    "moves in no time": (_at(0, defragment_s=1e-9), Kind.HEADER),
-    "another scenario": (_at(0, scenario_sha256="0" * 64), Kind.TRACE_HASH),
+    "an unknown GPU type": (_at(1, gpu_type="H900"), FlagKind.DECISION_LOG),
+    "a further key": (_at(1, run="rm -rf /"), FlagKind.DECISION_LOG),
+    "a time that is none": (_at(1, time_s=float("nan")), FlagKind.DECISION_LOG),
+    "a move of nobody": (_move(lambda job, runs: [["nobody", runs]]), FlagKind.DECISION_LOG),
+    "a move to more GPUs": (_move(lambda job, runs: [[job, [[0, 128, 8]]]]), FlagKind.ILLEGAL_DECISION),
+    "a move of a job that waits": (_move(lambda job, runs: [["philly-79", runs]]), FlagKind.ILLEGAL_DECISION),
+    "no move": (_move(lambda job, runs: []), FlagKind.DECISION_LOG),
+    "a log of decisions": (_at(0, schema="clustergym.decisions/1"), FlagKind.DECISION_LOG),
+    "the policy's parameters": (_at(0, policy={"name": "sjf"}), FlagKind.HEADER),
+    "another policy": (_at(0, policy={"name": "fcfs"}), FlagKind.HEADER),
+    "another seed": (_at(0, seed=8), FlagKind.HEADER),
+    "moves in no time": (_at(0, defragment_s=1e-9), FlagKind.HEADER),
+    "another scenario": (_at(0, scenario_sha256="0" * 64), FlagKind.TRACE_HASH),
 }
 
 
@@ -310,7 +316,7 @@ def test_other_nodes_are_another_run(placers):
     free = set(np.flatnonzero(watching.free == 8).tolist()) - {node for node, _ in (*others, last)}
     nodes = tuple(sorted([*others, (max(free), 8)]))
     change_log(folder, CELL, _at(len(lines) - 1, nodes=runs_of(nodes)))
-    assert Kind.DIGEST in kinds(placers, "random-fit") <= {Kind.DIGEST, Kind.METRIC}
+    assert FlagKind.DIGEST in kinds(placers, "random-fit") <= {FlagKind.DIGEST, FlagKind.METRIC}
 
 
 def test_a_crowd_of_nodes_is_refused(placers):
@@ -334,7 +340,7 @@ def test_a_wrong_count_of_answers_is_flagged(placers):
     row = first.split(",")
     row[3] = str(int(row[3]) - 1)
     path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
-    assert kinds(placers) == {Kind.DECISION_TIMES}
+    assert kinds(placers) == {FlagKind.DECISION_TIMES}
 
 
 # The parts

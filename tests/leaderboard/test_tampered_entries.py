@@ -18,13 +18,13 @@ from entry_logs import change_headers, change_log, packed_logs, read_log, replac
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
-from clustergym.leaderboard.check import Kind, check, check_entries
+from clustergym.leaderboard.check import FlagKind, check, check_entries
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
 
 
-def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[Kind]:
+def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[FlagKind]:
     return {flag.kind for flag in check(load_board("small", root), entry, strict)}
 
 
@@ -119,29 +119,29 @@ def bomb(size: int) -> bytes:
 
 
 TAMPERED = {
-    "a metric": (lambda f: column(f, "ftf_mean", "0.5"), Kind.METRIC),
-    "a metric left out": (lambda f: column(f, "jct_p99", ""), Kind.METRIC),
-    "a metric better than can be": (lambda f: column(f, "jct_mean", "1.0"), Kind.BOUND),
-    "a makespan better than can be": (lambda f: column(f, "makespan", "1.0"), Kind.BOUND),
-    "the digest": (lambda f: column(f, "digest", "0" * 64), Kind.DIGEST),
-    "a digest that is none": (lambda f: column(f, "digest", "../../etc/passwd"), Kind.SCHEMA),
-    "a row left out": (lambda f: results(f, lambda lines: lines[:-1]), Kind.MISSING_CELL),
-    "a row twice": (lambda f: results(f, lambda lines: [*lines, lines[1]]), Kind.DUPLICATE_CELL),
-    "another seed": (lambda f: column(f, "seed", "7"), Kind.FOREIGN_CELL),
-    "another scenario": (lambda f: column(f, "scenario", "helios"), Kind.FOREIGN_CELL),
-    "a scenario that is a path": (lambda f: column(f, "scenario", "../philly"), Kind.SCHEMA),
-    "a seed of 5,000 digits": (lambda f: column(f, "seed", "9" * 5000), Kind.SCHEMA),
-    "not a number": (lambda f: column(f, "jct_mean", "nan"), Kind.SCHEMA),
-    "infinity": (lambda f: column(f, "makespan", "1e999"), Kind.SCHEMA),
-    "a formula": (lambda f: column(f, "makespan", "=1+1"), Kind.SCHEMA),
-    "another header": (lambda f: results(f, lambda lines: ["a,b", *lines[1:]]), Kind.SCHEMA),
-    "results of 100 MB": (lambda f: text(f, b"a" * 10**8, "results.csv"), Kind.SCHEMA),
-    "results that are no text": (lambda f: text(f, b"\xff\x00\xfe", "results.csv"), Kind.SCHEMA),
-    "no results": (lambda f: (f / "results.csv").unlink(), Kind.SCHEMA),
-    "no entry.yaml": (lambda f: (f / "entry.yaml").unlink(), Kind.SCHEMA),
+    "a metric": (lambda f: column(f, "ftf_mean", "0.5"), FlagKind.METRIC),
+    "a metric left out": (lambda f: column(f, "jct_p99", ""), FlagKind.METRIC),
+    "a metric better than can be": (lambda f: column(f, "jct_mean", "1.0"), FlagKind.BOUND),
+    "a makespan better than can be": (lambda f: column(f, "makespan", "1.0"), FlagKind.BOUND),
+    "the digest": (lambda f: column(f, "digest", "0" * 64), FlagKind.DIGEST),
+    "a digest that is none": (lambda f: column(f, "digest", "../../etc/passwd"), FlagKind.SCHEMA),
+    "a row left out": (lambda f: results(f, lambda lines: lines[:-1]), FlagKind.MISSING_CELL),
+    "a row twice": (lambda f: results(f, lambda lines: [*lines, lines[1]]), FlagKind.DUPLICATE_CELL),
+    "another seed": (lambda f: column(f, "seed", "7"), FlagKind.FOREIGN_CELL),
+    "another scenario": (lambda f: column(f, "scenario", "helios"), FlagKind.FOREIGN_CELL),
+    "a scenario that is a path": (lambda f: column(f, "scenario", "../philly"), FlagKind.SCHEMA),
+    "a seed of 5,000 digits": (lambda f: column(f, "seed", "9" * 5000), FlagKind.SCHEMA),
+    "not a number": (lambda f: column(f, "jct_mean", "nan"), FlagKind.SCHEMA),
+    "infinity": (lambda f: column(f, "makespan", "1e999"), FlagKind.SCHEMA),
+    "a formula": (lambda f: column(f, "makespan", "=1+1"), FlagKind.SCHEMA),
+    "another header": (lambda f: results(f, lambda lines: ["a,b", *lines[1:]]), FlagKind.SCHEMA),
+    "results of 100 MB": (lambda f: text(f, b"a" * 10**8, "results.csv"), FlagKind.SCHEMA),
+    "results that are no text": (lambda f: text(f, b"\xff\x00\xfe", "results.csv"), FlagKind.SCHEMA),
+    "no results": (lambda f: (f / "results.csv").unlink(), FlagKind.SCHEMA),
+    "no entry.yaml": (lambda f: (f / "entry.yaml").unlink(), FlagKind.SCHEMA),
     "a YAML tag": (
         lambda f: text(f, "!!python/object/apply:os.system ['touch /tmp/clustergym-was-here']"),
-        Kind.SCHEMA,
+        FlagKind.SCHEMA,
     ),
     "YAML aliases that multiply": (
         lambda f: text(
@@ -151,100 +151,106 @@ TAMPERED = {
                 f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
             ),
         ),
-        Kind.SCHEMA,
+        FlagKind.SCHEMA,
     ),
-    "a YAML file of 100 MB": (lambda f: text(f, "a: " + "b" * 10**8), Kind.SCHEMA),
-    "an unknown key": (lambda f: claims(f, score=1.0), Kind.SCHEMA),
-    "a key of another type": (lambda f: claims(f, deterministic="yes"), Kind.SCHEMA),
-    "a policy that is a module": (lambda f: claims(f, policy={"name": "os:system"}), Kind.SCHEMA),
-    "another version of the board": (lambda f: claims(f, board_version=2), Kind.BOARD),
-    "another board": (lambda f: claims(f, board="fair"), Kind.BOARD),
-    "a title of another": (lambda f: claims(f, title="short"), Kind.TITLE),
-    "no determinism": (lambda f: claims(f, deterministic=False), Kind.PUBLISHED),
-    "another information class": (lambda f: claims(f, information_class="profiled"), Kind.HEADER),
-    "another policy": (lambda f: claims(f, policy={"name": "arena"}), Kind.HEADER),
-    "the log's seed": (lambda f: header(f, seed=6), Kind.HEADER),
-    "the log's placer": (lambda f: header(f, placer={"name": "minipod"}), Kind.HEADER),
-    "rounds of a microsecond": (lambda f: header(f, round_s=1e-6), Kind.HEADER),
-    "a foreign trace": (lambda f: header(f, scenario_sha256="0" * 64), Kind.TRACE_HASH),
-    "a log of another schema": (lambda f: header(f, schema="other/1"), Kind.DECISION_LOG),
-    "no log": (lambda f: (f / FILE).unlink(), Kind.DECISION_LOG),
-    "a log that is not packed": (lambda f: text(f, b"{}", FILE), Kind.DECISION_LOG),
-    "a log cut short": (lambda f: text(f, (f / FILE).read_bytes()[:-20], FILE), Kind.DECISION_LOG),
-    "a log that goes on": (lambda f: text(f, (f / FILE).read_bytes() + b"more", FILE), Kind.DECISION_LOG),
-    "contents of 200 MB": (lambda f: text(f, bomb(2 * 10**8), FILE), Kind.DECISION_LOG),
-    "contents that are nested": (lambda f: text(f, gzip.compress(b"[" * 10**5), FILE), Kind.DECISION_LOG),
-    "contents of another schema": (lambda f: text(f, gzip.compress(b"{}"), FILE), Kind.DECISION_LOG),
-    "no log of a cell": (lambda f: cells(f, lambda parts: parts[1:]), Kind.MISSING_CELL),
-    "the log of a cell twice": (lambda f: cells(f, lambda parts: [*parts, parts[0]]), Kind.DUPLICATE_CELL),
+    "a YAML file of 100 MB": (lambda f: text(f, "a: " + "b" * 10**8), FlagKind.SCHEMA),
+    "an unknown key": (lambda f: claims(f, score=1.0), FlagKind.SCHEMA),
+    "a key of another type": (lambda f: claims(f, deterministic="yes"), FlagKind.SCHEMA),
+    "a policy that is a module": (lambda f: claims(f, policy={"name": "os:system"}), FlagKind.SCHEMA),
+    "another version of the board": (lambda f: claims(f, board_version=2), FlagKind.BOARD),
+    "another board": (lambda f: claims(f, board="fair"), FlagKind.BOARD),
+    "a title of another": (lambda f: claims(f, title="short"), FlagKind.TITLE),
+    "no determinism": (lambda f: claims(f, deterministic=False), FlagKind.PUBLISHED),
+    "another information class": (lambda f: claims(f, information_class="profiled"), FlagKind.HEADER),
+    "another policy": (lambda f: claims(f, policy={"name": "arena"}), FlagKind.HEADER),
+    "the log's seed": (lambda f: header(f, seed=6), FlagKind.HEADER),
+    "the log's placer": (lambda f: header(f, placer={"name": "minipod"}), FlagKind.HEADER),
+    "rounds of a microsecond": (lambda f: header(f, round_s=1e-6), FlagKind.HEADER),
+    "a foreign trace": (lambda f: header(f, scenario_sha256="0" * 64), FlagKind.TRACE_HASH),
+    "a log of another schema": (lambda f: header(f, schema="other/1"), FlagKind.DECISION_LOG),
+    "no log": (lambda f: (f / FILE).unlink(), FlagKind.DECISION_LOG),
+    "a log that is not packed": (lambda f: text(f, b"{}", FILE), FlagKind.DECISION_LOG),
+    "a log cut short": (lambda f: text(f, (f / FILE).read_bytes()[:-20], FILE), FlagKind.DECISION_LOG),
+    "a log that goes on": (lambda f: text(f, (f / FILE).read_bytes() + b"more", FILE), FlagKind.DECISION_LOG),
+    "contents of 200 MB": (lambda f: text(f, bomb(2 * 10**8), FILE), FlagKind.DECISION_LOG),
+    "contents that are nested": (lambda f: text(f, gzip.compress(b"[" * 10**5), FILE), FlagKind.DECISION_LOG),
+    "contents of another schema": (lambda f: text(f, gzip.compress(b"{}"), FILE), FlagKind.DECISION_LOG),
+    "no log of a cell": (lambda f: cells(f, lambda parts: parts[1:]), FlagKind.MISSING_CELL),
+    "the log of a cell twice": (
+        lambda f: cells(f, lambda parts: [*parts, parts[0]]),
+        FlagKind.DUPLICATE_CELL,
+    ),
     "the log of a foreign cell": (
         lambda f: cells(f, lambda parts: [*parts, ("philly-7", parts[0][1])]),
-        Kind.FOREIGN_CELL,
+        FlagKind.FOREIGN_CELL,
     ),
     "a cell that is a path": (
         lambda f: cells(f, lambda parts: [("../philly-5", parts[0][1]), parts[1]]),
-        Kind.DECISION_LOG,
+        FlagKind.DECISION_LOG,
     ),
-    "cells out of order": (lambda f: cells(f, lambda parts: parts[::-1]), Kind.DECISION_LOG),
+    "cells out of order": (lambda f: cells(f, lambda parts: parts[::-1]), FlagKind.DECISION_LOG),
     "the log of another cell": (
         lambda f: cells(f, lambda parts: [(parts[0][0], parts[1][1]), parts[1]]),
-        Kind.TRACE_HASH,
+        FlagKind.TRACE_HASH,
     ),
-    "a cell that is not packed": (lambda f: replace_packed(f, CELL, b"{}"), Kind.DECISION_LOG),
+    "a cell that is not packed": (lambda f: replace_packed(f, CELL, b"{}"), FlagKind.DECISION_LOG),
     "a cell cut short": (
         lambda f: cells(f, lambda parts: [(parts[0][0], parts[0][1][:-20]), parts[1]]),
-        Kind.DECISION_LOG,
+        FlagKind.DECISION_LOG,
     ),
-    "a gzip bomb": (lambda f: replace_packed(f, CELL, bomb(2 * 10**8)), Kind.DECISION_LOG),
-    "a line of 10 MB": (lambda f: replace_packed(f, CELL, bomb(10**7)), Kind.DECISION_LOG),
+    "a gzip bomb": (lambda f: replace_packed(f, CELL, bomb(2 * 10**8)), FlagKind.DECISION_LOG),
+    "a line of 10 MB": (lambda f: replace_packed(f, CELL, bomb(10**7)), FlagKind.DECISION_LOG),
     "JSON that is nested": (
         lambda f: replace_packed(f, CELL, gzip.compress(b"[" * 10**6)),
-        Kind.DECISION_LOG,
+        FlagKind.DECISION_LOG,
     ),
-    "an unknown job": (lambda f: launch(f, job="nobody"), Kind.DECISION_LOG),
-    "an unknown GPU type": (lambda f: launch(f, kind="H900"), Kind.DECISION_LOG),
-    "half a GPU": (lambda f: launch(f, gpus=1.5), Kind.DECISION_LOG),
-    "a time that is not a number": (lambda f: decision(f, 1, time_s=float("nan")), Kind.DECISION_LOG),
+    "an unknown job": (lambda f: launch(f, job="nobody"), FlagKind.DECISION_LOG),
+    "an unknown GPU type": (lambda f: launch(f, kind="H900"), FlagKind.DECISION_LOG),
+    "half a GPU": (lambda f: launch(f, gpus=1.5), FlagKind.DECISION_LOG),
+    "a time that is not a number": (lambda f: decision(f, 1, time_s=float("nan")), FlagKind.DECISION_LOG),
     "decisions out of order": (
         lambda f: log(f, lambda lines: [lines[0], *reversed(lines[1:])]),
-        Kind.DECISION_LOG,
+        FlagKind.DECISION_LOG,
     ),
-    "a decision that does more": (lambda f: decision(f, 1, run="rm -rf /"), Kind.DECISION_LOG),
-    "more GPUs than there are": (lambda f: launch(f, gpus=4096), Kind.ILLEGAL_DECISION),
-    "fewer GPUs than none": (lambda f: launch(f, gpus=-4), Kind.ILLEGAL_DECISION),
-    "a decision sooner": (lambda f: decision(f, 1, time_s=0.125), Kind.DIVERGED),
+    "a decision that does more": (lambda f: decision(f, 1, run="rm -rf /"), FlagKind.DECISION_LOG),
+    "more GPUs than there are": (lambda f: launch(f, gpus=4096), FlagKind.ILLEGAL_DECISION),
+    "fewer GPUs than none": (lambda f: launch(f, gpus=-4), FlagKind.ILLEGAL_DECISION),
+    "a decision sooner": (lambda f: decision(f, 1, time_s=0.125), FlagKind.DIVERGED),
     "a decision after the end": (
         lambda f: log(f, lambda lines: [*lines, {"time_s": 1e9, "preempt": []}]),
-        Kind.DIVERGED,
+        FlagKind.DIVERGED,
     ),
-    "a job that never runs": (forget, Kind.DIVERGED),
-    "a job that is dropped": (drop, Kind.UNFINISHED),
-    "decisions in no time": (lambda f: column(f, "decision_s_p50", "0.0"), Kind.DECISION_TIMES),
-    "decisions longer than the run": (lambda f: column(f, "wall_s", "0.00001"), Kind.DECISION_TIMES),
+    "a job that never runs": (forget, FlagKind.DIVERGED),
+    "a job that is dropped": (drop, FlagKind.UNFINISHED),
+    "decisions in no time": (lambda f: column(f, "decision_s_p50", "0.0"), FlagKind.DECISION_TIMES),
+    "decisions longer than the run": (lambda f: column(f, "wall_s", "0.00001"), FlagKind.DECISION_TIMES),
     "a median above the 99th percentile": (
         lambda f: column(f, "decision_s_p50", "1.0"),
-        Kind.DECISION_TIMES,
+        FlagKind.DECISION_TIMES,
     ),
-    "fewer decisions than changes": (lambda f: column(f, "decisions", "1"), Kind.DECISION_TIMES),
-    "a queue shorter than it was": (lambda f: curve(f, lambda c: c["queued_jobs"].reverse()), Kind.CURVES),
-    "a JCT less": (lambda f: curve(f, lambda c: c["jct_s"].__setitem__(30, 0.0)), Kind.CURVES),
-    "an end sooner": (lambda f: curve(f, lambda c: c.update(end_s=60.0)), Kind.CURVES),
-    "a curve of 119 points": (lambda f: curve(f, lambda c: c["held_gpus"].pop()), Kind.CURVES),
+    "fewer decisions than changes": (lambda f: column(f, "decisions", "1"), FlagKind.DECISION_TIMES),
+    "a queue shorter than it was": (
+        lambda f: curve(f, lambda c: c["queued_jobs"].reverse()),
+        FlagKind.CURVES,
+    ),
+    "a JCT less": (lambda f: curve(f, lambda c: c["jct_s"].__setitem__(30, 0.0)), FlagKind.CURVES),
+    "an end sooner": (lambda f: curve(f, lambda c: c.update(end_s=60.0)), FlagKind.CURVES),
+    "a curve of 119 points": (lambda f: curve(f, lambda c: c["held_gpus"].pop()), FlagKind.CURVES),
     "a curve that is not a number": (
         lambda f: curve(f, lambda c: c.update(held_gpus=[float("nan")] * 120)),
-        Kind.CURVES,
+        FlagKind.CURVES,
     ),
-    "a curve of another name": (lambda f: curve(f, lambda c: c.update(score=[1])), Kind.CURVES),
-    "curves that are no JSON": (lambda f: text(f, b"\xff{", "curves.json"), Kind.CURVES),
-    "curves that are nested": (lambda f: text(f, b"[" * 10**5, "curves.json"), Kind.CURVES),
-    "curves of 100 MB": (lambda f: text(f, b"1" * 10**8, "curves.json"), Kind.CURVES),
-    "no curves": (lambda f: (f / "curves.json").unlink(), Kind.CURVES),
-    "curves that are a link": (lambda f: link(f, "curves.json"), Kind.SCHEMA),
-    "a further file": (lambda f: text(f, "import os", "evil.py"), Kind.SCHEMA),
-    "a folder of logs": (lambda f: (f / "decisions").mkdir(), Kind.SCHEMA),
-    "a log that is a folder": (lambda f: ((f / FILE).unlink(), (f / FILE).mkdir()), Kind.SCHEMA),
-    "a log that is a link": (lambda f: link(f, FILE), Kind.SCHEMA),
-    "a README of 2 MB": (lambda f: text(f, "x" * 2_000_000, "README.md"), Kind.SCHEMA),
+    "a curve of another name": (lambda f: curve(f, lambda c: c.update(score=[1])), FlagKind.CURVES),
+    "curves that are no JSON": (lambda f: text(f, b"\xff{", "curves.json"), FlagKind.CURVES),
+    "curves that are nested": (lambda f: text(f, b"[" * 10**5, "curves.json"), FlagKind.CURVES),
+    "curves of 100 MB": (lambda f: text(f, b"1" * 10**8, "curves.json"), FlagKind.CURVES),
+    "no curves": (lambda f: (f / "curves.json").unlink(), FlagKind.CURVES),
+    "curves that are a link": (lambda f: link(f, "curves.json"), FlagKind.SCHEMA),
+    "a further file": (lambda f: text(f, "import os", "evil.py"), FlagKind.SCHEMA),
+    "a folder of logs": (lambda f: (f / "decisions").mkdir(), FlagKind.SCHEMA),
+    "a log that is a folder": (lambda f: ((f / FILE).unlink(), (f / FILE).mkdir()), FlagKind.SCHEMA),
+    "a log that is a link": (lambda f: link(f, FILE), FlagKind.SCHEMA),
+    "a README of 2 MB": (lambda f: text(f, "x" * 2_000_000, "README.md"), FlagKind.SCHEMA),
 }
 
 
@@ -266,7 +272,7 @@ def test_tampered(name, root):
 
 def test_there_are_enough():
     assert len(TAMPERED) >= 30
-    assert {kind for _, kind in TAMPERED.values()} == set(Kind) - {Kind.RERUN}
+    assert {kind for _, kind in TAMPERED.values()} == set(FlagKind) - {FlagKind.RERUN}
 
 
 def test_decisions_of_another_policy_are_found_by_running_it_again(root):
@@ -275,19 +281,19 @@ def test_decisions_of_another_policy_are_found_by_running_it_again(root):
     claims(folder, policy={"name": "sjf", "parameters": {}})
     change_headers(folder, policy="sjf")
     assert flagged(root, "short") == set()
-    assert flagged(root, "short", strict=2) == {Kind.RERUN}
+    assert flagged(root, "short", strict=2) == {FlagKind.RERUN}
 
 
 def test_only_published_policies_are_run_again(root):
     claims(root / "small" / "first", policy={"name": "os.system", "parameters": {}})
     change_headers(root / "small" / "first", policy="os.system")
     assert flagged(root) == set()
-    assert flagged(root, strict=1) == {Kind.RERUN}
+    assert flagged(root, strict=1) == {FlagKind.RERUN}
 
 
 def rerun_messages(root: Path, entry: str = "first", strict: int = 2) -> list[tuple[str, str]]:
     flags = check(load_board("small", root), entry, strict)
-    assert {flag.kind for flag in flags} <= {Kind.RERUN}
+    assert {flag.kind for flag in flags} <= {FlagKind.RERUN}
     return [(flag.where, flag.message) for flag in flags]
 
 
@@ -320,7 +326,7 @@ def test_a_row_twice_is_flagged_and_rows_of_other_cells(root):
 
 
 def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
-    monkeypatch.setattr("clustergym.progress.EVERY_LINE_S", 0.0)
+    monkeypatch.setattr("clustergym.terminal.progress.EVERY_LINE_S", 0.0)
     board = load_board("small", root)
     sound = {"first": [], "short": []}
     assert check_entries(board, ["first", "short"], strict=1) == sound
@@ -335,13 +341,13 @@ def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
 def test_a_name_is_no_path(name, root):
-    assert flagged(root, name) == {Kind.SCHEMA}
+    assert flagged(root, name) == {FlagKind.SCHEMA}
 
 
 def test_a_board_whose_scenario_changed_says_so(root):
     path = root / "small" / "board.yaml"
     path.write_text(path.read_text().replace("trace.jobs=24", "trace.jobs=23"))
-    assert flagged(root) == {Kind.TRACE_HASH}
+    assert flagged(root) == {FlagKind.TRACE_HASH}
 
 
 def test_the_command_names_the_flags(root, capsys, tmp_path):

@@ -19,7 +19,7 @@ import yaml
 from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
 
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import Kind, check
+from clustergym.leaderboard.check import FlagKind, check
 from clustergym.leaderboard.render import markdown
 from clustergym.leaderboard.score import standings
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
 
 
-def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[Kind]:
+def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[FlagKind]:
     return {flag.kind for flag in check(load_board("small", root), entry, strict)}
 
 
@@ -46,20 +46,23 @@ def _idle(lines: Lines) -> Lines:
     return [lines[0], {**lines[1], "preempt": [later]}, *lines[2:]]
 
 
-TAMPERED: dict[str, tuple[Callable[[Lines], Lines], Kind]] = {
-    "a number of GPUs beyond 64 bits": (_gpus(10**30), Kind.DECISION_LOG),
-    "a number of GPUs below them": (_gpus(-(10**30)), Kind.DECISION_LOG),
-    "a time beyond floats": (lambda lines: [lines[0], {**lines[1], "time_s": 10**400}], Kind.DECISION_LOG),
-    "rounds beyond floats": (lambda lines: [{**lines[0], "round_s": 1e308}, *lines[1:]], Kind.HEADER),
-    "rounds of 400 digits": (lambda lines: [{**lines[0], "round_s": 10**400}, *lines[1:]], Kind.HEADER),
-    "a round that is true": (lambda lines: [{**lines[0], "round_s": True}, *lines[1:]], Kind.HEADER),
+TAMPERED: dict[str, tuple[Callable[[Lines], Lines], FlagKind]] = {
+    "a number of GPUs beyond 64 bits": (_gpus(10**30), FlagKind.DECISION_LOG),
+    "a number of GPUs below them": (_gpus(-(10**30)), FlagKind.DECISION_LOG),
+    "a time beyond floats": (
+        lambda lines: [lines[0], {**lines[1], "time_s": 10**400}],
+        FlagKind.DECISION_LOG,
+    ),
+    "rounds beyond floats": (lambda lines: [{**lines[0], "round_s": 1e308}, *lines[1:]], FlagKind.HEADER),
+    "rounds of 400 digits": (lambda lines: [{**lines[0], "round_s": 10**400}, *lines[1:]], FlagKind.HEADER),
+    "a round that is true": (lambda lines: [{**lines[0], "round_s": True}, *lines[1:]], FlagKind.HEADER),
     "a job named twice": (
         lambda lines: _with_launch(lines, [lines[1]["launch"][0], *lines[1]["launch"]]),
-        Kind.DECISION_LOG,
+        FlagKind.DECISION_LOG,
     ),
-    "a job that is no name": (lambda lines: _with_launch(lines, [[{}, "A40", 1]]), Kind.DECISION_LOG),
-    "launches that are no list": (lambda lines: [lines[0], {**lines[1], "launch": 7}], Kind.DECISION_LOG),
-    "an idle preemption": (_idle, Kind.DECISION_LOG),
+    "a job that is no name": (lambda lines: _with_launch(lines, [[{}, "A40", 1]]), FlagKind.DECISION_LOG),
+    "launches that are no list": (lambda lines: [lines[0], {**lines[1], "launch": 7}], FlagKind.DECISION_LOG),
+    "an idle preemption": (_idle, FlagKind.DECISION_LOG),
 }
 
 
@@ -77,7 +80,7 @@ def test_one_decision_too_many_is_flagged(root: Path) -> None:
     at = header.split(",").index("decisions")
     row[at] = str(int(row[at]) + 1)
     path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
-    assert flagged(root) == {Kind.DECISION_TIMES}
+    assert flagged(root) == {FlagKind.DECISION_TIMES}
 
 
 @pytest.mark.parametrize("name", ["results.csv", "entry.yaml", "README.md", "decisions.jsonl.gz"])
@@ -85,7 +88,7 @@ def test_a_pipe_is_not_opened(name: str, root: Path) -> None:
     path = root / "small" / "first" / name
     path.unlink()
     os.mkfifo(path)
-    assert flagged(root) == {Kind.SCHEMA}
+    assert flagged(root) == {FlagKind.SCHEMA}
 
 
 def _claimed(folder: Path, **changes: Any) -> None:
@@ -101,7 +104,7 @@ def _claimed(folder: Path, **changes: Any) -> None:
 )
 def test_a_policy_that_cannot_run_is_flagged(parameters: dict[str, Any], root: Path) -> None:
     _claimed(root / "small" / "short", policy={"name": "srtf", "parameters": parameters})
-    assert flagged(root, "short") & {Kind.PUBLISHED, Kind.SCHEMA}
+    assert flagged(root, "short") & {FlagKind.PUBLISHED, FlagKind.SCHEMA}
 
 
 def test_a_title_stays_in_its_cell(root: Path) -> None:

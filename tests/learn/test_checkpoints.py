@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.interface.registry import make_policy
 from clustergym.learn import features
 from clustergym.learn.auction import hidden_units, score_of
 from clustergym.learn.auction_checkpoints import load, save
 from clustergym.learn.checkpoints import TRAINED, is_network
-from clustergym.policy import InformationClass
-from clustergym.registry import make_policy
 
 WEIGHTS = np.linspace(-1, 1, features.COUNT)
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym import evaluate as evaluate_command
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.interface.registry import make_placer, make_policy
 from clustergym.learn.auction_checkpoints import load, save
 from clustergym.learn.comparison import METRICS, Entrant, ratio, run_figures
 from clustergym.learn.distribution import Distribution
-from clustergym.policy import InformationClass
-from clustergym.registry import make_placer, make_policy
-from clustergym.sim.run import simulate
+from clustergym.sim.drive import simulate
 
 SMALL = [
     "windows=3", "tuning_windows=2", "processes=1", "scenarios.origin=synthetic", "scenarios.jobs=[10,12]",

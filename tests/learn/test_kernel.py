@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from random_scenarios import random_scenarios
 from scenarios import Job, price, small_scenario
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.interface.registry import make_placer
 from clustergym.learn import auction, features
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.evolution import start
-from clustergym.policy import InformationClass
-from clustergym.registry import make_placer
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import Costs
-from clustergym.sim.run import simulate
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import simulate
 
 KNOWN = InformationClass.DATA_PARALLEL
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.limits import hindsight, lower_bound
-from clustergym.policy import InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.scenarios.costs import Costs
 
 SMALL = Distribution(origin="synthetic", jobs=(15, 25), gpus=16, types=(1, 2))
 

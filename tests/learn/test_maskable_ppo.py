@@ -8,7 +8,8 @@ import pytest
 
 from clustergym import train as train_command
 from clustergym.envs.policy_text import policy_of
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.registry import make_placer, make_policy
 from clustergym.learn import network_checkpoints
 from clustergym.learn.agents import make_agent
 from clustergym.learn.imitation import (
@@ -25,8 +26,7 @@ from clustergym.learn.maskable_ppo import MaskablePpo
 from clustergym.learn.network_checkpoints import build_policy, load
 from clustergym.learn.split_env import make_split_env
 from clustergym.learn.stable_baselines import greedy_figures, play
-from clustergym.registry import make_placer, make_policy
-from clustergym.sim.run import simulate
+from clustergym.sim.drive import simulate
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)

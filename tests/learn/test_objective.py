@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.interface.registry import make_placer
 from clustergym.learn import features
 from clustergym.learn.auction_checkpoints import save
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import TERMS, Objective
-from clustergym.output import measurement_of
-from clustergym.policy import InformationClass
-from clustergym.registry import make_placer
-from clustergym.sim.costs import Costs
-from clustergym.sim.run import simulate
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 
 KNOWN = InformationClass.DATA_PARALLEL
 SMALL = Distribution(

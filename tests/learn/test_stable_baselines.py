@@ -12,12 +12,12 @@ import yaml
 from gymnasium import spaces
 
 from clustergym import train as train_command
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.registry import make_policy
 from clustergym.learn import network_checkpoints, stable_baselines
 from clustergym.learn.agents import make_agent
 from clustergym.learn.split_env import SplitEnv, make_split_env, trace_seed
 from clustergym.learn.training_state import read_state
-from clustergym.registry import make_policy
 
 META = ["env.jobs=6", "env.baseline=fcfs", "env.policies=[fcfs,srtf]"]
 SMALL = [

@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from clustergym import train
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import PACKAGE
+from clustergym.interface.policy import InformationClass
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.trace_files import TraceFiles
-from clustergym.paths import PACKAGE
-from clustergym.policy import InformationClass
 
 FILE = PACKAGE.parent / "traces" / "philly-like-160.csv"
 TRACES = {"scenario": "ares", "overrides": ["costs=ares"], "files": [str(FILE)]}

@@ -11,7 +11,8 @@ import yaml
 
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
 from clustergym.learn import evolution, features
 from clustergym.learn.agents import make_agent
 from clustergym.learn.auction import hidden_units
@@ -21,7 +22,6 @@ from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import Objective
 from clustergym.learn.windows import BOUNDS, draw_window, philly_file
-from clustergym.policy import InformationClass
 
 SMALL = [
     "processes=1", "progress=false", "agent.population=6", "agent.episodes=4", "agent.validation=4",

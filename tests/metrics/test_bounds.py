@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
+from clustergym.interface.registry import make_placer, make_policy
 from clustergym.metrics.bounds import least_work, lower_bounds
-from clustergym.output import measurement_of
-from clustergym.registry import make_placer, make_policy
-from clustergym.sim.run import simulate
+from clustergym.results.measured_run import measurement_of
+from clustergym.sim.drive import simulate
 
 
 def test_bounds_by_hand():

@@ -14,16 +14,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.cluster.config import load_cluster
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.errors import InputError
-from clustergym.oracle import build, cache
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle import table_building as build
+from clustergym.oracle import table_cache as cache
 from clustergym.oracle.base import Oracle, OracleTables
-from clustergym.oracle.cache import Store, cache_folder, cache_keys, cached_tables, pack, stacked, unpack
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.roofline import RooflineOracle
-from clustergym.workload.trace import ModelClass
+from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.table_cache import (
+    Store,
+    cache_folder,
+    cache_keys,
+    cached_tables,
+    pack,
+    stacked,
+    unpack,
+)
 
 ORACLE = RooflineOracle()
 CLUSTER = load_cluster("arena-sim")
@@ -287,7 +296,7 @@ def test_an_oracle_that_cannot_be_sent_is_used_here(tmp_path: Path) -> None:
 
 DYING = """
 import os
-from clustergym.oracle.roofline import RooflineOracle
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 class Dying(RooflineOracle):
     def __init__(self):
         super().__init__()
@@ -301,10 +310,10 @@ class Dying(RooflineOracle):
 SCRIPT = """
 import sys
 print("the script runs")
-from clustergym.cluster.config import load_cluster
-from clustergym.oracle.cache import cached_tables
-from clustergym.oracle.roofline import RooflineOracle
-from clustergym.workload.trace import ModelClass
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.oracle.table_cache import cached_tables
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.models.model_class import ModelClass
 {imports}
 classes = [ModelClass("gpt3", size, 128) for size in ("760M", "1.3B", "2.6B")]
 cluster = load_cluster("arena-sim")

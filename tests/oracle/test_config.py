@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clustergym.errors import InputError
-from clustergym.oracle.config import ORACLES, oracle_from_config
-from clustergym.oracle.roofline import RooflineOracle
-from clustergym.oracle.table import TableOracle
-from clustergym.paths import conf_dir
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import conf_dir
+from clustergym.oracle.measured.table_oracle import TableOracle
+from clustergym.oracle.oracle_config import ORACLES, oracle_from_config
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 TABLE = (
     "model_family,params,batch_size,gpu_type,num_nodes,gpus_per_node,iteration_time_s\n"
@@ -90,7 +90,7 @@ def test_unknown_missing(tmp_path: Path) -> None:
 
 def test_importing_the_oracles_imports_nothing_heavy() -> None:
     code = (
-        "import sys; import clustergym.oracle.config, clustergym.oracle.roofline, clustergym.oracle.table; "
+        "import sys; import clustergym.oracle.oracle_config, clustergym.oracle.roofline.roofline_oracle, clustergym.oracle.measured.table_oracle; "
         "print([m for m in ('pydantic', 'scipy', 'rich', 'hydra', 'simpy', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,12 +11,21 @@ from typing import Any
 import pytest
 
 from clustergym.cluster.spec import Locality
-from clustergym.errors import InputError
-from clustergym.oracle import explain
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.commands import explanation_text as explain
 from clustergym.oracle.commands.common import plain
-from clustergym.oracle.plans import Cost, Explanation, Frontier, Grid, OutOfMemory, Plan, ProxyPlan, Stage
-from clustergym.tables import print_table
-from clustergym.workload.trace import ModelClass
+from clustergym.oracle.grid.plans import (
+    Cost,
+    Explanation,
+    Frontier,
+    Grid,
+    OutOfMemory,
+    Plan,
+    ProxyPlan,
+    Stage,
+)
+from clustergym.terminal.tables import print_table
 
 OPERATORS = ("embedding", "layers 1-2", "layers 3-4", "head")
 ONE, TWO = Grid("A40", 4, 1), Grid("A40", 4, 2)

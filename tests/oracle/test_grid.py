@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.cluster.config import load_cluster, load_gpu_types
+from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import OracleTables
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.config import oracle_from_config
-from clustergym.oracle.constants import Constants
-from clustergym.oracle.explanation import explain
-from clustergym.oracle.grid import GridOracle, cells
-from clustergym.oracle.plans import Explanation
-from clustergym.workload.trace import ModelClass
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.explanation import explain
+from clustergym.oracle.grid.grid_oracle import GridOracle, cells
+from clustergym.oracle.grid.plans import Explanation
+from clustergym.oracle.oracle_config import oracle_from_config
 
 CATALOG = load_catalog()
 COUNTS = [1, 2, 4, 8, 16, 32, 64]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clustergym.errors import InputError
-from clustergym.oracle.measured_memory import validate_memory
+from clustergym.inputs.errors import InputError
+from clustergym.oracle.calibration.measured_memory import validate_memory
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
 MEMORY = DATA / "arena_dp_memory.csv"

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from clustergym.__main__ import main as clustergym
-from clustergym.cluster.config import load_cluster
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
-from clustergym.errors import InputError
-from clustergym.oracle import explain
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
 from clustergym.oracle.__main__ import main
-from clustergym.oracle.cache import cached_tables
-from clustergym.oracle.catalog import load_catalog
 from clustergym.oracle.commands import common
+from clustergym.oracle.commands import explanation_text as explain
 from clustergym.oracle.commands.figures import human, print_figures
-from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.roofline import RooflineOracle
-from clustergym.workload.trace import ModelClass
+from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+from clustergym.oracle.table_cache import cached_tables
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 needs_data = pytest.mark.skipif(not (DATA / "arena").is_dir(), reason=f"Arena's files are not in {DATA}")

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from grid_rows import allocation
 
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.planner import (
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid.planner import (
     EXACT,
     NormalisedPartitions,
     Planner,
@@ -23,7 +24,6 @@ from clustergym.oracle.planner import (
     reduced_bias,
     stage_counts,
 )
-from clustergym.workload.trace import ModelClass
 
 CATALOG = load_catalog()
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from grid_rows import allocation
 
-from clustergym.errors import InputError
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import Split, operator_costs
-from clustergym.oracle.grid import GridOracle, graph_of
-from clustergym.oracle.pipelines import Layouts, pipeline_s, price
-from clustergym.oracle.profiler import estimate
-from clustergym.oracle.pruning import measuring_cost, profiling_cost
-from clustergym.oracle.stages import stage_bytes
-from clustergym.workload.trace import ModelClass
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.grid_oracle import GridOracle, graph_of
+from clustergym.oracle.grid.layer_costs import Split, operator_costs
+from clustergym.oracle.grid.pipelines import Layouts, pipeline_s, price
+from clustergym.oracle.grid.profiler import estimate
+from clustergym.oracle.grid.pruning import measuring_cost, profiling_cost
+from clustergym.oracle.grid.stages import stage_bytes
 
 CATALOG = load_catalog()
 

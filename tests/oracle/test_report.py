@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustergym.cluster.config import load_cluster
-from clustergym.errors import InputError
-from clustergym.oracle.accuracy_page import accuracy_section, factor, page
-from clustergym.oracle.accuracy_page import planning_section as shown_planning
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.commands.common import percent
-from clustergym.oracle.grid import GridOracle
-from clustergym.oracle.planning_report import (
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.calibration.accuracy import measured
+from clustergym.oracle.calibration.planning import (
     PlanningOutcomes,
     arena_classes,
     by_gpus,
@@ -23,8 +21,10 @@ from clustergym.oracle.planning_report import (
     outcomes,
     summary,
 )
-from clustergym.oracle.report import measured
-from clustergym.workload.trace import ModelClass
+from clustergym.oracle.commands.accuracy_page import accuracy_section, factor, page
+from clustergym.oracle.commands.accuracy_page import planning_section as shown_planning
+from clustergym.oracle.commands.common import percent
+from clustergym.oracle.grid.grid_oracle import GridOracle
 
 
 def rows(**changed: list[float]) -> PlanningOutcomes:

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.cluster.config import load_cluster, load_gpu_types
+from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
-from clustergym.errors import InputError
-from clustergym.oracle.catalog import ARENA_FAMILIES, load_catalog
-from clustergym.oracle.devices import Devices, Layout
-from clustergym.oracle.memory import UniformPlan, sample_bytes, state_bytes
-from clustergym.oracle.roofline import RooflineOracle, best_times
-from clustergym.oracle.work import Work
-from clustergym.workload.trace import ModelClass
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.roofline.devices import Devices, Layout
+from clustergym.oracle.roofline.memory import UniformPlan, sample_bytes, state_bytes
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times
+from clustergym.oracle.roofline.work import Work
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"Arena's published measurements are not in {DATA}")

@@ -10,19 +10,27 @@ from grid_rows import allocation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.cluster.config import load_gpu_types
-from clustergym.errors import InputError
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.costs import GraphAllocations
-from clustergym.oracle.grid import graph_of
-from clustergym.oracle.partition import best_pipelines
-from clustergym.oracle.pipelines import Layouts, price
-from clustergym.oracle.planner import Planner, frontiers
-from clustergym.oracle.profiler import estimate
-from clustergym.oracle.pruning import _three_rules, pruned_search, search_cost
-from clustergym.oracle.search import data_parallel_search, divided, full_search, micro_batch_counts
-from clustergym.oracle.stages import StageTable, _Sums, every_split, intervals, run_index, splits, stage_table
-from clustergym.workload.trace import ModelClass
+from clustergym.cluster.cluster_files import load_gpu_types
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid.grid_oracle import graph_of
+from clustergym.oracle.grid.layer_costs import GraphAllocations
+from clustergym.oracle.grid.partition import best_pipelines
+from clustergym.oracle.grid.pipelines import Layouts, price
+from clustergym.oracle.grid.planner import Planner, frontiers
+from clustergym.oracle.grid.profiler import estimate
+from clustergym.oracle.grid.pruning import _three_rules, pruned_search, search_cost
+from clustergym.oracle.grid.search import data_parallel_search, divided, full_search, micro_batch_counts
+from clustergym.oracle.grid.stages import (
+    StageTable,
+    _Sums,
+    every_split,
+    intervals,
+    run_index,
+    splits,
+    stage_table,
+)
 
 CATALOG = load_catalog()
 
@@ -50,7 +58,7 @@ def test_partitioning_finds_the_best_of_all_pipelines(seed: int, count: float, n
     draw = np.random.default_rng(seed)
     # Four operators on four GPUs: a language model clustered into four stands for the shape.
     graph = graph_of(CATALOG.get(GPT))
-    from clustergym.oracle.operators import operator_graph
+    from clustergym.oracle.grid.operators import operator_graph
 
     graph = operator_graph(graph.spec, clusters=4)
     rows = GraphAllocations.of([graph], [128], [load_gpu_types()["A40"]], [4], [nodes], [12.5])

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.api import load_scenario
-from clustergym.cluster.config import load_gpu_types
+from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
-from clustergym.errors import InputError
-from clustergym.oracle.sia_oracle import SEGMENTS, SiaProfileOracle
-from clustergym.oracle.sia_training import read_training
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.measured.sia_oracle import SEGMENTS, SiaProfileOracle
+from clustergym.oracle.measured.sia_training import read_training
+from clustergym.scenarios.by_name import load_scenario
 from clustergym.workload.formats import load_trace
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.trace import ModelClass
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "sia"
 needs_data = pytest.mark.skipif(

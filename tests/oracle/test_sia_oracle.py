@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.api import compose
-from clustergym.cluster.config import load_gpu_types
+from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, NodeGroup
-from clustergym.config import build_scenario
-from clustergym.errors import InputError
-from clustergym.oracle.sia_oracle import (
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.measured.sia_oracle import (
     CALIBRATION,
     SUFFIXES,
     USUAL_CALIBRATION,
@@ -22,10 +21,11 @@ from clustergym.oracle.sia_oracle import (
     iteration_time_s,
     read_profile,
 )
-from clustergym.oracle.sia_training import read_training
+from clustergym.oracle.measured.sia_training import read_training
+from clustergym.scenarios.by_name import compose
+from clustergym.scenarios.scenario_config import build_scenario
 from clustergym.workload.formats import load_trace
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.trace import ModelClass
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "sia"
 needs_data = pytest.mark.skipif(

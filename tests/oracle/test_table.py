@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.cluster.config import load_cluster, load_gpu_types
+from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
-from clustergym.errors import InputError
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.roofline import RooflineOracle
-from clustergym.oracle.table import TableOracle
-from clustergym.workload.trace import ModelClass
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.measured.table_oracle import TableOracle
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "arena"
 PROFILE = DATA / "arena_profile.csv"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import clustergym
-from clustergym.cluster.config import load_cluster
+from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Fabric, Locality
-from clustergym.errors import InputError
-from clustergym.oracle.roofline import RooflineOracle
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.traffic import on_free_links
 from clustergym.sim.log import EventKind
-from clustergym.workload.trace import ModelClass
 
 CLASSES = [ModelClass("gpt3", "1.3B", 128), ModelClass("wide_resnet", "500M", 1024)]
 COUNTS = [1, 2, 4, 8, 16, 32]

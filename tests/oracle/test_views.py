@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from clustergym.errors import InputError
-from clustergym.oracle.views import linear
+from clustergym.inputs.errors import InputError
+from clustergym.oracle.bootstrap import linear
 
 INF = float("inf")
 COUNTS = np.array([1, 2, 4, 8])

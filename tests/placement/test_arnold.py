@@ -18,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scip_models import Outcome
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.algorithms import ALGORITHMS, algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance

@@ -10,7 +10,7 @@ import pytest
 
 from clustergym import bench
 from clustergym.__main__ import COMMANDS
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.benchmark import BASELINES, COMPARED, summary
 from clustergym.placement.characterisation import (
     DENSE,
@@ -24,8 +24,8 @@ from clustergym.placement.characterisation import (
     placements,
     two_minipods,
 )
+from clustergym.placement.free_nodes import draw_free_nodes
 from clustergym.placement.spread import Spread, cell_spread
-from clustergym.placement.states import draw_free_nodes
 from clustergym.placement.step_time import predict
 
 QUICK = ["placement", "--quick"]
@@ -146,7 +146,7 @@ def test_malformed_arguments_are_one_line(arguments, message, capsys):
 
 def test_a_file_that_cannot_be_written(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench, "placement_figures", lambda *_: {})
-    monkeypatch.setattr("clustergym.placement.report.report", lambda _: "text")
+    monkeypatch.setattr("clustergym.placement.benchmark_report.report", lambda _: "text")
     (tmp_path / "file").write_text("")
     assert bench.main([*QUICK, "-o", str(tmp_path / "file" / "x.md")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.cluster.allocation import AllocationError, Allocations
-from clustergym.cluster.config import load_gpu_types
+from clustergym.cluster.cluster_files import load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup, Nodes
 
 FIRST, A40 = 8, 1

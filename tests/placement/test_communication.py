@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import Spread, assign_ranks, cell_spread, cells, score, spread

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, price, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.policy import Decision, InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationClass
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 # Concave: throughput 1, 1.8, 3 on 1, 2, 4 GPUs of X.
 CONCAVE = {"m": {"X": {1: 18.0, 2: 10.0, 4: 6.0, 8: 4.0}}}

@@ -14,13 +14,13 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
 import clustergym
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
 from clustergym.metrics.fairness import fluid_finish_s, virtual_finish
-from clustergym.policy import InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 # Throughput per GPU against that on 2: 1, 0.833 on 4, 0.625 on 8.
 CONCAVE = {"m": {"X": {2: 10.0, 4: 6.0, 8: 4.0}}}

@@ -14,13 +14,13 @@ from clustergym.policies.shared.goodput import ObservedSpeeds
 from clustergym.policies.sia import Sia
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.output import measurement_of
-from clustergym.policy import InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES
-from clustergym.sim.run import replay, simulate
 
 SECONDS = {32: 2.0, 128: 4.0}
 NOISE = (32.0, 160.0)

@@ -15,12 +15,12 @@ from random_scenarios import all_left, random_scenarios
 from round_scenarios import without_profiles
 from scenarios import Job, price, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.policy import InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 4.0, 2: 2.0, 4: 1.0}}}
 

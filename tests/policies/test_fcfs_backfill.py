@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.policy import InformationClass
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 # Run time = iterations, whatever the count.
 FLAT = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, "Y": {1: 1.0, 2: 1.0}}}

@@ -7,9 +7,9 @@ from clustergym.policies.placement.buddy import Buddy
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from scenarios import Job, small_scenario
 
-from clustergym.sim.costs import Costs
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 
 def ends(run):

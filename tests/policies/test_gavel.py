@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.policies import gavel
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 SECOND = {"m": {"X": {1: 1.0}}}
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.run import simulate
 
 # Speedup k^(1/2): 8 s on one GPU.
 ROOT = {"m": {"X": {k: 8 / k**0.5 for k in (1, 2, 4, 8, 16)}}}

@@ -20,7 +20,7 @@ from clustergym.policies.shared.integer_programs import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 
 HIGHS_AND_SCIP = [name for name in SOLVERS if name != "scip" or integer_programs.find_spec("pyscipopt")]
 NONE = np.array([-1, -1, -1])

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.policy import Decision, InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationClass
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 COSTS = Costs(search="proxy", profile={})
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {1: 8.0, 2: 4.0}}}
 

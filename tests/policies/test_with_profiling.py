@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 
-from clustergym.policy import InformationClass
-from clustergym.registry import make_policy
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import ProfilePrice
-from clustergym.sim.run import simulate
+from clustergym.interface.policy import InformationClass
+from clustergym.interface.registry import make_policy
+from clustergym.scenarios.costs import ProfilePrice
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import simulate
 
 PAYING = (InformationClass.BOOTSTRAP, InformationClass.DATA_PARALLEL, InformationClass.PROFILED)
 POLICIES = (

@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustergym import run
-from clustergym.errors import InputError
-from clustergym.output import FILES
+from clustergym.inputs.errors import InputError
 from clustergym.report.__main__ import main
 from clustergym.report.colours import COLOURS, DASHES, Style, style_of, styles_of
-from clustergym.report.logs import overhead_gpu_h, read_log
+from clustergym.report.event_curves import overhead_gpu_h, read_log
 from clustergym.report.payload import payload
 from clustergym.report.seeds import band_of_distributions, band_over_time
 from clustergym.report.series import cdf, resampled
-from clustergym.results import read_results
+from clustergym.results.result_files import read_results
+from clustergym.results.writing import FILES
 
 
 def log(path, *events):

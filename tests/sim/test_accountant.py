@@ -9,11 +9,11 @@ from accountant import Accountant
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.policy import InformationClass
-from clustergym.sim.costs import Costs
-from clustergym.sim.failures import Failures, NodeFailure
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 TIMES = {"m": {"X": {2: 1.5, 4: 1.0}}}
 

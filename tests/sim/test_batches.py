@@ -17,17 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job
 
-from clustergym.decision_log import read_decisions
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import BatchOptions, Decision, InformationClass, Policy, View
 from clustergym.oracle.base import statistical_efficiency
-from clustergym.output import decision_lines, measurement_of
-from clustergym.policy import BatchOptions, Decision, InformationClass, Policy, View
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import Costs
+from clustergym.results.decision_log import read_decisions
+from clustergym.results.measured_run import measurement_of
+from clustergym.results.writing import decision_lines
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.decision_checks import DecisionError
+from clustergym.sim.drive import Run, replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import Run, replay, simulate
-from clustergym.sim.validate import DecisionError
 
 K = EventKind
 SECONDS = {32: 2.0, 128: 4.0}

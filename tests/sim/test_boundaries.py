@@ -10,13 +10,13 @@ from clustergym.policies.shared.queues import queue_of
 from round_scenarios import without_profiles
 from scenarios import Job, Script, small_scenario
 
-from clustergym.output import measurement_of
-from clustergym.policy import Decision, InformationClass
+from clustergym.interface.policy import Decision, InformationClass
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.failures import Failures, NodeFailure
 from clustergym.sim import world
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError
-from clustergym.sim.failures import Failures, NodeFailure
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clustergym.sim.run import DecisionTimes
+from clustergym.sim.drive import DecisionTimes
 
 
 def test_percentiles_are_good_to_two_per_cent():

@@ -8,10 +8,10 @@ import pytest
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.policy import InformationClass
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.reservations import Reservation
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.reservations import Reservation
-from clustergym.sim.run import simulate
 
 TIMES = {"m": {"X": {2: 1.0, 4: 1.0}}}
 

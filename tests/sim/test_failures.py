@@ -18,15 +18,16 @@ from scenarios import Job, Script, price, small_scenario
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError, Allocations
-from clustergym.errors import InputError
-from clustergym.output import measurement_of, result_of, write_result
-from clustergym.policy import Infeasible, InformationClass
-from clustergym.registry import entry_points, make_policy
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Infeasible, InformationClass
+from clustergym.interface.registry import entry_points, make_policy
+from clustergym.results.measured_run import measurement_of
+from clustergym.results.writing import result_of, write_result
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.failures import Failures, NodeFailure, failures_from_config, read_schedule
+from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import StalledError
-from clustergym.sim.failures import Failures, NodeFailure, failures_from_config, read_schedule
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import replay, simulate
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 

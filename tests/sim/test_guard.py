@@ -10,12 +10,12 @@ import pytest
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.policy import Decision, InformationClass, Policy
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationClass, Policy
 from clustergym.sim import child
 from clustergym.sim.child import guarded
+from clustergym.sim.drive import simulate
 from clustergym.sim.guard import StoppedError, Watch
-from clustergym.sim.run import simulate
 
 # a comes at 0 and b at 10, and each event is a decision point: the second decision, at 10, sees both jobs.
 SCENARIO = small_scenario(

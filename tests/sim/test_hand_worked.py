@@ -6,10 +6,10 @@ import pytest
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.output import measurement_of
-from clustergym.sim.costs import Costs
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.drive import simulate
 from clustergym.sim.log import Event, EventKind
-from clustergym.sim.run import simulate
 
 # Cluster: X, one node of 4 GPUs; Y, one node of 2. Decision points at events.
 # Restart: checkpoint A 30 s, B 20 s, C 5 s, D 10 s, and a search of 10 s a GPU, at most 40 s,

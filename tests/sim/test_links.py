@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scenarios import Job, Script, small_scenario
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
-from clustergym.output import measurement_of
-from clustergym.policy import InformationClass
+from clustergym.interface.policy import InformationClass
+from clustergym.results.measured_run import measurement_of
+from clustergym.sim.drive import replay, simulate
 from clustergym.sim.links import SharedLinks, Uplinks, max_min_rates
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import replay, simulate
 
 
 def test_two_links_three_jobs():
@@ -241,7 +241,7 @@ class Greedy(Script):
         self.rng = np.random.default_rng(seed)
 
     def schedule(self, view):
-        from clustergym.policy import Decision
+        from clustergym.interface.policy import Decision
 
         free, chosen = int(view.available[0]), []
         for at in range(len(view)) if self.rng.random() < 0.9 else ():

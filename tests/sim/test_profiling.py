@@ -8,13 +8,13 @@ import pytest
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.output import measurement_of
-from clustergym.policy import Decision, InformationClass
-from clustergym.sim.costs import Costs
+from clustergym.interface.policy import Decision, InformationClass
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.failures import Failures, NodeFailure
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import replay, simulate
 
 PROFILED = InformationClass.PROFILED
 ON_X = {1: 4.0, 2: 2.0, 4: 1.0}

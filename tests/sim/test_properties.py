@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
 
 from clustergym.cluster.spec import Fabric
-from clustergym.output import measurement_of
-from clustergym.policy import Decision, InformationClass, Policy
-from clustergym.sim.costs import PER, REUSE, TYPES, Costs
-from clustergym.sim.failures import Failures
+from clustergym.interface.policy import Decision, InformationClass, Policy
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs
+from clustergym.scenarios.failures import Failures
+from clustergym.scenarios.reservations import Reservation
+from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import LAUNCHES, NODE_EVENTS, EventKind
-from clustergym.sim.reservations import Reservation
-from clustergym.sim.run import replay, simulate
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
 TIMES = {

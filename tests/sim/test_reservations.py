@@ -13,15 +13,15 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, price, small_scenario, small_trace
 
 import clustergym
-from clustergym.errors import InputError
-from clustergym.output import measurement_of
-from clustergym.policy import Decision, InformationClass, Placer, Policy
-from clustergym.registry import entry_points, make_policy
-from clustergym.sim.costs import Costs
-from clustergym.sim.failures import Failures, NodeFailure
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationClass, Placer, Policy
+from clustergym.interface.registry import entry_points, make_policy
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.scenarios.reservations import Reservation, reservations_from_config
+from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import EventKind
-from clustergym.sim.reservations import Reservation, reservations_from_config
-from clustergym.sim.run import replay, simulate
 
 ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 

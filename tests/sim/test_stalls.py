@@ -7,9 +7,9 @@ import pytest
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
-from clustergym.policy import InformationClass
+from clustergym.interface.policy import InformationClass
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import StalledError
-from clustergym.sim.run import simulate
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}, "Y": {2: 3.0}}}
 PLAIN = "stalled at 20 s: 3 jobs wait (first: a), nothing runs and the policy starts nothing"

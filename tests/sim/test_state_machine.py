@@ -27,11 +27,11 @@ from hypothesis.stateful import (
 )
 from wild_scenarios import informed, wild_scenarios
 
-from clustergym.policy import Decision, Infeasible, InformationClass, Placer, View
-from clustergym.scenario import Scenario
+from clustergym.interface.policy import Decision, Infeasible, InformationClass, Placer, View
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.decision_checks import DecisionError
+from clustergym.sim.drive import replay
 from clustergym.sim.engine import Simulation, StalledError
-from clustergym.sim.run import replay
-from clustergym.sim.validate import DecisionError
 
 STEPS = int(os.environ.get("FUZZ_STEPS", "2000"))
 EPISODE = 50

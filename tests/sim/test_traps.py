@@ -9,15 +9,15 @@ from clustergym.policies.placement.buddy import Buddy
 from clustergym.policies.random_legal import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
-from clustergym.errors import InputError
-from clustergym.output import measurement_of
-from clustergym.policy import Decision, InformationClass, InformationError, Policy
-from clustergym.sim.costs import Costs
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, InformationClass, InformationError, Policy
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.sim.decision_checks import DecisionError
+from clustergym.sim.drive import drive, replay, simulate
 from clustergym.sim.engine import Change, Simulation, StalledError
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import drive, replay, simulate
 from clustergym.sim.state import Phase
-from clustergym.sim.validate import DecisionError
 
 X = {"X": (1, 4)}
 LINEAR = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}

@@ -7,11 +7,11 @@ import pytest
 from clustergym.policies.placement.buddy import Buddy
 from scenarios import Job, small_scenario
 
-from clustergym.policy import Decision, InformationClass, Policy
+from clustergym.interface.policy import Decision, InformationClass, Policy
+from clustergym.sim.decision_checks import DecisionError
+from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
-from clustergym.sim.run import simulate
-from clustergym.sim.validate import DecisionError
 
 TIMES = {"m": {"X": {1: 4.0, 2: 2.0, 4: 1.0}}}
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from clustergym.policies.placement.gpu_packing import solve as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Bools, Ints
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import score
-
-Bools = npt.NDArray[np.bool_]
 
 
 def solve_literal(instance: Instance, node_limit: int) -> Assignment:

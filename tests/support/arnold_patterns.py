@@ -16,7 +16,7 @@ import numpy as np
 from clustergym.policies.placement.gpu_packing import solve as pack
 from scip_models import Outcome, new_model, optimize, solution_of
 
-from clustergym.cluster.spec import Ints
+from clustergym.arrays import Ints
 from clustergym.placement.instances import Assignment, Instance
 from clustergym.placement.spread import score
 

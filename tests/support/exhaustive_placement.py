@@ -9,8 +9,8 @@ from time import perf_counter
 
 import numpy as np
 
-from clustergym.cluster.spec import Ints
-from clustergym.errors import InputError
+from clustergym.arrays import Ints
+from clustergym.inputs.errors import InputError
 from clustergym.placement.instances import Assignment, Instance, Solution
 from clustergym.placement.spread import score, spread
 

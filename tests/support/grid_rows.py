@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from clustergym.cluster.config import load_gpu_types
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.constants import Constants
-from clustergym.oracle.costs import GraphAllocations, Machine
-from clustergym.oracle.grid import graph_of
-from clustergym.workload.trace import ModelClass
+from clustergym.cluster.cluster_files import load_gpu_types
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.grid_oracle import graph_of
+from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 
 
 def allocation(

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
 
 from clustergym.metrics.intervals import Outcome
-from clustergym.output import measurement_of
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import Costs
-from clustergym.sim.run import Run
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import Run
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
 TIMES = {

@@ -11,34 +11,34 @@ from typing import Any
 
 from scenarios import Job, small_scenario
 
-from clustergym.cluster.config import load_cluster
-from clustergym.cluster.yaml_file import read_mapping
-from clustergym.config import build_scenario
-from clustergym.decision_log import read_decisions
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs.yaml_file import read_mapping
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import read_logs
-from clustergym.leaderboard.curves import read_curves
 from clustergym.leaderboard.entry import read_entry, read_results
-from clustergym.leaderboard.placements import read_placements
+from clustergym.leaderboard.entry_curves import read_curves
 from clustergym.learn import checkpoints, network_checkpoints, plot
 from clustergym.learn.training_state import read_state
-from clustergym.oracle import constants
-from clustergym.oracle.catalog import load_catalog
-from clustergym.oracle.measured import read_measurements
-from clustergym.oracle.sia_oracle import read_profile
-from clustergym.oracle.sia_training import read_training
-from clustergym.report.logs import read_log
+from clustergym.models.catalog import load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid import constants
+from clustergym.oracle.measured.iteration_times import read_measurements
+from clustergym.oracle.measured.sia_oracle import read_profile
+from clustergym.oracle.measured.sia_training import read_training
+from clustergym.report.event_curves import read_log
 from clustergym.report.payload import _timeline
-from clustergym.report.tables import column, read_table
-from clustergym.results import read_result
-from clustergym.scenario import Scenario
-from clustergym.sim.failures import read_schedule
-from clustergym.sim.reservations import reservations_from_config
+from clustergym.report.result_csv import column, read_table
+from clustergym.results.decision_log import read_decisions
+from clustergym.results.placement_log import read_placements
+from clustergym.results.result_files import read_result
+from clustergym.scenarios.failures import read_schedule
+from clustergym.scenarios.reservations import reservations_from_config
+from clustergym.scenarios.scenario import Scenario
+from clustergym.scenarios.scenario_config import build_scenario
 from clustergym.workload.committed import read_manifest
 from clustergym.workload.formats import FORMATS, ReadOptions, load_trace
 from clustergym.workload.generators.sources import load_source
 from clustergym.workload.readers.pai import JOB_TABLE, TASK_TABLE
-from clustergym.workload.trace import ModelClass
 
 Reader = Callable[[bytes, Path], object]
 """(Content, an empty folder to put files into) -> what was read."""

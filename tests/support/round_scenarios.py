@@ -10,12 +10,12 @@ from clustergym.policies.placement.buddy import Buddy
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 
+from clustergym.interface.policy import Policy
 from clustergym.oracle.base import OracleTables
-from clustergym.policy import Policy
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import Costs
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import Run, simulate
 from clustergym.sim.engine import Simulation
-from clustergym.sim.run import Run, simulate
 from clustergym.sim.state import Phase
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.interface.policy import Decision, InformationClass, Policy, View
 from clustergym.oracle.base import OracleTables
-from clustergym.policy import Decision, InformationClass, Policy, View
-from clustergym.scenario import Scenario, allowed_counts, model_classes
-from clustergym.sim.costs import Costs, ProfilePrice
+from clustergym.scenarios.costs import Costs, ProfilePrice
+from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.trace import Trace
 
 Times = Mapping[str, Mapping[str, Mapping[int, float]]]

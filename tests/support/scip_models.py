@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.placement.instances import Solution
 
 TOLERANCE = 1e-6

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario
 
 from clustergym.cluster.spec import Fabric
-from clustergym.policy import InformationClass
-from clustergym.scenario import Scenario
-from clustergym.sim.costs import PER, REUSE, TYPES, Costs
-from clustergym.sim.failures import Failures, NodeFailure
-from clustergym.sim.reservations import Reservation
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs
+from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.scenarios.reservations import Reservation
+from clustergym.scenarios.scenario import Scenario
 
 GROUPS = {"X": (3, 4), "Y": (2, 2), "Z": (4, 1)}
 TIMES = {

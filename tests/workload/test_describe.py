@@ -5,8 +5,8 @@ import json
 import pytest
 
 import clustergym
-from clustergym.errors import InputError
-from clustergym.paths import traces_dir
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import traces_dir
 from clustergym.trace import main
 from clustergym.workload.describe import duration_text, warnings
 from clustergym.workload.formats import load_trace

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.draw import (
     ARENA_BATCHES,
     ARENA_SIZES,
@@ -21,7 +22,6 @@ from clustergym.workload.draw import (
     uniforms,
 )
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.trace import ModelClass
 
 
 def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:

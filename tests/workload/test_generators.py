@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.cluster.config import load_cluster
-from clustergym.errors import InputError
-from clustergym.paths import conf_dir, traces_dir
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.workload.committed import differences, fingerprint_now, read_manifest, regenerate
 from clustergym.workload.generators import DeadlineOptions, generate, load_source, source_names
 from clustergym.workload.generators.arrivals import arrival_times
@@ -23,7 +23,7 @@ from clustergym.workload.generators.durations import draw_durations
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
 from clustergym.workload.generators.synthesis import oracle_fingerprint
 from clustergym.workload.native import read_trace
-from clustergym.workload.statistics import (
+from clustergym.workload.trace_statistics import (
     count_statistics,
     hour_of_day_share,
     offer,

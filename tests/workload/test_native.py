@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustergym.errors import InputError
-from clustergym.workload.build import build_trace
+from clustergym.inputs.errors import InputError
 from clustergym.workload.native import provenance_path, read_trace, write_files, write_trace
 from clustergym.workload.trace import COLUMNS, Trace
+from clustergym.workload.trace_checks import build_trace
 
 MINIMAL = """job_id,submit_s,model_family,global_batch,iterations,gpus
 b,30,gpt3,128,10,4

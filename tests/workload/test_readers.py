@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.formats import FORMATS, ReadOptions, find_format, load_trace
 from clustergym.workload.readers import helios, pai, philly, philly_json
-from clustergym.workload.trace import ModelClass, Trace
+from clustergym.workload.trace import Trace
 
 
 def one_second(model: ModelClass, gpu_type: str, gpus: int) -> float:

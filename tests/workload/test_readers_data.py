@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.formats import ReadOptions, load_trace
 from clustergym.workload.readers import philly
-from clustergym.workload.trace import ModelClass, Trace
+from clustergym.workload.trace import Trace
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
 from clustergym.trace import main
 from clustergym.workload import draw
 from clustergym.workload.formats import FORMATS, ReadOptions, load_trace
-from clustergym.workload.trace import ModelClass
 
 
 def seconds(model: ModelClass, gpu_type: str, gpus: int) -> float:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import OracleTables
-from clustergym.workload.statistics import (
+from clustergym.workload.trace import Trace
+from clustergym.workload.trace_statistics import (
     correlations,
     count_statistics,
     hour_of_day_share,
@@ -17,7 +19,6 @@ from clustergym.workload.statistics import (
     tables_for,
     trace_statistics,
 )
-from clustergym.workload.trace import ModelClass, Trace
 
 A, B, C = (ModelClass(name, "", 32) for name in "abc")
 INF = math.inf

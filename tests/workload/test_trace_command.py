@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from clustergym import trace as command
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
 from clustergym.trace import main, sliced
 from clustergym.workload import draw
 from clustergym.workload.native import read_trace
-from clustergym.workload.trace import ModelClass
 
 ROOT = Path(__file__).parents[2]
 HELIOS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from clustergym.errors import InputError
-from clustergym.oracle.cache import Store, cache_folder
+from clustergym.inputs.errors import InputError
+from clustergym.oracle.table_cache import Store, cache_folder
 
 SUMMARY = "show where tables are kept, or clear them"
 

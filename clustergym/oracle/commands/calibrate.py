@@ -13,7 +13,7 @@ from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
 if TYPE_CHECKING:
-    from clustergym.oracle.calibration import Fit
+    from clustergym.oracle.calibration.fit import Fit
 
 SUMMARY = "fit the grid oracle's constants to measured iteration times"
 
@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, write, print constants and the error on models not fitted; return the exit status."""
-    from clustergym.oracle.calibration import as_yaml, fit
-    from clustergym.oracle.catalog import load_catalog
-    from clustergym.oracle.constants import default_path
+    from clustergym.models.catalog import load_catalog
+    from clustergym.oracle.calibration.fit import as_yaml, fit
+    from clustergym.oracle.grid.constants import default_path
 
     check_choice(options.cross_validate, list(SCHEMES), "--cross-validate")
     output = options.output or default_path()
@@ -70,7 +70,7 @@ def figures(found: Fit) -> dict[str, Any]:
 
 
 def _print(shown: Mapping[str, Any], path: Path) -> None:
-    from clustergym.tables import print_table
+    from clustergym.terminal.tables import print_table
 
     rows = []
     for name, value in shown["constants"].items():

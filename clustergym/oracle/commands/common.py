@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clustergym import arguments
-from clustergym.cluster.config import canonical_gpu_type, cluster_names
+from clustergym.cluster.cluster_files import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
-from clustergym.errors import InputError, nearest
-from clustergym.oracle.catalog import Catalog
-from clustergym.oracle.memory import MICRO_BATCHES
-from clustergym.paths import atomic_path
-from clustergym.workload.trace import ModelClass
+from clustergym.inputs import arguments
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import atomic_path
+from clustergym.models.catalog import Catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.roofline.memory import MICRO_BATCHES
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -26,11 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Explain; return the exit status."""
-    from clustergym.cluster.config import load_cluster
-    from clustergym.oracle import explain, explanation
-    from clustergym.oracle.catalog import load_catalog
-    from clustergym.oracle.grid import GridOracle
-    from clustergym.tables import print_table
+    from clustergym.cluster.cluster_files import load_cluster
+    from clustergym.models.catalog import load_catalog
+    from clustergym.oracle.commands import explanation_text as explain
+    from clustergym.oracle.grid import explanation
+    from clustergym.oracle.grid.grid_oracle import GridOracle
+    from clustergym.terminal.tables import print_table
 
     common.check_target(options.json, "--json")
     common.check_target(options.plot, "--plot")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clustergym.oracle.commands.common import percent, text_table
-from clustergym.tables import print_table
+from clustergym.terminal.tables import print_table
 
 Figures = Mapping[str, Any]
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the error; return the exit status."""
-    from clustergym.oracle.measured_memory import validate_memory
+    from clustergym.oracle.calibration.measured_memory import validate_memory
 
     common.check_target(options.json, "--json")
     shown = validate_memory(options.csv)

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and write; return the exit status."""
-    from clustergym.oracle.accuracy_page import page
-    from clustergym.oracle.report import measured
+    from clustergym.oracle.calibration.accuracy import measured
+    from clustergym.oracle.commands.accuracy_page import page
 
     common.check_target(options.json, "--json")
     common.check_target(options.output, "--output")

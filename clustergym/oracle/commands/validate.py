@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print errors in all and by family, device and GPU count; return the exit status."""
-    from clustergym.oracle.catalog import load_catalog
-    from clustergym.oracle.grid import GridOracle
-    from clustergym.oracle.roofline import RooflineOracle
-    from clustergym.oracle.validation import validate
+    from clustergym.models.catalog import load_catalog
+    from clustergym.oracle.calibration.validation import validate
+    from clustergym.oracle.grid.grid_oracle import GridOracle
+    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
     check_choice(options.oracle, ORACLES, "--oracle")
     common.check_target(options.json, "--json")

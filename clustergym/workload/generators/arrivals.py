@@ -18,12 +18,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError
 from clustergym.workload.generators.sources import Arrivals, Source
-
-Floats = npt.NDArray[np.float64]
 
 HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError
 from clustergym.workload.generators.arrivals import whole_milliseconds
 from clustergym.workload.generators.sources import Durations, Mixture
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 DURATIONS = 120
 """Stream of random numbers."""

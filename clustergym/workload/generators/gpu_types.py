@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.errors import InputError
+from clustergym.inputs.errors import InputError
 from clustergym.workload.draw import RULES, ReferenceTimes
 from clustergym.workload.options import ReferenceTime
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 GPU_TYPES = 130
 """Stream of random numbers."""

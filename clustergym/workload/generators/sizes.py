@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.workload.fields import rounded_up
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.columns import rounded_up
+from clustergym.inputs.errors import InputError
 from clustergym.workload.generators.sources import Source
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 ARENA_SHARES: Mapping[int, float] = {1: 100, 2: 286, 4: 717, 8: 644, 16: 191}
 """Requests of the 1,938 jobs of Arena's published Philly trace, by GPU count (simulate_trace_philly.csv)."""

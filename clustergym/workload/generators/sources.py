@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from clustergym.cluster.yaml_file import field_name, read_mapping
-from clustergym.errors import InputError, nearest
-from clustergym.paths import conf_dir
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import conf_dir
+from clustergym.inputs.yaml_file import field_name, read_mapping
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -24,7 +24,7 @@ class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Part(_Keys):
+class SourcePart(_Keys):
     """One autoregression of the hourly log rate: its share of the variance, its correlation time."""
 
     share: Positive
@@ -35,7 +35,7 @@ class Hourly(_Keys):
     """Burstiness from hour to hour: squared coefficient of variation of the factor, and its memory."""
 
     cv2: NotNegative
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[tuple[SourcePart, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _shares_sum_to_one(self) -> Hourly:
@@ -103,7 +103,7 @@ class Durations(_Keys):
     mixtures: Annotated[tuple[Mixture, ...], Field(min_length=1)]
 
 
-class VirtualCluster(_Keys):
+class VirtualClusterShare(_Keys):
     """Jobs of one virtual cluster, and their shares by GPU count."""
 
     jobs: Annotated[int, Field(ge=1)]
@@ -131,7 +131,7 @@ class Source(_Keys):
     arrivals: Arrivals
     gpus: Annotated[dict[GpuCount, NotNegative], Field(min_length=1)]
     durations: Durations
-    virtual_clusters: dict[str, VirtualCluster] = {}
+    virtual_clusters: dict[str, VirtualClusterShare] = {}
 
     @model_validator(mode="after")
     def _every_count_has_durations(self) -> Source:

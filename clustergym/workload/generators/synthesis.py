@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.errors import InputError, nearest
-from clustergym.workload.build import build_trace
+from clustergym.inputs.columns import rounded_up
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
-from clustergym.workload.fields import rounded_up
 from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
 from clustergym.workload.generators.durations import draw_durations
 from clustergym.workload.generators.gpu_types import draw_gpu_types
@@ -28,11 +27,9 @@ from clustergym.workload.generators.sizes import (
 from clustergym.workload.generators.sizes import REQUESTS as REQUESTS_STREAM
 from clustergym.workload.generators.sources import Source, load_source
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.statistics import offer, tables_for
 from clustergym.workload.trace import Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.workload.trace_checks import build_trace
+from clustergym.workload.trace_statistics import offer, tables_for
 
 VERSION = 1
 """Raised whenever equal arguments give another trace."""
@@ -351,7 +348,7 @@ _fingerprints: dict[tuple[str, str], str] = {}
 
 
 def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
-    from clustergym.oracle.roofline import RooflineOracle
+    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
     counts = [1 << power for power in range(int(cluster.capacity.max()).bit_length())]
     tiers = [
@@ -373,7 +370,7 @@ def _most_gpus(request: _Request) -> int:
 def _cluster(cluster: ClusterSpec | str | None) -> ClusterSpec:
     if isinstance(cluster, ClusterSpec):
         return cluster
-    from clustergym.cluster.config import load_cluster
+    from clustergym.cluster.cluster_files import load_cluster
 
     return load_cluster(ReadOptions().reference_cluster if cluster is None else cluster)
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.workload.build import build_trace
-from clustergym.workload.fields import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown, texts
-from clustergym.workload.files import Table, header, read_csv
+from clustergym.inputs.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown, texts
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.text_files import TextTable, header, read_csv
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.names import families
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.records import provenance
-from clustergym.workload.trace import ModelClass, Trace
+from clustergym.workload.trace import Trace
+from clustergym.workload.trace_checks import build_trace
 
 NAME = "arena"
 REQUIRED = ("job_id", "submission_time", "num_iteration", "model_name", "batch_size", "num_gpu")
@@ -71,8 +72,8 @@ def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> T
     )
 
 
-def _models(table: Table, batch: npt.NDArray[np.int64]) -> tuple[list[str], list[str]]:
-    from clustergym.oracle.catalog import ARENA_FAMILIES, load_catalog
+def _models(table: TextTable, batch: npt.NDArray[np.int64]) -> tuple[list[str], list[str]]:
+    from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
 
     catalog, field = load_catalog(), "model_name"
     parts = []

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.errors import InputError
-from clustergym.workload.fields import MAX_GPUS, Floats, dates, integers, number, numbers, texts
-from clustergym.workload.files import Table, header, read_csv
+from clustergym.arrays import Floats
+from clustergym.inputs.columns import MAX_GPUS, dates, integers, number, numbers, texts
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.text_files import TextTable, header, read_csv
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import Log, leave_out, pick, trace_of
+from clustergym.workload.records import RecordedJobs, leave_out, pick, trace_of
 from clustergym.workload.trace import Trace
 
 NAME = "durations"
@@ -26,7 +27,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return all(found & set(names) for names in (SUBMIT, DURATION, GPUS)) and "model_family" not in found
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RecordedJobs:
     """Read the records: submission in seconds or as dates, duration in seconds, GPUs.
 
     Jobs without GPUs and jobs of 0 s are left out. Columns of `OPTIONAL` are used where they are there.
@@ -39,7 +40,7 @@ def read_log(path: Path) -> Log:
     kept, left_out = leave_out({"CPU job": gpus == 0, "ran 0 s": duration_s == 0}, len(table))
     take = pick(kept)
     optional = {name: take(texts(table, name)) for name in OPTIONAL if name in table.columns}
-    return Log(
+    return RecordedJobs(
         path=path,
         format=NAME,
         sha256=table.sha256,
@@ -58,7 +59,7 @@ def read_log(path: Path) -> Log:
     )
 
 
-def _column(table: Table, names: Sequence[str]) -> str:
+def _column(table: TextTable, names: Sequence[str]) -> str:
     """Return which of a column's names the table has."""
     for name in names:
         if name in table.columns:
@@ -66,7 +67,7 @@ def _column(table: Table, names: Sequence[str]) -> str:
     raise InputError(f"has no column {' or '.join(names)}", file=table.path, line=1, remedy=f"give {COLUMNS}")
 
 
-def _submissions(table: Table, column: str) -> tuple[Floats, bool]:
+def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:
     """Return submissions in seconds, and whether they are dates."""
     try:
         number(table.columns[column][0])

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.workload.build import build_trace
-from clustergym.workload.fields import MAX_GPUS, integers, numbers, relative_origin, rounded_up, texts
-from clustergym.workload.files import header, read_csv
+from clustergym.inputs.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, texts
+from clustergym.inputs.text_files import header, read_csv
 from clustergym.workload.names import FAMILIES, families
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.records import provenance
 from clustergym.workload.trace import Trace
+from clustergym.workload.trace_checks import build_trace
 
 NAME = "elasticflow"
 REQUIRED = ("job_id", "submit_time", "iteration", "model_name", "batch_size", "num_gpu")

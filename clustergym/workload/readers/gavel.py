@@ -15,20 +15,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.workload.build import build_trace
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.text_files import TextTable, decode, read_bytes
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.draw import reference_of
-from clustergym.workload.fields import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown
-from clustergym.workload.files import Table, decode, read_bytes
 from clustergym.workload.names import FAMILIES, families
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.records import provenance
-from clustergym.workload.trace import ModelClass, Trace
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from clustergym.workload.trace import Trace
+from clustergym.workload.trace_checks import build_trace
 
 NAME = "gavel"
 LAYOUTS = {
@@ -73,7 +71,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return bool(lines) and lines[0].count("\t") + 1 in LAYOUTS
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> TextTable:
     """Read the fields of the rows; one file has one layout."""
     content = read_bytes(path)
     rows = [
@@ -87,10 +85,10 @@ def read_table(path: Path) -> Table:
             message = f"the row has {len(cells)} fields, not {len(names)}"
             raise InputError(message, file=path, line=number, remedy="separate 10 (or 7) fields by tabs")
     columns = {name: [cells[index] for _, cells in rows] for index, name in enumerate(names)}
-    return Table(path, columns, [number for number, _ in rows], hashlib.sha256(content).hexdigest())
+    return TextTable(path, columns, [number for number, _ in rows], hashlib.sha256(content).hexdigest())
 
 
-def _models(table: Table) -> tuple[list[str], Ints]:
+def _models(table: TextTable) -> tuple[list[str], Ints]:
     """Return the family and the batch per worker of each row."""
     cells, field = table.columns["job_type"], "job_type"
     matches = [_JOB_TYPE.fullmatch(cell) for cell in cells]
@@ -109,7 +107,12 @@ def _models(table: Table) -> tuple[list[str], Ints]:
 
 
 def _deadlines(
-    table: Table, submit_s: Floats, classes: list[ModelClass], steps: Ints, gpus: Ints, options: ReadOptions
+    table: TextTable,
+    submit_s: Floats,
+    classes: list[ModelClass],
+    steps: Ints,
+    gpus: Ints,
+    options: ReadOptions,
 ) -> Floats:
     """Return arrival + SLO x run time at the reference GPU; NaN where the SLO is not positive."""
     slo = numbers(table, "SLO", default=-1.0)

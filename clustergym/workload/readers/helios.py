@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.workload.fields import MAX_GPUS, dates, integers, numbers, texts
-from clustergym.workload.files import header, read_csv
+from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers, texts
+from clustergym.inputs.text_files import header, read_csv
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import Log, leave_out, pick, trace_of
+from clustergym.workload.records import RecordedJobs, leave_out, pick, trace_of
 from clustergym.workload.trace import Trace
 
 NAME = "helios"
@@ -25,7 +25,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return "gpu_num" in found or {"node_num", "submit_time"} <= found
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RecordedJobs:
     """Read the records as they are: submission (dated), duration in seconds, GPUs, user, virtual cluster.
 
     Jobs without GPUs, jobs that never started and jobs of 0 s are left out.
@@ -38,7 +38,7 @@ def read_log(path: Path) -> Log:
     reasons = {"CPU job": gpus == 0, "never ran": never, "ran 0 s": duration_s == 0}
     kept, left_out = leave_out(reasons, len(table))
     take = pick(kept)
-    return Log(
+    return RecordedJobs(
         path=path,
         format=NAME,
         sha256=table.sha256,

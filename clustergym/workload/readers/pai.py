@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError
-from clustergym.workload.fields import MAX_GPUS, numbers
-from clustergym.workload.files import Table, read_csv
+from clustergym.inputs.columns import MAX_GPUS, numbers
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.text_files import TextTable, read_csv
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import Log, trace_of
+from clustergym.workload.records import RecordedJobs, trace_of
 from clustergym.workload.trace import Trace
 
 NAME = "pai"
@@ -73,7 +73,7 @@ class Need(NamedTuple):
     end_s: float
 
 
-def needs(tasks: Table) -> dict[str, Need]:
+def needs(tasks: TextTable) -> dict[str, Need]:
     """Return job -> what its GPU tasks take; jobs without one are not in it."""
     percent = numbers(tasks, "plan_gpu", low=0, default=0.0)
     gpu_percent = (percent * numbers(tasks, "inst_num", low=0, default=0.0)).tolist()
@@ -100,7 +100,7 @@ def _extreme(choose: Callable[[Iterable[float]], float], values: list[float], ro
 
 
 def _kept(
-    jobs: Table, submit_s: npt.NDArray[np.float64], need: dict[str, Need]
+    jobs: TextTable, submit_s: npt.NDArray[np.float64], need: dict[str, Need]
 ) -> tuple[list[int], Counter[str]]:
     kept, left_out = [], Counter[str]()
     for row, job in enumerate(jobs.columns["job_name"]):
@@ -116,7 +116,7 @@ def _kept(
     return kept, left_out
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RecordedJobs:
     """Read the records as they are.
 
     A job is submitted at its start in the job table, and ran from its first GPU task's start to its
@@ -131,7 +131,7 @@ def read_log(path: Path) -> Log:
     submit_s = numbers(jobs, "start_time", low=0, default=math.nan)
     kept, left_out = _kept(jobs, submit_s, need)
     mine = [need[jobs.columns["job_name"][row]] for row in kept]
-    return Log(
+    return RecordedJobs(
         path=job_path,
         format=NAME,
         sha256=hashlib.sha256(f"{jobs.sha256} {tasks.sha256}".encode()).hexdigest(),
@@ -150,7 +150,7 @@ def read_log(path: Path) -> Log:
     )
 
 
-def _gpus(need: Need, jobs: Table, row: int) -> int:
+def _gpus(need: Need, jobs: TextTable, row: int) -> int:
     gpus = math.ceil(need.gpu_percent / 100 - 1e-9)
     if gpus > MAX_GPUS:
         message = f"the job's tasks take {gpus} GPUs, more than {MAX_GPUS}"

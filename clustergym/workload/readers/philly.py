@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.workload.fields import MAX_GPUS, dates, integers, numbers, texts
-from clustergym.workload.files import header, read_csv
+from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers, texts
+from clustergym.inputs.text_files import header, read_csv
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import Log, leave_out, pick, trace_of
+from clustergym.workload.records import RecordedJobs, leave_out, pick, trace_of
 from clustergym.workload.trace import Trace
 
 NAME = "philly"
@@ -23,7 +23,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return "gpu_time" in found or {"timestamp", "num_gpus"} <= found or {"duration", "num_gpus"} <= found
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RecordedJobs:
     """Read the records as they are: submission (dated), duration in seconds, GPUs, virtual cluster.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
@@ -34,7 +34,7 @@ def read_log(path: Path) -> Log:
     gpus = integers(table, "num_gpus", low=1, high=MAX_GPUS)
     kept, left_out = leave_out({"ran 0 s": duration_s == 0}, len(table))
     take = pick(kept)
-    return Log(
+    return RecordedJobs(
         path=path,
         format=NAME,
         sha256=table.sha256,

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.errors import InputError
-from clustergym.workload.fields import seconds_of
-from clustergym.workload.files import read_text
+from clustergym.inputs.columns import seconds_of
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.text_files import read_text
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import Log, trace_of
+from clustergym.workload.records import RecordedJobs, trace_of
 from clustergym.workload.trace import Trace
 
 NAME = "philly-json"
@@ -162,7 +162,7 @@ def _gpus(entry: _Entry, attempt: dict[str, Any]) -> int:
     )
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RecordedJobs:
     """Read the records as they are: submission (dated), seconds of all attempts, GPUs, user, virtual cluster.
 
     GPUs are those of a job's last attempt that lists any. Left out: jobs of which no attempt has both
@@ -178,7 +178,7 @@ def read_log(path: Path) -> Log:
             left_out[str(reason)] += 1
     if row < 0:
         raise InputError("the list is empty", file=path, remedy="give at least one job")
-    return Log(
+    return RecordedJobs(
         path=path,
         format=NAME,
         sha256=sha256,

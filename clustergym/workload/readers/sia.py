@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.errors import InputError, nearest
-from clustergym.workload.build import build_trace
+from clustergym.inputs.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.text_files import TextTable, header, read_csv
+from clustergym.models.model_class import ModelClass
 from clustergym.workload.draw import reference_of
-from clustergym.workload.fields import MAX_GPUS, integers, numbers, relative_origin, rounded_up
-from clustergym.workload.files import Table, header, read_csv
 from clustergym.workload.names import FAMILIES, families
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.records import provenance
-from clustergym.workload.trace import ModelClass, Trace
+from clustergym.workload.trace import Trace
+from clustergym.workload.trace_checks import build_trace
 
 NAME = "sia"
 REQUIRED = ("name", "time", "application", "num_replicas", "batch_size")
@@ -53,10 +54,10 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return bool({"num_replicas", "application"} & header(lines))
 
 
-def _validated(table: Table, folder: Path, lengths: str) -> npt.NDArray[np.int64]:
+def _validated(table: TextTable, folder: Path, lengths: str) -> npt.NDArray[np.int64]:
     """Return as many iterations as the validation files of Sia's profiles show for batch and application."""
-    from clustergym.oracle.sia_oracle import FOLDERS
-    from clustergym.oracle.sia_training import Training, read_training
+    from clustergym.oracle.measured.sia_oracle import FOLDERS
+    from clustergym.oracle.measured.sia_training import Training, read_training
 
     training: dict[str, Training] = {}
     iterations = []
@@ -80,7 +81,7 @@ def _validated(table: Table, folder: Path, lengths: str) -> npt.NDArray[np.int64
     return np.array(iterations, dtype=np.int64)
 
 
-def _iterations(table: Table, classes: list[ModelClass], options: ReadOptions) -> npt.NDArray[np.int64]:
+def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOptions) -> npt.NDArray[np.int64]:
     """Return as many iterations as take the application's isolated run time at the reference."""
     if options.sia_profiles is not None:
         return _validated(table, Path(options.sia_profiles), options.sia_lengths)
@@ -97,7 +98,7 @@ def _iterations(table: Table, classes: list[ModelClass], options: ReadOptions) -
     )
 
 
-def _of_class(application: str, model: ModelClass, table: Table, row: int, options: ReadOptions) -> int:
+def _of_class(application: str, model: ModelClass, table: TextTable, row: int, options: ReadOptions) -> int:
     path, line, field = table.path, table.line[row], "application"
     isolated_s = ISOLATED_S[options.reference_gpu].get(application)
     if isolated_s is None:

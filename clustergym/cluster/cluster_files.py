@@ -1,0 +1,215 @@
+"""Clusters and GPU types from conf/ and from a user's own YAML files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import conf_dir
+
+if TYPE_CHECKING:
+    from clustergym.cluster.schema import ClusterKeys, FabricKeys, GpuTypeKeys, NodesKeys
+    from clustergym.inputs.yaml_file import YamlMapping
+
+
+def cluster_names() -> list[str]:
+    """Return the names of the clusters in conf/cluster, ascending."""
+    return sorted(path.stem for path in (conf_dir() / "cluster").glob("*.yaml") if path.stem != "file")
+
+
+def load_cluster(name_or_path: str) -> ClusterSpec:
+    """Return a named cluster, or the one a YAML file describes.
+
+    Raises
+    ------
+    InputError
+        If it is neither, with the nearest names; or if the file is wrong.
+    """
+    if name_or_path in cluster_names():
+        return _from_file(conf_dir() / "cluster" / f"{name_or_path}.yaml")
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml") or os.sep in name_or_path or path.exists():
+        return _from_file(path)
+    remedy = nearest(name_or_path, cluster_names())
+    raise InputError(f"unknown cluster {name_or_path!r}", remedy=f"{remedy} or give a YAML file")
+
+
+def cluster_from_config(mapping: Mapping[str, Any], *, file: str | Path | None = None) -> ClusterSpec:
+    """Return the cluster of a mapping with the keys of conf/cluster/*.yaml.
+
+    Parameters
+    ----------
+    mapping : dict
+        Plain values: keys `name`, `path`, `nodes`, `fabric`, `gpu_types`. A `path` other than
+        None wins over all the rest: the cluster is read from that file.
+    file : str or Path, optional
+        Where the mapping comes from, for messages.
+
+    Raises
+    ------
+    InputError
+        Naming the key that is wrong and the remedy.
+    """
+    path = mapping.get("path") if isinstance(mapping, Mapping) else None
+    if path == "???":
+        raise InputError("is missing", file=file, field="path", remedy="give cluster.path=FILE")
+    if isinstance(path, (str, os.PathLike)) and str(path):
+        return _from_file(Path(path))
+    return _Builder(mapping, file, None).cluster()
+
+
+def canonical_gpu_type(name: str) -> str:
+    """Return the catalogue's name of a GPU type, upper and lower case being one, or of an alias.
+
+    Raises
+    ------
+    InputError
+        If the catalogue has no such type; with the nearest names.
+    """
+    catalogue = load_gpu_types()
+    found = _canonical_names().get(name.lower())
+    if found is None:
+        raise InputError(f"unknown GPU type {name!r}", remedy=nearest(name.upper(), catalogue))
+    return found
+
+
+@lru_cache(maxsize=1)
+def load_gpu_types() -> Mapping[str, GpuType]:
+    """Return the GPU types of conf/hardware/gpus.yaml by canonical name; read once."""
+    return _catalogue()[0]
+
+
+@lru_cache(maxsize=1)
+def _canonical_names() -> dict[str, str]:
+    types, aliases = _catalogue()
+    return {name.lower(): name for name in types} | {alias.lower(): name for alias, name in aliases.items()}
+
+
+@lru_cache(maxsize=1)
+def _catalogue() -> tuple[Mapping[str, GpuType], Mapping[str, str]]:
+    from clustergym.cluster.schema import CatalogueKeys, checked
+    from clustergym.inputs.yaml_file import read_mapping
+
+    path = conf_dir() / "hardware" / "gpus.yaml"
+    source = read_mapping(path)
+    keys = checked(CatalogueKeys, source.content, file=path, source=source)
+    types = {name: _gpu_type(name, given) for name, given in keys.gpu_types.items()}
+    for alias, name in keys.aliases.items():
+        if name not in types:
+            line = source.line(("aliases", alias))
+            remedy = nearest(name, types)
+            raise InputError(
+                f"unknown GPU type {name!r}", file=path, line=line, field=f"aliases.{alias}", remedy=remedy
+            )
+    return MappingProxyType(types), MappingProxyType(keys.aliases)
+
+
+def _gpu_type(name: str, keys: GpuTypeKeys) -> GpuType:
+    return GpuType(name=name, **keys.model_dump())
+
+
+def _from_file(path: Path) -> ClusterSpec:
+    from clustergym.inputs.yaml_file import read_mapping
+
+    source = read_mapping(path)
+    return _Builder(source.content, path, source).cluster()
+
+
+class _Builder:
+    """Turns checked keys into a cluster, and knows where each key stands."""
+
+    def __init__(
+        self, content: Mapping[str, Any], file: str | Path | None, source: YamlMapping | None
+    ) -> None:
+        from clustergym.cluster.schema import ClusterKeys, checked
+
+        self.file, self.source = file, source
+        self.keys: ClusterKeys = checked(ClusterKeys, content, file=file, source=source)
+        self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
+
+    def error(self, message: str, *keys: str | int, remedy: str | None = None) -> InputError:
+        from clustergym.inputs.yaml_file import field_name
+
+        line = None if self.source is None else self.source.line(keys)
+        return InputError(message, file=self.file, line=line, field=field_name(keys), remedy=remedy)
+
+    def cluster(self) -> ClusterSpec:
+        if self.keys.path is not None:
+            raise self.error("a cluster file cannot point to another", "path", remedy="remove it")
+        self._check_own_types()
+        groups = tuple(self._group(row, keys) for row, keys in enumerate(self.keys.nodes))
+        self._check_nodes(groups)
+        name = self.keys.name or ("unnamed" if self.file is None else Path(self.file).stem)
+        return ClusterSpec(name, groups, self._fabric(self.keys.fabric, sum(g.nodes for g in groups)))
+
+    def _check_own_types(self) -> None:
+        seen: dict[str, str] = {}
+        for name in self.own:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise self.error(f"is {other!r} once more", "gpu_types", name, remedy="keep one of them")
+
+    def _group(self, row: int, keys: NodesKeys) -> NodeGroup:
+        gpu_type = self._resolve(row, keys.gpu_type)
+        if keys.nic_gbps is not None:
+            gpu_type = replace(gpu_type, nic_gbps=keys.nic_gbps)
+        if keys.nic_per_gpu is not None:
+            gpu_type = replace(gpu_type, nic_per_gpu=keys.nic_per_gpu)
+        return NodeGroup(gpu_type, keys.count, keys.gpus_per_node)
+
+    def _resolve(self, row: int, name: str) -> GpuType:
+        own = {given.lower(): gpu_type for given, gpu_type in self.own.items()}
+        if name.lower() in own:
+            return own[name.lower()]
+        try:
+            return load_gpu_types()[canonical_gpu_type(name)]
+        except InputError as error:
+            remedy = nearest(name.upper(), {*self.own, *load_gpu_types()})
+            raise self.error(error.message, "nodes", row, "gpu_type", remedy=remedy) from None
+
+    def _check_nodes(self, groups: tuple[NodeGroup, ...]) -> None:
+        from clustergym.cluster.schema import MOST_GPUS
+
+        if not groups:
+            raise self.error(
+                "a cluster needs nodes", "nodes", remedy="list {gpu_type: …, count: …, gpus_per_node: …}"
+            )
+        seen: set[str] = set()
+        for row, group in enumerate(groups):
+            name = group.gpu_type.name
+            if name in seen:
+                raise self.error(
+                    f"GPU type {name} stands twice", "nodes", row, "gpu_type", remedy="give each type once"
+                )
+            seen.add(name)
+        total = sum(group.nodes * group.gpus_per_node for group in groups)
+        if total > MOST_GPUS:
+            raise self.error(f"{total} GPUs are more than the {MOST_GPUS} a cluster may have", "nodes")
+
+    def _fabric(self, keys: FabricKeys, nodes: int) -> Fabric:
+        if keys.minipods is not None and keys.leaves_per_minipod is not None:
+            remedy = "give one of them, null for the other"
+            raise self.error(
+                "minipods and leaves_per_minipod exclude each other", "fabric", "minipods", remedy=remedy
+            )
+        if keys.minipods is not None and keys.minipods > nodes:
+            raise self.error(f"{keys.minipods} minipods but only {nodes} nodes", "fabric", "minipods")
+        self._check_factors(keys)
+        return Fabric(**{name: value for name, value in keys.model_dump().items() if value is not None})
+
+    def _check_factors(self, keys: FabricKeys) -> None:
+        tiers = ("leaf_oversubscription", "spine_oversubscription", "core_oversubscription")
+        for below, above in pairwise(tiers):
+            least = getattr(keys, below)
+            if getattr(keys, above) < least:
+                raise self.error(
+                    f"must be at least {below}, {least:g}", "fabric", above, remedy="traffic passes both"
+                )

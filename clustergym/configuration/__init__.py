@@ -1,0 +1,1 @@
+"""Hydra: composing a configuration from YAML files and overrides, and sweeps over it."""

@@ -1,0 +1,87 @@
+"""Help of the commands that take KEY=VALUE: their groups with the names there are, their keys, and more."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+
+import yaml
+
+from clustergym.inputs.paths import conf_dir
+
+RUN_SUMMARY = """\
+Run a policy on a scenario, beside a reference policy (compare=fcfs; compare=null: none), print the metrics
+of both and write the results."""
+RUN_MORE = """\
+Options:
+  -m, --multirun  a sweep: every combination of lists of values, as policy=fcfs,srtf seed=0,1
+  --cfg job       print the whole configuration, with the keys of the groups as chosen, and run nothing
+  -h, --help      this text
+
+Examples:
+  clustergym run policy=srtf
+  clustergym run policy=ares policy.alpha=0.8 cluster=arena-b trace=philly-like trace.jobs=100 seed=3
+  clustergym run trace=file trace.path=jobs.csv cluster.path=mine.yaml horizon_s=86400
+  clustergym run -m policy=fcfs,srtf trace=philly-like seed=0,1,2 compare=null hydra.sweep.dir=outputs/sweep
+
+Results: result.json, config.yaml, jobs.csv, timeline.csv, decisions.jsonl.gz, events.jsonl.gz, report.html,
+in outputs/DATE/TIME-POLICY or hydra.run.dir=DIR; of a sweep in a folder for each run below multirun or
+hydra.sweep.dir=DIR; of the reference policy below compare/. `clustergym collect DIR` tabulates them."""
+
+
+def helped(name: str, summary: str, argv: Sequence[str], config: str | None = None, more: str = "") -> bool:
+    """Print what a command does, and what can be given to it, if asked to; return whether it was.
+
+    Parameters
+    ----------
+    name : str
+        Of the command.
+    summary : str
+        What it does.
+    argv : sequence of str
+    config : str, optional
+        Its file of `conf/`, without suffix, if that is not named as it is.
+    more : str
+        What else there is to say.
+    """
+    if not {"-h", "--help"} & set(argv):
+        return False
+    text = (conf_dir() / f"{config or name}.yaml").read_text(encoding="utf-8")
+    groups, defaults = _groups(text), "Keys, KEY=VALUE, with their defaults"
+    words = "[-m] [--cfg job] [GROUP=NAME] [KEY=VALUE] …" if name == "run" else "[KEY=VALUE] …"
+    parts = [f"usage: clustergym {name} {words}", summary]
+    if groups:
+        parts.append("Groups, GROUP=NAME; * is the default:\n" + "\n".join(groups))
+        defaults += "; those of a group as GROUP.KEY=VALUE"
+    parts.append(f"{defaults}:\n{textwrap.indent(_keys(text), '  ')}")
+    print("\n\n".join([*parts, *filter(None, [more])]))
+    return True
+
+
+def _groups(text: str) -> list[str]:
+    """Return a line for each group of a configuration, with the names in it."""
+    defaults = [one for one in yaml.safe_load(text).get("defaults", ()) if isinstance(one, dict)]
+    chosen = {group: name for one in defaults for group, name in one.items() if " " not in group}
+    lines = []
+    for group, name in chosen.items():
+        found = {path.stem for path in (conf_dir() / group).glob("*.yaml")} | _plugins(group)
+        names = ", ".join(f"{one}*" if one == name else one for one in sorted(found))
+        start, further = f"  {group + '=':<12}", " " * 14
+        lines += textwrap.wrap(
+            names, 108, initial_indent=start, subsequent_indent=further, break_on_hyphens=False
+        )
+    return lines
+
+
+def _plugins(group: str) -> set[str]:
+    from clustergym.interface.registry import entry_points
+
+    plural = {"policy": "policies", "placer": "placers"}.get(group)
+    return set(entry_points(f"clustergym.{plural}")) if plural else set()
+
+
+def _keys(text: str) -> str:
+    """Return a configuration's text without its choice of groups, and without what is Hydra's."""
+    blocks = re.split(r"^(?=\S)", text, flags=re.MULTILINE)
+    return "".join(one for one in blocks if not one.startswith(("defaults:", "hydra:"))).strip()

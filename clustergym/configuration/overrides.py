@@ -1,0 +1,130 @@
+"""The words of a command line that Hydra is to compose, checked before it sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.paths import conf_dir
+
+GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario", "logger")
+"""Groups of `conf/config.yaml` that every run needs."""
+OPTIONAL_GROUPS = ("experiment", "sweep")
+NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
+READ_WITH_FILE = {
+    "cluster": ("path",),
+    "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "sia_lengths", "seed"),
+}
+"""Keys of a group that count where its `path` names a file; the file says the rest."""
+
+
+MOST_FILES = 500
+"""YAML files of a folder of configuration."""
+
+OPTIONS: Mapping[str, Any] = {
+    "seed": int,
+    "run": Mapping[str, float | None],
+    "horizon_s": float | None,
+    "compare": str | None,
+    "objective": str | None,
+    "progress": bool,
+    "table": bool,
+    "report": bool,
+}
+"""Keys of `conf/config.yaml` outside its groups, with their types."""
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise an `InputError` about the first word that Hydra would answer with its grammar or a traceback."""
+    if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
+        raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
+    for folder in _config_folders(words):
+        _check_folder(folder)
+    after_option = False
+    for word in words:
+        if not (word.startswith("-") or after_option):
+            _check_word(word)
+        after_option = word in ("-c", "--cfg", "-p", "--package", "-cd", "--config-dir", "-i", "--info")
+
+
+def _config_folders(words: Sequence[str]) -> list[Path]:
+    """Return the folders of configuration that a command line adds to `conf/`."""
+    options = ("-cd", "--config-dir")
+    given = [after for word, after in pairwise(words) if word in options]
+    pairs = [word.partition("=") for word in words]
+    return [Path(name) for name in [*given, *(value for key, is_, value in pairs if key in options and is_)]]
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise an `InputError` about a YAML file that would take Hydra's own reader for ever."""
+    from clustergym.inputs.yaml_file import read_mapping
+
+    if not folder.is_dir():
+        raise InputError("is no folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
+    files = list(islice(folder.rglob("*.yaml"), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        message = f"holds more than {MOST_FILES} YAML files"
+        raise InputError(message, file=folder, field="--config-dir", remedy="name a folder of configuration")
+    for path in sorted(files):
+        read_mapping(path)
+
+
+def _check_word(word: str) -> None:
+    key, equals, value = word.partition("=")
+    plain = key.lstrip("+~")
+    if key.startswith("~") and plain in GROUPS:
+        raise InputError(f"a run needs a {plain}", field=word, remedy=f"give {plain}=NAME")
+    if not equals and not key.startswith("~"):
+        raise InputError(f"{word!r} is not key=value", remedy=_group_with(word))
+    if key.endswith("_target_"):
+        chosen = "hydra/sweeper=NAME or hydra/launcher=NAME"
+        raise InputError("names code to be run", field=plain, remedy=f"choose with {chosen}")
+    if plain in GROUPS and equals:
+        _check_choice(plain, value)
+    if plain in OPTIONAL_GROUPS and value != "null":
+        _check_choice(plain, value)
+
+
+def _check_choice(group: str, value: str) -> None:
+    """Check the names in `group=NAME` or, for a sweep, `group=NAME,NAME`; Hydra's functions pass."""
+    if value[:1] in ("[", "{") or "(" in value:
+        return
+    for name in value.split(","):
+        if (name and not NAME_PATTERN.match(name.strip())) or name.strip() == "null":
+            options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
+            raise InputError(f"{name} is no name", field=group, remedy=nearest(name, options))
+
+
+def _group_with(word: str) -> str:
+    found = [group for group in GROUPS if (conf_dir() / group / f"{word}.yaml").is_file()]
+    return f"did you mean {found[0]}={word}?" if found else "give key=value"
+
+
+def check_composed(config: Mapping[str, Any]) -> None:
+    """Raise an `InputError` unless a composed run has just the keys it should, of their types."""
+    from clustergym.inputs.parameters import checked
+
+    groups = (*GROUPS, *OPTIONAL_GROUPS)
+    for group in GROUPS:
+        require(isinstance(config.get(group), Mapping), group, config.get(group), f"give {group}=NAME")
+    for key in [key for key in config if key not in groups]:
+        if key not in OPTIONS:
+            raise InputError(f"unknown key {key!r}", field=key, remedy=nearest(key, [*groups, *OPTIONS]))
+        checked(config[key], OPTIONS[key], key)
+    name = config["scenario"].get("name")
+    require(isinstance(name, str) and name != "", "scenario.name", name, "give a name")
+
+
+def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Raise an `InputError` about an override that a file named by `path` would overrule in silence."""
+    for word in overrides:
+        group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
+        used = READ_WITH_FILE.get(group)
+        if used is None or not key or key.partition(".")[0] in used or config[group].get("path") is None:
+            continue
+        message = f"has no effect: {config[group]['path']} says it"
+        raise InputError(message, field=f"{group}.{key}", remedy=f"edit the file, or drop {group}.path")

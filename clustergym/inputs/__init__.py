@@ -1,0 +1,1 @@
+"""Reading what comes from outside: every way to be wrong ends in one clear line."""

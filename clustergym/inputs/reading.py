@@ -1,0 +1,83 @@
+"""Opening files that nobody has checked: regular files only, and never more bytes than allowed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from clustergym.inputs.errors import InputError
+
+
+@contextmanager
+def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
+    """Open a regular file; a pipe, which would keep a reader waiting, and a device are refused.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is no regular one, or it cannot be opened.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        message = _reason(error)
+        raise InputError(message, file=path, remedy=remedy) from None
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        what = "cannot be read: Is a directory" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise InputError(what, file=path, remedy=remedy)
+    with os.fdopen(number, "rb") as stream:
+        yield stream
+
+
+def _reason(error: Exception) -> str:
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:
+    """Return the bytes of a regular file.
+
+    Raises
+    ------
+    InputError
+        As `opened`, or if it is larger than allowed.
+    """
+    try:
+        with opened(path, remedy) as stream:
+            content = stream.read(largest_bytes + 1)
+    except OSError as error:
+        raise InputError(_reason(error), file=path, remedy=remedy) from None
+    if len(content) > largest_bytes:
+        raise InputError(f"is larger than {largest_bytes:,} bytes", file=path, remedy=remedy)
+    return content
+
+
+def read_json(path: Path, largest_bytes: int, remedy: str) -> Any:
+    """Return the value in a JSON file; NaN and infinity are none.
+
+    Raises
+    ------
+    InputError
+        As `read_regular`, or if it is no UTF-8 text or no JSON, or is nested too deep.
+    """
+    content = read_regular(path, largest_bytes, remedy)
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text", file=path, remedy=remedy) from None
+    except json.JSONDecodeError as error:
+        message = f"not JSON, or cut short: {error.msg}"
+        raise InputError(message, file=path, line=error.lineno, remedy=remedy) from None
+    except (ValueError, RecursionError) as error:
+        message = f"not JSON that can be read: {type(error).__name__}: {error}"
+        raise InputError(message, file=path, remedy=remedy) from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")

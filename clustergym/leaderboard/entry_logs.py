@@ -1,0 +1,145 @@
+"""What an entry's log of a cell has to be, and how it is replayed: decisions of a policy, or placements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from clustergym.interface.policy import InformationClass, Placer, Policy
+from clustergym.leaderboard.board import Board, Cell
+from clustergym.leaderboard.cell_logs import CellLogs
+from clustergym.leaderboard.entry import Entry
+from clustergym.leaderboard.registered import period_of
+from clustergym.scenarios.scenario import Scenario
+
+if TYPE_CHECKING:
+    from clustergym.results.placement_log import Answer
+    from clustergym.sim.engine import Change, Simulation
+
+SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
+"""A log with shorter rounds would be replayed for ever."""
+
+
+class EntryLog(ABC):
+    """The log of an entry in a cell.
+
+    Attributes
+    ----------
+    period : str
+        Key of its header with the seconds of what comes round, or null.
+    """
+
+    period: ClassVar[str]
+
+    def __init__(self, entry: Entry, board: Board, cell: Cell) -> None:
+        self.entry, self.board, self.cell = entry, board, cell
+
+    @abstractmethod
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the cell's log and return its header; raises InputError for one that is none."""
+
+    @abstractmethod
+    def wanted(self) -> dict[str, Any]:
+        """Return what its header must have."""
+
+    @abstractmethod
+    def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
+        """Return the simulation and how many decisions there were; raises what is not as it must be."""
+
+    def idle(self, simulation: Simulation) -> bool:
+        """Return whether it tells of decisions that change nothing."""
+        return False
+
+    def wrong(self, header: Mapping[str, Any]) -> str:
+        """Return what of a header is not as it must be; nothing if all is."""
+        for key, value in self.wanted().items():
+            if header.get(key) != value or type(header.get(key)) is not type(value):
+                return key
+        length_s = header.get(self.period, "")
+        known = period_of(self.board, self.entry, self.period)
+        if known and length_s != known[0]:
+            return self.period
+        is_number = isinstance(length_s, int | float) and not isinstance(length_s, bool)
+        if length_s is not None and not (is_number and SHORTEST_PERIOD_S <= length_s <= LONGEST_PERIOD_S):
+            return self.period
+        return ""
+
+
+class DecisionLog(EntryLog):
+    """A policy's decisions, which are replayed under the board's placer."""
+
+    period = "round_s"
+
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read decisions."""
+        from clustergym.results.decision_log import read_decisions
+
+        self._changes: list[Change]
+        header, self._changes = read_decisions(logs.path, scenario, logs.packed(self.cell))
+        return header
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the entry's policy and class, and the board's placer."""
+        return {
+            "policy": self.entry.chosen.name,
+            "information_class": self.entry.information_class,
+            "placer": _parameters(self._placer()),
+            "seed": self.cell.seed,
+        }
+
+    def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
+        """Enact the decisions."""
+        from clustergym.sim.drive import replay
+
+        information = InformationClass(self.entry.information_class)
+        made = replay(scenario, self._placer(), information, period_s, self.cell.seed, self._changes)
+        return made, made.decision_points
+
+    def idle(self, simulation: Simulation) -> bool:
+        """Return whether the log has more than the replay changed."""
+        return simulation.changes != self._changes
+
+    def _placer(self) -> Placer:
+        from clustergym.interface.registry import make_placer
+
+        return make_placer(self.board.placer or {})
+
+
+class PlacementLog(EntryLog):
+    """A placer's answers, on which the board's policy is run again."""
+
+    period = "defragment_s"
+
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read answers."""
+        from clustergym.results.placement_log import read_placements
+
+        self._answers: list[Answer]
+        header, self._answers = read_placements(logs.path, scenario, logs.packed(self.cell))
+        return header
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the entry's placer and the board's policy."""
+        return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
+
+    def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
+        """Run the board's policy on the answers."""
+        from clustergym.results.placement_log import replay_placements
+
+        return replay_placements(scenario, self._policy(), self._answers, period_s, self.cell.seed)
+
+    def _policy(self) -> Policy:
+        from clustergym.interface.registry import make_policy
+
+        return make_policy(self.board.policy or {})
+
+
+LOGS: dict[str, type[EntryLog]] = {"policy": DecisionLog, "placer": PlacementLog}
+"""By what a board's entries choose."""
+
+
+def _parameters(made: Policy | Placer) -> dict[str, Any]:
+    from clustergym.interface.registry import parameters_of
+
+    return {"name": made.name, **parameters_of(made)}

@@ -1,0 +1,126 @@
+"""Measures the figures of the accuracy page."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs.errors import InputError
+from clustergym.oracle.calibration.measured_memory import validate_memory
+from clustergym.oracle.calibration.planning import (
+    PlanningOutcomes,
+    arena_classes,
+    by_gpus,
+    joined,
+    outcomes,
+    summary,
+)
+from clustergym.oracle.grid.grid_oracle import GridOracle
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+
+Figures = dict[str, Any]
+
+CLUSTERS = ("arena-a", "arena-b", "arena-sim")
+COUNTS, PAPER_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16)
+PAPER_ERRORS = {"1": 0.044, "2": 0.051, "4": 0.031, "8": 0.046, "16": 0.083}
+"""Error of Arena's estimates against executed plans, by GPUs (EuroSys '26)."""
+
+SOURCES = {
+    "profile": "arena/arena_profile.csv",
+    "memory": "arena/arena_dp_memory.csv",
+}
+"""What is read from the folder of data."""
+
+READINGS: dict[str, dict[str, Any]] = {
+    "`strategy=frontier`": {},
+    "`strategy=frontier overlap=true`": {"overlap": True},
+    "`strategy=least_bias`": {"strategy": "least_bias"},
+    "`strategy=least_bias overlap=true`": {"strategy": "least_bias", "overlap": True},
+    "`strategy=least_bias micro_batches=stages`": {"strategy": "least_bias", "micro_batches": "stages"},
+    "`strategy=assembly`": {"strategy": "assembly"},
+    "`strategy=assembly overlap=true`": {"strategy": "assembly", "overlap": True},
+    "`strategy=assembly micro_batches=four_stages`": {"strategy": "assembly", "micro_batches": "four_stages"},
+}
+"""Ours and the papers' rules: parameters of the oracle by name."""
+
+
+def measured(data: Path, progress: Callable[[str], None] = lambda message: None) -> Figures:
+    """Measure every figure of the page; shares as fractions.
+
+    Parameters
+    ----------
+    data : Path
+        Folder with what `SOURCES` names.
+    progress : callable
+        Told, in words, what is being done.
+
+    Raises
+    ------
+    InputError
+        If something is missing or malformed.
+    """
+    paths = {name: data / source for name, source in SOURCES.items()}
+    for path in paths.values():
+        if not path.exists():
+            message = "no such file or folder"
+            raise InputError(message, file=path, field="--data", remedy="give the folder of published data")
+    oracle = GridOracle()
+    found = accuracy(paths["profile"], oracle, progress)
+    progress("planning and searching")
+    return {
+        "accuracy": found,
+        "planning": planning(oracle) | {"variants": variants()},
+        "memory": validate_memory(paths["memory"]),
+        "sources": {
+            SOURCES[name]: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in paths.items()
+        },
+    }
+
+
+def accuracy(profile: Path, oracle: GridOracle, progress: Callable[[str], None]) -> Figures:
+    """Return errors against measured iteration times: cross-validated, fitted, and the roofline's."""
+    from clustergym.oracle.calibration.fit import SCHEMES, cross_validate
+    from clustergym.oracle.calibration.validation import validate
+
+    return {
+        **{scheme: cross_validate(profile, scheme, oracle.catalog, progress) for scheme in SCHEMES},
+        "fitted": validate(profile, oracle),
+        "roofline": validate(profile, RooflineOracle(oracle.catalog)),
+    }
+
+
+def planning(oracle: GridOracle) -> Figures:
+    """Return figures of estimates and searches on Arena's three clusters, in all and by cluster and count."""
+    found = planned(oracle, COUNTS)
+    every = joined(list(found.values()))
+    return {
+        "all": summary(every),
+        "as_measured": summary(every.where(every.gpus <= max(PAPER_COUNTS))),
+        "by_cluster": {name: summary(rows) for name, rows in found.items()},
+        "by_gpus": by_gpus(every),
+        "rules": {name: summary(evaluated(**rules)) for name, rules in READINGS.items()},
+    }
+
+
+def planned(oracle: GridOracle, counts: Sequence[int]) -> dict[str, PlanningOutcomes]:
+    """Return the outcomes for the models of Arena's evaluation, by cluster."""
+    classes = arena_classes(oracle.catalog)
+    return {name: outcomes(oracle, classes, load_cluster(name), counts) for name in CLUSTERS}
+
+
+def evaluated(**parameters: Any) -> PlanningOutcomes:
+    """Return the outcomes on 1 to 16 GPUs of all clusters, by an oracle with these parameters."""
+    return joined(list(planned(GridOracle(**parameters), PAPER_COUNTS).values()))
+
+
+def variants() -> Figures:
+    """Return figures of both schedules of pipelines, on the smallest cluster."""
+    oracles = {"1F1B": GridOracle(), "GPipe": GridOracle(schedule="gpipe")}
+    cluster = load_cluster(CLUSTERS[0])
+    return {
+        name: summary(outcomes(oracle, arena_classes(oracle.catalog), cluster, COUNTS))
+        for name, oracle in oracles.items()
+    }

@@ -1,0 +1,218 @@
+"""Compares estimates, proxy plans and pruned searches with the plans of the full search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.models.catalog import ARENA_FAMILIES, Catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.grid.grid_oracle import GridOracle, SearchCell, allocations, cells, graph_of
+from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
+from clustergym.oracle.grid.pipelines import Layouts, price
+from clustergym.oracle.grid.planner import Planner, frontiers
+from clustergym.oracle.grid.plans import Cost
+from clustergym.oracle.grid.profiler import Estimates, estimate
+from clustergym.oracle.grid.pruning import RULES, measuring_cost, profiling_cost, pruned_search, search_cost
+from clustergym.oracle.grid.search import data_parallel_search, full_search
+
+Figures = dict[str, Any]
+
+ROWS_AT_ONCE = 48
+
+
+def arena_classes(catalog: Catalog) -> list[ModelClass]:
+    """Return the model classes of Arena's evaluation: three families, six sizes, three batches each."""
+    pairs = [(family, size) for family in ARENA_FAMILIES.values() for size in catalog.sizes(family)]
+    return [
+        ModelClass(family, size, batch)
+        for family, size in pairs
+        for batch in catalog.get(ModelClass(family, size, 1)).batches
+    ]
+
+
+@dataclass(frozen=True)
+class PlanningOutcomes:
+    """Times and costs of estimates and searches on R allocations; arrays of shape (R,).
+
+    Attributes
+    ----------
+    gpus, job : ndarray of int
+        GPUs of the allocation; number of its class and GPU type, among those of one cluster.
+    data_parallel_s : ndarray of float
+        Seconds an iteration of pure data parallelism, executed; inf where it does not fit.
+    best_s : ndarray of float
+        Seconds an iteration of the best plan, executed.
+    estimated_s, proxy_s : ndarray of float
+        Of the proxy plan with the least estimate: estimated, and executed; inf where no grid has one.
+    pruned_s, three_rules_s, half_space_s : ndarray of float
+        Of the best plan that the searches pruned by `wide`, Arena's and Crius's rules find, executed; inf
+        where they find none.
+    search_gpu_s, pruned_gpu_s, three_rules_gpu_s, half_space_gpu_s : ndarray of float
+        GPU-seconds that the searches take.
+    profiling_gpu_s, plan_profiling_gpu_s, plan_measuring_gpu_s : ndarray of float
+        GPU-seconds to profile the proxy plans of all grids; the best of them; and to run that one instead.
+    frontier_plans : ndarray of int
+        On the largest Pareto frontier, biases compared exactly.
+    """
+
+    gpus: Ints
+    job: Ints
+    data_parallel_s: Floats
+    best_s: Floats
+    estimated_s: Floats
+    proxy_s: Floats
+    pruned_s: Floats
+    three_rules_s: Floats
+    half_space_s: Floats
+    search_gpu_s: Floats
+    pruned_gpu_s: Floats
+    three_rules_gpu_s: Floats
+    half_space_gpu_s: Floats
+    profiling_gpu_s: Floats
+    plan_profiling_gpu_s: Floats
+    plan_measuring_gpu_s: Floats
+    frontier_plans: Ints
+
+    def where(self, rows: Bools) -> PlanningOutcomes:
+        """Return some of the rows."""
+        return PlanningOutcomes(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+
+
+def outcomes(
+    oracle: GridOracle, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+) -> PlanningOutcomes:
+    """Plan, estimate and search every class on compact allocations of every GPU type and count."""
+    places = [
+        cell
+        for cell, stands_for in cells(len(classes), cluster, counts).items()
+        if any(_compact(cell, counts[count], tier, cluster) for count, tier in stands_for)
+    ]
+    graphs = [graph_of(oracle.catalog.get(model)) for model in classes]
+    parts = []
+    for some in _batches(places, lambda cell: (cell.gpus, len(graphs[cell.model]))):
+        rows = allocations(some, graphs, classes, cluster)
+        job = np.array([cell.model * len(cluster.groups) + cell.gpu_type for cell in some])
+        parts.append(_outcomes(rows, oracle.machine(rows), oracle, job))
+    return joined(parts)
+
+
+def joined(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
+    """Return the rows of all parts."""
+    columns = [entry.name for entry in fields(PlanningOutcomes)]
+    return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+
+
+def _compact(cell: SearchCell, count: int, tier: int, cluster: ClusterSpec) -> bool:
+    room = count <= int(cluster.capacity[cell.gpu_type])
+    return room and tier == cluster.compact_locality(cell.gpu_type, count)
+
+
+def _batches(every: Iterable[SearchCell], key: Callable[[SearchCell], object]) -> Iterator[list[SearchCell]]:
+    groups: dict[object, list[SearchCell]] = {}
+    for cell in every:
+        groups.setdefault(key(cell), []).append(cell)
+    for some in groups.values():
+        for start in range(0, len(some), ROWS_AT_ONCE):
+            yield some[start : start + ROWS_AT_ONCE]
+
+
+def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job: Ints) -> PlanningOutcomes:
+    found = full_search(rows, machine)
+    parallel_s = data_parallel_search(rows, machine).iteration_s
+    best_s = np.minimum(found.iteration_s, parallel_s)
+    estimates = estimate(rows, machine, oracle.strategy, oracle.micro_batches)
+    proxy = estimates.best
+    pruned = {rules: pruned_search(rows, machine, estimates, rules) for rules in RULES}
+    pruned_gpu_s = {
+        rules: _gpu_s(search_cost(rows, machine, proxy.micro_batches, kept))
+        for rules, (_, kept) in pruned.items()
+    }
+    return PlanningOutcomes(
+        gpus=rows.layout.gpus.astype(np.int64),
+        job=job,
+        data_parallel_s=parallel_s,
+        best_s=best_s,
+        estimated_s=proxy.iteration_s,
+        proxy_s=price(rows, machine, Layouts(rows, proxy.plans), proxy.micro_batches).iteration_s,
+        pruned_s=pruned["wide"][0].iteration_s,
+        three_rules_s=pruned["arena"][0].iteration_s,
+        half_space_s=pruned["half_space"][0].iteration_s,
+        search_gpu_s=_gpu_s(search_cost(rows, machine, found.micro_batches)),
+        pruned_gpu_s=pruned_gpu_s["wide"],
+        three_rules_gpu_s=pruned_gpu_s["arena"],
+        half_space_gpu_s=pruned_gpu_s["half_space"],
+        profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, estimates.grids)),
+        plan_profiling_gpu_s=_gpu_s(profiling_cost(rows, machine, [proxy])),
+        plan_measuring_gpu_s=_gpu_s(measuring_cost(rows, machine, proxy)),
+        frontier_plans=_frontier_plans(rows, machine, estimates),
+    ).where(np.isfinite(best_s))
+
+
+def _frontier_plans(rows: GraphAllocations, machine: Machine, estimates: Estimates) -> Ints:
+    planner = Planner(rows, machine.as_profiled(), estimates.best.micro_batches, literal=True)
+    sizes = [frontiers(planner.candidates(stages), planner.gpus).sum(axis=1) for stages in estimates.stages]
+    return np.asarray(np.max(sizes, axis=0))
+
+
+def _gpu_s(costs: Iterable[Cost]) -> Floats:
+    return np.array([cost.gpu_seconds for cost in costs])
+
+
+def summary(rows: PlanningOutcomes) -> Figures:
+    """Return the figures that Arena and Crius report, as shares and factors.
+
+    A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
+    optimum; estimates are compared where there is one.
+    """
+    planned = np.isfinite(rows.estimated_s)
+    some = rows.where(planned)
+    return {
+        "allocations": len(rows.gpus),
+        "with_proxy_plan_fraction": _mean(planned),
+        "estimate_error_mean": _mean(np.abs(some.estimated_s / some.proxy_s - 1)),
+        "profiled_error_mean": _mean(np.abs(some.estimated_s / some.best_s - 1)),
+        "proxy_share_of_optimum_mean": _mean(rows.best_s / rows.proxy_s),
+        "proxy_share_of_optimum_worst": _least(rows.best_s / rows.proxy_s),
+        **_pruning("pruned", rows, rows.pruned_s, rows.pruned_gpu_s),
+        **_pruning("three_rules", rows, rows.three_rules_s, rows.three_rules_gpu_s),
+        **_pruning("half_space", rows, rows.half_space_s, rows.half_space_gpu_s),
+        "search_over_profiling_gpu_time_mean": _mean(some.search_gpu_s / some.profiling_gpu_s),
+        "measuring_over_profiling_gpu_time_mean": _mean(
+            some.plan_measuring_gpu_s / some.plan_profiling_gpu_s
+        ),
+        "measuring_over_profiling_gpu_time_least": _least(
+            some.plan_measuring_gpu_s / some.plan_profiling_gpu_s
+        ),
+        "frontier_plans_most": int(rows.frontier_plans.max(initial=0)),
+    }
+
+
+def _pruning(name: str, rows: PlanningOutcomes, seconds: Floats, gpu_s: Floats) -> Figures:
+    share, tried = rows.best_s / seconds, gpu_s > 0
+    found = rows.search_gpu_s[tried] / gpu_s[tried]
+    return {
+        f"{name}_share_of_optimum_mean": _mean(share),
+        f"{name}_share_of_optimum_worst": _least(share),
+        f"{name}_times_cheaper_mean": _mean(found),
+        f"{name}_times_cheaper_most": float(found.max()) if len(found) else None,
+    }
+
+
+def _mean(values: npt.NDArray[Any]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _least(values: Floats) -> float | None:
+    return float(values.min()) if len(values) else None
+
+
+def by_gpus(rows: PlanningOutcomes) -> dict[str, Figures]:
+    """Return the figures by GPU count, ascending."""
+    return {str(gpus): summary(rows.where(rows.gpus == gpus)) for gpus in np.unique(rows.gpus).tolist()}

@@ -1,0 +1,290 @@
+"""Errors of an oracle against measured iteration times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.cluster_files import canonical_gpu_type, load_gpu_types
+from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, Locality, NodeGroup
+from clustergym.inputs.errors import InputError
+from clustergym.models.catalog import Catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.base import Oracle
+from clustergym.oracle.measured.iteration_times import Key, Measurements, read_measurements
+
+Figures = dict[str, Any]
+
+
+class MeasuredLayout(NamedTuple):
+    """GPU type and nodes of a measured row."""
+
+    gpu_type: str
+    nodes: int
+    per_node: int
+
+
+ANOMALIES: frozenset[tuple[str, str, int | None, MeasuredLayout]] = frozenset(
+    {
+        ("wide_resnet", "6.8B", None, MeasuredLayout("A40", 4, 2)),
+        ("wide_resnet", "500M", 1024, MeasuredLayout("A10", 8, 2)),
+        ("wide_resnet", "2B", 512, MeasuredLayout("A40", 4, 2)),
+        ("wide_resnet", "2B", None, MeasuredLayout("V100", 1, 16)),
+        ("gpt3", "1.3B", None, MeasuredLayout("A40", 4, 2)),
+        ("gshard_moe", "2.4B", 256, MeasuredLayout("A100", 2, 2)),
+        ("gshard_moe", "2.4B", 1024, MeasuredLayout("A40", 2, 1)),
+    }
+)
+"""Rows of Arena's artifact that no simple physics explains, declared before fitting: family, size, batch
+(None: every batch), layout. 8 GPUs as slow as 4, or several times as slow as 16 are in proportion; figures
+are given with and without them."""
+
+SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 1, 8)})
+"""Layouts whose rows come from another, slower machine, most likely; see `Constants.slow_machine`."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Measured rows of kind `optimal`.
+
+    Attributes
+    ----------
+    models : tuple of ModelClass
+    layouts : tuple of MeasuredLayout
+    gpu_types : tuple of GpuType
+    seconds : ndarray of float, shape (n,)
+        inf where the row says that the model does not fit.
+    sha256 : str
+        Of the file.
+    """
+
+    models: tuple[ModelClass, ...]
+    layouts: tuple[MeasuredLayout, ...]
+    gpu_types: tuple[GpuType, ...]
+    seconds: Floats
+    sha256: str
+
+    @property
+    def anomalous(self) -> Bools:
+        """Whether a row is one of `ANOMALIES`."""
+        named = [
+            any((m.family, m.size, batch, layout) in ANOMALIES for batch in (m.global_batch, None))
+            for m, layout in zip(self.models, self.layouts, strict=True)
+        ]
+        return np.array(named, dtype=bool)
+
+    @property
+    def slow(self) -> Bools:
+        """Whether a row is of one of `SLOW_MACHINES`."""
+        return np.array([layout in SLOW_MACHINES for layout in self.layouts], dtype=bool)
+
+    def take(self, chosen: Bools | Ints) -> Rows:
+        """Return some of the rows, by a mask or by their positions."""
+        kept = np.arange(len(self.models))[chosen].tolist()
+        parts = (tuple(part[row] for row in kept) for part in (self.models, self.layouts, self.gpu_types))
+        models, layouts, types = parts
+        return Rows(models, layouts, types, self.seconds[kept], self.sha256)
+
+
+def read_rows(path: str | Path, catalog: Catalog) -> Rows:
+    """Read the measured rows of kind `optimal`.
+
+    Raises
+    ------
+    InputError
+        If the file is malformed, has no such row, or names a model or GPU type that is unknown.
+    """
+    measured = read_measurements(Path(path), catalog)
+    keys = [key for key in measured.seconds if key.kind == "optimal"]
+    if not keys:
+        remedy = "give measured rows of kind optimal"
+        raise InputError("has no row that was measured", file=path, field="kind", remedy=remedy)
+    types = [_gpu_type(key, measured) for key in keys]
+    for key in keys:
+        catalog.get(key.model, file=path, line=measured.line[key], field="model_family")
+    layouts = [
+        MeasuredLayout(gpu.name, key.nodes, key.per_node) for key, gpu in zip(keys, types, strict=True)
+    ]
+    seconds = np.array([measured.seconds[key] for key in keys])
+    return Rows(tuple(key.model for key in keys), tuple(layouts), tuple(types), seconds, measured.sha256)
+
+
+def _gpu_type(key: Key, measured: Measurements) -> GpuType:
+    try:
+        return load_gpu_types()[canonical_gpu_type(key.gpu_type)]
+    except InputError as error:
+        line = measured.line[key]
+        raise InputError(
+            error.message, file=measured.path, line=line, field="gpu_type", remedy=error.remedy
+        ) from None
+
+
+def predicted(rows: Rows, oracle: Oracle) -> Floats:
+    """Return the oracle's execution times of measured rows, shape (n,); inf where it says nothing fits."""
+    seconds = np.full(len(rows.models), np.inf)
+    for layout in sorted(set(rows.layouts)):
+        here = [row for row, other in enumerate(rows.layouts) if other == layout]
+        classes = sorted({rows.models[row] for row in here})
+        group = NodeGroup(rows.gpu_types[here[0]], layout.nodes, layout.per_node)
+        cluster = ClusterSpec("measured", (group,), Fabric())
+        count = layout.nodes * layout.per_node
+        tables = oracle.tables(classes, cluster, [count])
+        tier = Locality.NODE if layout.nodes == 1 else Locality.LEAF
+        for row in here:
+            seconds[row] = tables.execution[classes.index(rows.models[row]), 0, 0, int(tier)]
+    return seconds
+
+
+def validate(path: str | Path, oracle: Oracle | None = None) -> Figures:
+    """Return the errors of an oracle against measured iteration times.
+
+    Parameters
+    ----------
+    path : str or Path
+        CSV with the columns of Arena's arena_profile.csv; rows of kind `optimal` count.
+    oracle : Oracle, optional
+        The grid oracle with its committed constants by default.
+
+    Returns
+    -------
+    dict
+        `rows`, `mape`, `median_ape`, `p90`, `spearman`, `regret`, `regret_within_type`,
+        `feasibility_agreement`, `infeasible_measured`, `failure_recall`; `without_anomalies`; the same
+        `of_rows`, of parts of the rows; then the
+        errors `by_family`, `by_gpu_type`, `by_gpus` and `by_nodes`. Errors and shares are fractions.
+
+    Raises
+    ------
+    InputError
+        As `read_rows`.
+    """
+    from clustergym.oracle.grid.grid_oracle import GridOracle
+
+    known = oracle or GridOracle()
+    rows = read_rows(path, known.catalog)
+    seconds = predicted(rows, known)
+    if isinstance(known, GridOracle):
+        seconds = np.where(rows.slow, seconds * known.constants.slow_machine, seconds)
+    return figures(rows, seconds)
+
+
+def figures(rows: Rows, seconds: Floats) -> Figures:
+    """Return the figures of predictions, see `validate`."""
+    fits, plain = np.isfinite(rows.seconds), ~rows.anomalous
+    both = fits & np.isfinite(seconds)
+    ape = np.full(len(seconds), np.nan)
+    ape[both] = np.abs(seconds[both] / rows.seconds[both] - 1)
+    failed = ~fits
+    return {
+        **summary(ape),
+        **_ranks(rows, seconds),
+        "feasibility_agreement": float((np.isfinite(seconds) == fits).mean()),
+        "infeasible_measured": int((fits & ~np.isfinite(seconds)).sum()),
+        "failures": int(failed.sum()),
+        "failure_recall": float((~np.isfinite(seconds[failed])).mean()) if failed.any() else None,
+        "anomalous": int((rows.anomalous & fits).sum()),
+        "without_anomalies": summary(ape[plain]) | _ranks(rows.take(plain), seconds[plain]),
+        "of_rows": {
+            name: _of_rows(rows.take(chosen), seconds[chosen], ape[chosen])
+            for name, chosen in _parts(rows).items()
+        },
+        "by_family": grouped(ape, [model.family for model in rows.models]),
+        "by_gpu_type": grouped(ape, [layout.gpu_type for layout in rows.layouts]),
+        "by_gpus": grouped(ape, [layout.nodes * layout.per_node for layout in rows.layouts]),
+        "by_nodes": grouped(ape, ["single" if layout.nodes == 1 else "multi" for layout in rows.layouts]),
+    }
+
+
+def _parts(rows: Rows) -> dict[str, Bools]:
+    """Return subsets of the rows that show where errors come from."""
+    a40 = np.array([layout.gpu_type == "A40" and layout.nodes > 1 for layout in rows.layouts], dtype=bool)
+    least: dict[tuple[ModelClass, str, int], int] = {}
+    for row in sorted(range(len(rows.layouts)), key=lambda row: rows.layouts[row].nodes):
+        layout = rows.layouts[row]
+        least.setdefault((rows.models[row], layout.gpu_type, layout.nodes * layout.per_node), row)
+    once = np.isin(np.arange(len(rows.layouts)), list(least.values()))
+    return {
+        "all": np.ones(len(a40), dtype=bool),
+        "without anomalous rows": ~rows.anomalous,
+        "without A40 on several nodes": ~a40,
+        "of each GPU count the placement on fewest nodes": once,
+    }
+
+
+def _of_rows(rows: Rows, seconds: Floats, ape: Floats) -> Figures:
+    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
+    return summary(ape) | _ranks(rows, seconds) | {"gpt3_mape": summary(ape[language])["mape"]}
+
+
+def _ranks(rows: Rows, seconds: Floats) -> Figures:
+    return {
+        "spearman": spearman(rows, seconds),
+        "regret": regret(rows, seconds, within_type=False),
+        "regret_within_type": regret(rows, seconds, within_type=True),
+    }
+
+
+def summary(ape: Floats) -> Figures:
+    """Return number, mean, median and ninetieth percentile of absolute percentage errors that are known."""
+    known = ape[np.isfinite(ape)]
+    if not len(known):
+        return {"rows": 0, "mape": None, "median_ape": None, "p90": None}
+    return {
+        "rows": len(known),
+        "mape": float(known.mean()),
+        "median_ape": float(np.median(known)),
+        "p90": float(np.quantile(known, 0.9)),
+    }
+
+
+def grouped(ape: Floats, names: Sequence[str | int]) -> dict[str, Figures]:
+    """Return the `summary` of each group of errors, by the group's name; groups without any are left out."""
+    found = {}
+    for name in sorted(set(names)):
+        chosen = np.array([other == name for other in names])
+        found[str(name)] = summary(ape[chosen])
+    return {name: group for name, group in found.items() if group["rows"]}
+
+
+def _sets(keys: Iterable[Any], usable: Bools) -> list[list[int]]:
+    """Return the usable rows of equal keys, where there are at least two."""
+    groups: dict[Any, list[int]] = {}
+    for row, key in enumerate(keys):
+        if usable[row]:
+            groups.setdefault(key, []).append(row)
+    return [rows for rows in groups.values() if len(rows) > 1]
+
+
+def spearman(rows: Rows, seconds: Floats) -> float | None:
+    """Return the mean rank correlation of predicted with measured times of classes with at least 3 rows."""
+    from scipy.stats import spearmanr
+
+    usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
+    groups = [group for group in _sets(rows.models, usable) if len(group) > 2]
+    if not groups:
+        return None
+    pairs = [(seconds[group], rows.seconds[group]) for group in groups]
+    # Times that are all equal rank nothing.
+    found = [float(spearmanr(*pair).statistic) if all(map(np.ptp, pair)) else 0.0 for pair in pairs]
+    return float(np.mean(found))
+
+
+def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
+    """Return the share of throughput per GPU that the predicted best placement loses to the measured best.
+
+    Mean over classes (and GPU types, if within one) with two placements at least.
+    """
+    usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
+    gpus = np.array([layout.nodes * layout.per_node for layout in rows.layouts])
+    types = [layout.gpu_type if within_type else "" for layout in rows.layouts]
+    losses = []
+    for group in _sets(zip(rows.models, types, strict=True), usable):
+        truth = 1 / (rows.seconds[group] * gpus[group])
+        guess = 1 / (seconds[group] * gpus[group])
+        losses.append(1 - float(truth[int(np.argmax(guess))] / truth.max()))
+    return float(np.mean(losses)) if losses else None

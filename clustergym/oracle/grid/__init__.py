@@ -1,0 +1,1 @@
+"""The grid oracle: iteration times of the best adaptive-parallelism plan."""

@@ -1,0 +1,131 @@
+"""The fitted constants of the grid oracle, and the YAML file that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.inputs.paths import conf_dir
+from clustergym.oracle.roofline.devices import HALF_FP32
+
+UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
+"""Shares of GPU types that nobody measured."""
+
+UNFITTED_HALF_FP32 = 0.24
+"""Share of the fp32 peak for convolutions on unmeasured types of `devices.HALF_FP32`."""
+
+DIGITS = 4
+"""Significant digits of a constant in the file."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Shares of data-sheet rates that kernels and networks reach; defaults are the centres of the priors.
+
+    Attributes
+    ----------
+    matmul, convolution : dict of str to float
+        Shares of the fp16 and of the fp32 peak that large kernels reach, by GPU type.
+    network, transfer : dict of str to float
+        Shares of a node's line rate that collectives, and that transfers between stages, reach.
+    attention, gate : float
+        Shares of the fp16 peak that einsums of attention, and of MoE gating, reach.
+    half_tokens, half_pixels : float
+        Tokens, or output pixels, of a micro-batch at which a kernel reaches half its rate.
+    layer_traffic, block_traffic, gate_traffic : float
+        Factors on the bytes that elementwise operators of language models, of wide ResNets, and
+        of gating masks move.
+    block_exchange : float
+        Factor on the bytes that split convolutions exchange (halos, batch statistics and layout
+        changes come on top of their inputs and outputs).
+    split_saturation : float
+        How a split shrinks what an unsaturated convolution loses: by the GPUs to this power.
+    slow_machine : float
+        Factor on the measured times of Arena's artifact on one node of 4 or 8 V100: another
+        machine than that of 1, 2 and 16. A property of the data set; the oracle does not use it.
+    """
+
+    matmul: Mapping[str, float] = field(
+        default_factory=lambda: {"A100": 0.75, "A40": 0.75, "A10": 0.65, "V100": 0.75}
+    )
+    convolution: Mapping[str, float] = field(
+        default_factory=lambda: {"A100": 0.6, "A40": 0.24, "A10": 0.24, "V100": 0.6}
+    )
+    network: Mapping[str, float] = field(default_factory=lambda: {"A100": 0.5, "A40": 0.25, "A10": 0.15})
+    transfer: Mapping[str, float] = field(default_factory=lambda: {"A100": 0.25, "A40": 0.04, "A10": 0.04})
+    attention: float = 0.5
+    gate: float = 0.3
+    half_tokens: float = 200.0
+    half_pixels: float = 1000.0
+    layer_traffic: float = 0.8
+    block_traffic: float = 0.65
+    gate_traffic: float = 0.85
+    block_exchange: float = 1.5
+    split_saturation: float = 0.5
+    slow_machine: float = 1.3
+
+    def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
+        """Return a share for each GPU type, shape (n,); a fixed value for types it was not fitted to."""
+        known: Mapping[str, float] = getattr(self, name)
+        return np.array([known.get(gpu, _unfitted(name, gpu)) for gpu in gpu_types], dtype=np.float64)
+
+    def rounded(self) -> Constants:
+        """Return the constants with four significant digits."""
+        plain: dict[str, Any] = {
+            name: {gpu: _rounded(share) for gpu, share in value.items()}
+            if isinstance(value, Mapping)
+            else _rounded(value)
+            for name, value in asdict(self).items()
+        }
+        return Constants(**plain)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _unfitted(name: str, gpu_type: str) -> float:
+    if name == "convolution" and gpu_type in HALF_FP32:
+        return UNFITTED_HALF_FP32
+    return UNFITTED[name]
+
+
+def default_path() -> Path:
+    """Return the path of the committed constants."""
+    return conf_dir() / "calibration" / "grid.yaml"
+
+
+def load_constants(path: str | Path | None = None) -> Constants:
+    """Read fitted constants.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        `conf/calibration/grid.yaml` by default.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a constant is unknown, missing or not a positive number: names file,
+        line and key.
+    """
+    from pydantic import Field, create_model
+
+    from clustergym.cluster.schema import Checked, Text, checked
+    from clustergym.inputs.yaml_file import read_mapping
+
+    number = Annotated[float, Field(gt=0, lt=1e9)]
+    kinds: dict[str, Any] = {
+        entry.name: (dict[Text, number] if entry.default is MISSING else number, ...)
+        for entry in fields(Constants)
+    }
+    constants = create_model("ConstantsKeys", __base__=Checked, **kinds)
+    keys = create_model("FileKeys", __base__=Checked, provenance=(Any, None), constants=(constants, ...))
+    source = read_mapping(Path(path) if path is not None else default_path())
+    given: Any = checked(keys, source.content, file=source.path, source=source)
+    return Constants(**given.constants.model_dump())

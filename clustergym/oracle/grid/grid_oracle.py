@@ -1,0 +1,235 @@
+"""The grid oracle: adaptive parallelism planned, estimated and searched as Arena does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.models.catalog import Catalog, load_catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.models.model_spec import ModelSpec
+from clustergym.oracle.base import Oracle, OracleTables, check_choice, check_counts
+from clustergym.oracle.grid.constants import Constants, default_path, load_constants
+from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
+from clustergym.oracle.grid.operators import OperatorGraph, operator_graph
+from clustergym.oracle.grid.pipelines import Layouts, price
+from clustergym.oracle.grid.profiler import STRATEGIES, check_rule, estimate
+from clustergym.oracle.grid.search import CHUNK, BestPlans, data_parallel_search, full_search
+
+VERSION = 2
+"""Raised whenever the tables of equal input change."""
+
+CHUNK_GPUS = 128
+"""GPUs up to which `CHUNK` rows are searched at once; of more, fewer: arrays grow with rows and GPUs."""
+
+
+SCHEDULES = ("1f1b", "gpipe")
+
+
+class SearchCell(NamedTuple):
+    """A model class on an allocation, to be searched.
+
+    Attributes
+    ----------
+    model, gpu_type : int
+        Positions in the classes and in the cluster's types.
+    gpus, nodes : int
+        A power of two of GPUs, and the nodes they are on.
+    network_gbs : float
+        Line rate of a node.
+    """
+
+    model: int
+    gpu_type: int
+    gpus: int
+    nodes: int
+    network_gbs: float
+
+
+class GridOracle(Oracle):
+    """Iteration times of searched, estimated and data-parallel plans.
+
+    `execution` is the best plan that the full search finds (pipelines of unequal stages, each with
+    its own split), with kernel efficiency by device and shape; `profiled` is the profiler's
+    estimate of the best grid's proxy plan, from operators and collectives taken one by one;
+    `data_parallel` is pure data parallelism, as executed. Plans use powers of two of GPUs: of any other
+    count, the largest power of two below it, and the rest idle. Across nodes the GPUs fill as few nodes as
+    they can, but at least two, evenly.
+
+    Parameters
+    ----------
+    catalog : Catalog, optional
+        `conf/model` by default.
+    calibration : str, Path or Constants, optional
+        YAML of fitted constants, `conf/calibration/grid.yaml` by default.
+    strategy : str
+        How a grid is estimated: `frontier` (Arena's proxy plan, nearly equal biases taken as equal),
+        `least_bias` (to the letter of its text) or `assembly` (Crius's 2^stages).
+    micro_batches : str or int
+        Of the estimate: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`, `four_stages`,
+        or a number, which must divide the batch.
+    schedule : str
+        Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
+    overlap : bool
+        Let the estimate hide transfers between stages behind computation, as both papers do.
+
+    Raises
+    ------
+    InputError
+        For an unknown strategy, rule or schedule or a malformed calibration.
+    """
+
+    name = "grid"
+    sees_fabric = True
+    worth_caching = True
+
+    def __init__(
+        self,
+        catalog: Catalog | None = None,
+        calibration: str | Path | Constants | None = None,
+        strategy: str = "frontier",
+        micro_batches: str | int = "fixed",
+        schedule: str = "1f1b",
+        overlap: bool = False,
+    ) -> None:
+        check_choice(strategy, STRATEGIES, "oracle.strategy")
+        check_choice(schedule, SCHEDULES, "oracle.schedule")
+        check_rule(micro_batches)
+        self.catalog = catalog or load_catalog()
+        self.strategy, self.micro_batches = strategy, micro_batches
+        self.schedule, self.overlap = schedule, overlap
+        given = isinstance(calibration, Constants)
+        self.constants = calibration if isinstance(calibration, Constants) else load_constants(calibration)
+        self._source = None if given else Path(calibration or default_path())  # type: ignore[arg-type]
+
+    def tables(
+        self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
+    ) -> OracleTables:
+        """Return the dense tables of the classes.
+
+        Raises
+        ------
+        InputError
+            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
+        """
+        check_counts(counts)
+        graphs = [graph_of(self.catalog.get(model)) for model in classes]
+        check_rule(self.micro_batches, [model.global_batch for model in classes])
+        places = cells(len(classes), cluster, counts)
+        shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
+        values = np.full(shape, np.inf)
+        for some in _batches(list(places), graphs):
+            rows = allocations(some, graphs, classes, cluster)
+            for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
+                for count, tier in places[cell]:
+                    values[:, cell.model, cell.gpu_type, count, tier] = column
+        return OracleTables.of(classes, cluster, counts, values)  # type: ignore[arg-type]
+
+    def times(self, rows: GraphAllocations) -> tuple[Floats, Floats, Floats]:
+        """Return executed, estimated and data-parallel iteration times of rows with one GPU count."""
+        machine = self.machine(rows)
+        parallel = data_parallel_search(rows, machine)
+        if not machine.planned.any():
+            return parallel.iteration_s, _estimate_of(parallel, rows, machine), parallel.iteration_s
+        found = full_search(rows, machine)
+        estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
+        executed = np.minimum(found.iteration_s, parallel.iteration_s)
+        estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
+        return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
+
+    def machine(self, rows: GraphAllocations) -> Machine:
+        """Return the rates that kernels and links reach on the rows."""
+        return replace(Machine.of(rows, self.constants, self.schedule), overlaps=self.overlap)
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return version, parameters, constants and the digests of the catalogue's files."""
+        more: dict[str, object] = {}
+        if self.schedule != SCHEDULES[0]:
+            more["schedule"] = self.schedule
+        if self.overlap:
+            more["overlap"] = True
+        return more | {
+            "name": self.name,
+            "version": VERSION,
+            "strategy": self.strategy,
+            "micro_batches": self.micro_batches,
+            "constants": hashlib.sha256(repr(self.constants).encode()).hexdigest(),
+            "catalog": self.catalog.fingerprint(),
+        }
+
+
+def _estimate_of(found: BestPlans, rows: GraphAllocations, machine: Machine) -> Floats:
+    """Return the profiler's estimate of plans that the search found."""
+    layouts = Layouts(rows, found.plans)
+    return price(rows, machine.as_profiled(), layouts, found.micro_batches).iteration_s
+
+
+@lru_cache(maxsize=256)
+def graph_of(spec: ModelSpec) -> OperatorGraph:
+    """Return the operators of a model; cached, since all batch sizes share them."""
+    return operator_graph(spec)
+
+
+def spread(gpus: int, per_node: int, locality: Locality) -> int:
+    """Return how many nodes GPUs are on: one, or else the fewest they fill, at least two."""
+    return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
+
+
+def cells(
+    classes: int, cluster: ClusterSpec, counts: Sequence[int]
+) -> dict[SearchCell, list[tuple[int, int]]]:
+    """Return the distinct allocations to search, each with the (count, locality) cells it fills.
+
+    Allocations that the plans cannot tell apart are searched once.
+    """
+    found: dict[SearchCell, list[tuple[int, int]]] = {}
+    for gpu_type, group in enumerate(cluster.groups):
+        for index, count in enumerate(counts):
+            gpus = 1 << int(count).bit_length() - 1
+            for tier in Locality:
+                inside = tier == Locality.NODE
+                if (inside and count > group.gpus_per_node) or (not inside and count < 2):
+                    continue
+                nodes = spread(gpus, group.gpus_per_node, tier)
+                rate = 0.0 if inside else cluster.bandwidth_gbs(gpu_type, tier)
+                for model in range(classes):
+                    cell = SearchCell(model, gpu_type, gpus, nodes, rate)
+                    found.setdefault(cell, []).append((index, int(tier)))
+    return found
+
+
+def allocations(
+    some: Sequence[SearchCell],
+    graphs: Sequence[OperatorGraph],
+    classes: Sequence[ModelClass],
+    cluster: ClusterSpec,
+) -> GraphAllocations:
+    """Return the allocations of cells."""
+    return GraphAllocations.of(
+        [graphs[cell.model] for cell in some],
+        [classes[cell.model].global_batch for cell in some],
+        [cluster.groups[cell.gpu_type].gpu_type for cell in some],
+        [cell.gpus for cell in some],
+        [cell.nodes for cell in some],
+        [cell.network_gbs for cell in some],
+    )
+
+
+def _batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
+    """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
+    groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
+    for cell in every:
+        graph = graphs[cell.model]
+        groups.setdefault((cell.gpus, len(graph), graph.spec.kind == "dense"), []).append(cell)
+    for (gpus, _, _), some in groups.items():
+        size = max(1, CHUNK * CHUNK_GPUS // max(gpus, CHUNK_GPUS))
+        for start in range(0, len(some), size):
+            yield some[start : start + size]

@@ -1,0 +1,353 @@
+"""Time and memory of operators, as arrays over allocations, splits and operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.spec import GpuType
+from clustergym.models.model_spec import ELEMENT_BYTES
+from clustergym.oracle.grid.constants import Constants
+from clustergym.oracle.grid.operators import OperatorGraph
+from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
+from clustergym.oracle.roofline.devices import Layout, link_gbs
+from clustergym.oracle.roofline.latency import GRADIENT_BYTES, WEIGHT_PASSES
+from clustergym.oracle.roofline.memory import USABLE
+from clustergym.oracle.roofline.work import STATE_BYTES
+
+RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0
+"""Forward, backward twice as long, and once more forward where activations are recomputed."""
+
+WAVE_CHANNELS = 900.0
+"""Output channels at which both losses of a convolution are equal; see `_lost_flops`."""
+
+
+@dataclass(frozen=True)
+class GraphAllocations:
+    """Allocations of R model classes whose graphs all have K operators.
+
+    Attributes
+    ----------
+    graphs : tuple of OperatorGraph
+        One per row.
+    columns : mapping of str to ndarray of float, shape (R, 1, K)
+        Fields of `Layer`.
+    batch : ndarray of float, shape (R,)
+    gpu_types : tuple of GpuType
+    layout : Layout
+        Arrays of shape (R,); network rates are of the data sheet, GB/s a node.
+    """
+
+    graphs: tuple[OperatorGraph, ...]
+    columns: Mapping[str, Floats]
+    batch: Floats
+    gpu_types: tuple[GpuType, ...]
+    layout: Layout
+
+    @staticmethod
+    def of(
+        graphs: Sequence[OperatorGraph],
+        batches: Sequence[int],
+        gpu_types: Sequence[GpuType],
+        gpus: Sequence[int],
+        nodes: Sequence[int],
+        network_gbs: Sequence[float],
+    ) -> GraphAllocations:
+        """Gather allocations; `network_gbs` is a node's line rate (not used on one node)."""
+        names = graphs[0].columns
+        columns = {name: np.stack([graph[name] for graph in graphs])[:, None, :] for name in names}
+        count, hosts = np.array(gpus, dtype=np.float64), np.array(nodes, dtype=np.float64)
+        per_node, links = np.ceil(count / hosts), np.array([link_gbs(gpu) for gpu in gpu_types])
+        rate = np.where(hosts > 1, np.array(network_gbs, dtype=np.float64), per_node * links)
+        layout = Layout(
+            gpus=count,
+            nodes=hosts,
+            per_node=per_node,
+            link_gbs=links,
+            network_gbs=rate,
+            transfer_gbs=rate,
+            possible=np.ones(len(count), dtype=bool),
+        )
+        return GraphAllocations(
+            tuple(graphs), columns, np.array(batches, dtype=np.float64), tuple(gpu_types), layout
+        )
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def operators(self) -> int:
+        """Number of operators of a graph, K."""
+        return len(self.graphs[0])
+
+    def take(self, rows: Ints) -> GraphAllocations:
+        """Return some of the rows."""
+        return GraphAllocations(
+            tuple(self.graphs[row] for row in rows),
+            {name: column[rows] for name, column in self.columns.items()},
+            self.batch[rows],
+            tuple(self.gpu_types[row] for row in rows),
+            rows_of(self.layout, rows),
+        )
+
+
+def rows_of(layout: Layout, rows: Ints | None = None) -> Layout:
+    """Return some rows of a layout of shape (R,), or all of them in shape (R, 1, 1)."""
+    parts: tuple[Any, ...] = tuple(layout)
+    return Layout(*(part.reshape(-1, 1, 1) if rows is None else part[rows] for part in parts))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Rates that kernels and links reach, as arrays of shape (R, 1, 1); the layout has shape (R,).
+
+    Attributes
+    ----------
+    rate_flops, peak_flops : ndarray of float
+        Of large kernels with weights, and of the arithmetic units at most.
+    memory_bytes_per_s, memory_bytes : ndarray of float
+        Of a GPU; what a plan may use of its memory.
+    half_units, traffic : ndarray of float
+        Units of work at which a kernel reaches half its rate; factor on elementwise traffic.
+    element_bytes, state_bytes, sharded_state_bytes : ndarray of float
+        Of a weight; of a parameter on every rank, and divided among data-parallel ranks.
+    tensor_limit : ndarray of float
+    layout : Layout
+        Shape (R,), with the rates that collectives and transfers reach.
+    constants : Constants
+    convolutional, experts, planned, recomputes : ndarray of bool
+        Is a wide ResNet; a mixture of experts; may be split and pipelined; recomputes even in one stage.
+    disaggregated : bool
+        Whether operators and collectives are taken one by one, as a profiler measures them.
+    holds_all : bool
+        Whether a pipeline holds the activations of all micro-batches (GPipe), not of those in flight (1F1B).
+    overlaps : bool
+        Whether the profiler takes transfers between stages as hidden behind computation.
+    """
+
+    rate_flops: Floats
+    peak_flops: Floats
+    memory_bytes_per_s: Floats
+    memory_bytes: Floats
+    half_units: Floats
+    traffic: Floats
+    element_bytes: Floats
+    state_bytes: Floats
+    sharded_state_bytes: Floats
+    tensor_limit: Floats
+    layout: Layout
+    constants: Constants
+    convolutional: Bools
+    experts: Bools
+    planned: Bools
+    recomputes: Bools
+    disaggregated: bool = False
+    holds_all: bool = False
+    overlaps: bool = False
+
+    @staticmethod
+    def of(rows: GraphAllocations, constants: Constants, schedule: str = "1f1b") -> Machine:
+        """Apply the constants to the rows.
+
+        Parameters
+        ----------
+        rows : GraphAllocations
+        constants : Constants
+        schedule : str
+            Of pipelines: `1f1b` or `gpipe`.
+        """
+        kinds = [graph.spec.kind for graph in rows.graphs]
+        names = [gpu.name for gpu in rows.gpu_types]
+        half = _flags(graph.spec.dtype == "fp16" for graph in rows.graphs)
+        convolutional = _flags(kind == "wide_resnet" for kind in kinds)
+        peak = _column(gpu.fp16_tflops * 1e12 for gpu in rows.gpu_types)
+        single = _column(gpu.fp32_tflops * 1e12 for gpu in rows.gpu_types)
+        products = peak * _column(constants.shares("matmul", names))
+        convolutions = single * _column(constants.shares("convolution", names))
+        return Machine(
+            rate_flops=np.where(half, products, convolutions),
+            peak_flops=np.where(half, peak, single),
+            memory_bytes_per_s=_column(gpu.memory_gbs * 1e9 for gpu in rows.gpu_types),
+            memory_bytes=_column(gpu.memory_gb * 1e9 * USABLE for gpu in rows.gpu_types),
+            half_units=np.where(convolutional, constants.half_pixels, constants.half_tokens),
+            traffic=np.where(convolutional, constants.block_traffic, constants.layer_traffic),
+            element_bytes=_column(ELEMENT_BYTES[graph.spec.dtype] for graph in rows.graphs),
+            state_bytes=_column(STATE_BYTES[kind][0] for kind in kinds),
+            sharded_state_bytes=_column(STATE_BYTES[kind][1] for kind in kinds),
+            tensor_limit=_column(graph.tensor_limit for graph in rows.graphs),
+            layout=_reached(rows.layout, constants, names),
+            constants=constants,
+            convolutional=convolutional,
+            experts=_flags(kind == "moe" for kind in kinds),
+            planned=_flags(kind != "dense" for kind in kinds),
+            recomputes=_flags(kind in ("transformer", "moe") for kind in kinds),
+            holds_all=schedule == "gpipe",
+        )
+
+    def take(self, rows: Ints) -> Machine:
+        """Return some of the rows."""
+        parts: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        kept: dict[str, Any] = {
+            name: part[rows] if isinstance(part, np.ndarray) else part for name, part in parts.items()
+        }
+        return Machine(**(kept | {"layout": rows_of(self.layout, rows)}))
+
+    def as_profiled(self) -> Machine:
+        """Return the machine as a profiler measures it, one operator at a time.
+
+        A GPU's share of every operator runs alone, so that gradient accumulation and the optimizer
+        step are not seen, and collectives run with no others beside them on the network.
+        """
+        return replace(self, disaggregated=True)
+
+
+def _column(values: Iterable[float]) -> Floats:
+    return np.fromiter(values, dtype=np.float64).reshape(-1, 1, 1)
+
+
+def _flags(values: Iterable[bool]) -> Bools:
+    return np.fromiter(values, dtype=np.bool_).reshape(-1, 1, 1)
+
+
+def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layout:
+    """Return the layout with the rates reached, at most the sum of a node's GPU links."""
+    most = layout.per_node * layout.link_gbs
+    network = layout.network_gbs * constants.shares("network", names)
+    transfer = layout.network_gbs * constants.shares("transfer", names)
+    return layout._replace(network_gbs=np.minimum(network, most), transfer_gbs=np.minimum(transfer, most))
+
+
+class Split(NamedTuple):
+    """How operators are split over their stage's GPUs; arrays that broadcast to (R, V, K).
+
+    Attributes
+    ----------
+    gpus : ndarray of float
+        Of the stage.
+    tensor : ndarray of float
+        GPUs that the operator is split over; the rest are data-parallel copies. The experts of a
+        mixture are split so, its other layers hold their own samples on every GPU.
+    """
+
+    gpus: Floats
+    tensor: Floats
+
+
+class OperatorCosts(NamedTuple):
+    """Costs of operators for one micro-batch, shape (R, V, K); bytes are per GPU.
+
+    Attributes
+    ----------
+    pass_s, weights_s : ndarray of float
+        One forward pass; all passes over the weights.
+    exchange_s : ndarray of float
+        Collectives of a forward and a backward pass; recomputing adds half as much.
+    synchronise_s : ndarray of float
+        Gradient all-reduce and optimizer step, once an iteration.
+    state_bytes, kept_bytes, activation_bytes, workspace_bytes, head_bytes : ndarray of float
+        Weights, gradients and optimizer; activations as in `Layer`.
+    """
+
+    pass_s: Floats
+    weights_s: Floats
+    exchange_s: Floats
+    synchronise_s: Floats
+    state_bytes: Floats
+    kept_bytes: Floats
+    activation_bytes: Floats
+    workspace_bytes: Floats
+    head_bytes: Floats
+
+
+def operator_costs(rows: GraphAllocations, machine: Machine, samples: Floats, split: Split) -> OperatorCosts:
+    """Return the costs of operators.
+
+    Parameters
+    ----------
+    samples : ndarray of float, shape (R, 1, 1)
+        Of the whole micro-batch, over all data-parallel ranks.
+    split : Split
+    """
+    columns = rows.columns
+    data = split.gpus / split.tensor
+    held = np.where(machine.experts, 1.0, split.tensor)
+    local, share = samples * held / split.gpus, samples / split.gpus
+    shared, experts = columns["shared_parameters"] / held, columns["expert_parameters"] / split.tensor
+    sharded = machine.sharded_state_bytes
+    state = (machine.state_bytes + sharded * held / split.gpus) * shared
+    state = state + (machine.state_bytes + sharded / data) * experts
+    bandwidth = machine.memory_bytes_per_s
+    alone = machine.disaggregated
+    weights = WEIGHT_PASSES * machine.element_bytes * (shared + experts) / bandwidth
+    reduced = _synchronise_s(machine, shared, experts, split)
+    return OperatorCosts(
+        pass_s=_pass_s(columns, machine, share, split),
+        weights_s=np.zeros_like(weights) if alone else weights,
+        exchange_s=_exchange_s(columns, machine, local, split),
+        synchronise_s=reduced if alone else reduced + 2 * state / bandwidth,
+        state_bytes=state,
+        kept_bytes=columns["kept_bytes"] * np.where(machine.convolutional, share, local),
+        activation_bytes=columns["activation_bytes"] * share,
+        workspace_bytes=columns["workspace_bytes"] * share,
+        head_bytes=columns["head_bytes"] * share,
+    )
+
+
+def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, split: Split) -> Floats:
+    """Return the time of a forward pass: kernels with weights, einsums and elementwise traffic."""
+    constants = machine.constants
+    einsums = columns["attention_flops"] / constants.attention + columns["gate_flops"] / constants.gate
+    moved = (
+        machine.traffic * columns["traffic_bytes"] + constants.gate_traffic * columns["gate_traffic_bytes"]
+    )
+    flops = columns["flops"] * share + np.where(machine.planned, _lost_flops(columns, machine, split), 0.0)
+    rest = einsums / machine.peak_flops + moved / machine.memory_bytes_per_s
+    return flops / machine.rate_flops + share * rest
+
+
+def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
+    """Return the FLOPs that unsaturated kernels lose.
+
+    A matrix product loses in proportion to its weights. A convolution loses half so and half in
+    proportion to its reduction alone (a wave of output tiles, however many channels it has); of a block
+    split over GPUs, only the last convolution's reduction is split.
+    """
+    exponent = np.where(machine.convolutional, machine.constants.split_saturation, 1.0)
+    whole = columns["unit_flops"] / split.tensor**exponent
+    tail = columns["reduction"] + columns["split_reduction"] / split.tensor
+    mixed = 0.5 * whole + 0.5 * 2 * WAVE_CHANNELS * tail
+    return machine.half_units * np.where(machine.convolutional, mixed, whole)
+
+
+def _ring(machine: Machine, size: Floats, stride: Floats, gpus: Floats) -> tuple[Floats, Floats, Layout]:
+    """Return ranks per node, nodes, and the layout of a stage's groups."""
+    wide = rows_of(machine.layout)
+    per_node = np.minimum(wide.per_node, gpus)
+    inside, across = groups(size, stride, per_node)
+    return inside, across, wide._replace(per_node=inside if machine.disaggregated else per_node)
+
+
+def _exchange_s(columns: Mapping[str, Floats], machine: Machine, local: Floats, split: Split) -> Floats:
+    """Return the time of split operators' collectives: all-to-all for experts, else all-reduce."""
+    ring = _ring(machine, split.tensor, np.ones(1), split.gpus)
+    count = columns["exchange_count"]
+    volume = local * columns["exchange_bytes"] / np.maximum(count, 1.0)
+    factor = np.where(machine.convolutional, machine.constants.block_exchange, 1.0)
+    reduced = all_reduce_s(volume * factor, *ring)
+    if machine.experts.any():
+        reduced = np.where(machine.experts, all_to_all_s(volume, *ring), reduced)
+    return np.where(split.tensor > 1, count * reduced, 0.0)
+
+
+def _synchronise_s(machine: Machine, shared: Floats, experts: Floats, split: Split) -> Floats:
+    held = np.where(machine.experts, 1.0, split.tensor)
+    ring = _ring(machine, split.gpus / held, held, split.gpus)
+    seconds = all_reduce_s(GRADIENT_BYTES * shared, *ring)
+    if not machine.experts.any():
+        return seconds
+    ring = _ring(machine, split.gpus / split.tensor, split.tensor, split.gpus)
+    return seconds + np.where(experts > 0, all_reduce_s(GRADIENT_BYTES * experts, *ring), 0.0)

@@ -1,0 +1,185 @@
+"""Pipelines as arrays, and their costs stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.grid.layer_costs import (
+    KEEPING_PASSES,
+    RECOMPUTING_PASSES,
+    GraphAllocations,
+    Machine,
+    Split,
+    operator_costs,
+)
+
+
+@dataclass(frozen=True)
+class Pipelines:
+    """One plan per row, as arrays padded to the most stages.
+
+    Attributes
+    ----------
+    count : ndarray of int, shape (R,)
+        Stages; 0 where nothing fits.
+    first, last : ndarray of int, shape (R, S)
+        Operators of a stage, both included.
+    gpus, tensor, cut : ndarray of int, shape (R, S)
+        Its GPUs, those an operator is split over, and the first operator that is split: in a wide
+        ResNet, those before it are data-parallel.
+    """
+
+    count: Ints
+    first: Ints
+    last: Ints
+    gpus: Ints
+    tensor: Ints
+    cut: Ints
+
+    def padded(self, stages: int) -> Pipelines:
+        """Return the same plans with room for so many stages."""
+        columns = np.zeros((5, len(self.first), stages), dtype=np.int64)
+        given = (self.first, self.last, self.gpus, self.tensor, self.cut)
+        columns[:, :, : self.first.shape[1]] = given
+        first, last, gpus, tensor, cut = columns
+        return Pipelines(self.count, first, last, gpus, np.maximum(tensor, 1), cut)
+
+    def take(self, rows: Ints | Bools) -> Pipelines:
+        """Return some of the rows."""
+        return Pipelines(*(getattr(self, entry.name)[rows] for entry in fields(self)))
+
+    def replaced(self, rows: Ints, other: Pipelines) -> Pipelines:
+        """Return the plans with those of some rows replaced."""
+        changed = {entry.name: getattr(self, entry.name).copy() for entry in fields(self)}
+        for name, column in changed.items():
+            column[rows] = getattr(other, name)
+        return Pipelines(**changed)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Costs of the stages of one plan per row; arrays of shape (R, S), 0 where there is no such stage.
+
+    Attributes
+    ----------
+    compute_s, intra_stage_s, inter_stage_s : ndarray of float
+        Of one micro-batch.
+    synchronise_s : ndarray of float
+        Once an iteration.
+    micro_batches : ndarray of float, shape (R,)
+    exists : ndarray of bool, shape (R, S)
+    overlaps : bool
+        Whether transfers between stages hide behind computation once the pipeline is full.
+    """
+
+    compute_s: Floats
+    intra_stage_s: Floats
+    inter_stage_s: Floats
+    synchronise_s: Floats
+    micro_batches: Floats
+    exists: Bools
+    overlaps: bool = False
+
+    @property
+    def stage_s(self) -> Floats:
+        """Time of a micro-batch with its share of once-an-iteration costs, shape (R, S)."""
+        once = self.synchronise_s / self.micro_batches[:, None]
+        return self.compute_s + self.intra_stage_s + self.inter_stage_s + once
+
+    @property
+    def iteration_s(self) -> Floats:
+        """Iteration time by `pipeline_s`, shape (R,); inf without stages."""
+        total = pipeline_s(self.stage_s, self.micro_batches, self.inter_stage_s if self.overlaps else 0.0)
+        return np.where(self.exists.any(axis=1), total, np.inf)
+
+
+def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | float = 0.0) -> Floats:
+    """Return the latency of pipelines, GPipe's and 1F1B's: all stages once, then the slowest stage.
+
+    Parameters
+    ----------
+    stages : ndarray of float, shape (..., S)
+        Seconds of a micro-batch; 0 where there is no such stage.
+    micro_batches : float or ndarray
+    hidden : float or ndarray, shape (..., S)
+        Of these, what does not show once the pipeline is full.
+    """
+    slowest = (stages - hidden).max(axis=-1, initial=0.0)
+    return np.asarray(stages.sum(axis=-1) + (micro_batches - 1) * slowest)
+
+
+class Layouts:
+    """The plans' splits by operator: the part of pricing that does not depend on constants."""
+
+    def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
+        operator = np.arange(rows.operators)[None, None, :]
+        stages = np.arange(plans.first.shape[1])[None, :]
+        self.exists = stages < plans.count[:, None]
+        inside = (operator >= plans.first[:, :, None]) & (operator <= plans.last[:, :, None])
+        self.member = (inside & self.exists[:, :, None]).astype(np.float64)
+        gpus = np.einsum("rsk,rs->rk", self.member, plans.gpus.astype(np.float64))
+        split = self.member * (operator >= plans.cut[:, :, None])
+        tensor = np.einsum("rsk,rs->rk", split, plans.tensor - 1.0) + 1.0
+        self.split = Split(np.maximum(gpus, 1.0)[:, None], tensor[:, None])
+        convolutional = np.array([graph.spec.kind == "wide_resnet" for graph in rows.graphs])
+        dense = np.array([graph.spec.kind == "dense" for graph in rows.graphs])
+        self.passes = np.where(
+            (convolutional | dense) & (plans.count == 1), KEEPING_PASSES, RECOMPUTING_PASSES
+        )
+        before = np.cumsum(plans.gpus * self.exists, axis=1) - plans.gpus * self.exists
+        per_node = rows.layout.per_node[:, None]
+        several = rows.layout.nodes[:, None] > 1
+        self.receives = (several & (before % per_node == 0)).astype(np.int64)
+        self.sends = (several & ((before + plans.gpus) % per_node == 0)).astype(np.int64)
+        self.size = np.log2(np.maximum(plans.gpus, 1)).astype(np.int64)
+        self.first = np.where(self.exists, plans.first, 0)
+        self.after = np.where(self.exists, plans.last + 1, 0)
+
+
+def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
+    """Return the costs of the plans on the machine."""
+    samples = np.ceil(rows.batch / micro_batches).reshape(-1, 1, 1)
+    costs = operator_costs(rows, machine, samples, layouts.split)
+    passes = layouts.passes[:, None]
+    compute = (passes[:, None] * costs.pass_s + costs.weights_s)[:, 0]
+    exchange = costs.exchange_s[:, 0] * np.where(passes == RECOMPUTING_PASSES, 1.5, 1.0)
+    by_stage = [
+        np.einsum("rsk,rk->rs", layouts.member, values)
+        for values in (compute, exchange, costs.synchronise_s[:, 0])
+    ]
+    most = 1 << int(layouts.size.max(initial=0))
+    transfer = transfer_s(rows, machine, samples, most)
+    row = np.arange(len(rows))[:, None]
+    sent = transfer[row, layouts.first, layouts.receives, layouts.size]
+    sent = sent + transfer[row, layouts.after, layouts.sends, layouts.size]
+    return Prices(
+        compute_s=by_stage[0],
+        intra_stage_s=by_stage[1],
+        inter_stage_s=np.where(layouts.exists, sent, 0.0),
+        synchronise_s=by_stage[2],
+        micro_batches=micro_batches,
+        exists=layouts.exists,
+        overlaps=machine.overlaps and machine.disaggregated,
+    )
+
+
+def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
+    """Return seconds to hand a micro-batch over before operator k, and its gradient back.
+
+    Shape (R, K + 1, 2, M), 0 before the first and after the last operator: inside a node and
+    across nodes, by the stage's GPUs.
+    """
+    sizes = 2.0 ** np.arange(most.bit_length())
+    layout = machine.layout
+    boundary = rows.columns["boundary_bytes"][:, 0]
+    edge = np.zeros((len(rows), 1))
+    before = np.concatenate([edge, boundary[:, :-1], edge], axis=1)
+    volume = 2 * before * samples.reshape(-1, 1)
+    senders = np.minimum(sizes, layout.per_node[:, None])
+    inside = 1 / (layout.link_gbs[:, None] * senders * 1e9)
+    across = 1 / (layout.transfer_gbs[:, None] * np.maximum(1, sizes / layout.per_node[:, None]) * 1e9)
+    rate = np.stack([inside, np.maximum(inside, across)], axis=1)
+    return np.asarray(volume[:, :, None, None] * rate[:, None])

@@ -1,0 +1,267 @@
+"""The planner: chooses a grid's proxy plan by computation bias and communication load.
+
+Follows Arena (EuroSys '26, section 3.3): operators are loaded by the roofline (Eq. 2), each deserves GPUs in
+proportion, a run of operators deserves the sum, a partition is biased by how far powers of two are from that
+(Eq. 3), and a stage is split as communicates least among what fits in memory.
+
+Ours where the text says something else; the strategy `least_bias` does as the text says: biases that are
+nearly equal count as equal (`BIAS_STEP`; the text: exactly), and the communication load has the transfers
+between stages (the text leaves them out, as small and overlapped). Ours where the text says nothing:
+`NORMALISATIONS` and `WIDEST`; powers of two of stages are Crius's (section 6.1). The text reduces a frontier
+of more plans than a threshold by dropping, of the two plans most alike in their partition, the one of more
+communication; it gives neither the threshold nor the measure of likeness. There is no such reduction here:
+docs/oracle-accuracy.md has the greatest number of plans on a frontier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
+from clustergym.oracle.grid.pipelines import Pipelines, transfer_s
+from clustergym.oracle.grid.stages import StageTable, run_index, stage_table
+
+NORMALISATIONS = 4
+"""Ways to round a partition's GPUs to powers of two that are kept, least biased first: where the first
+does not fit in memory, another may."""
+
+WIDEST = 8
+"""GPUs of the largest stage over those of the smallest, at most."""
+
+BIAS_STEP, EXACT = 1 / 16, 1e-6
+"""Biases are equal that differ by less than this share of the grid's GPUs: ours, and to the letter."""
+
+
+@lru_cache(maxsize=256)
+def compositions(gpus: int, stages: int) -> Ints:
+    """Return the ways to give a power of two of GPUs to each stage, all GPUs used, shape (C, stages).
+
+    No stage has more than `WIDEST` times the GPUs of another: operators are clustered evenly.
+    """
+    found: list[tuple[int, ...]] = []
+
+    def extend(prefix: tuple[int, ...], left: int) -> None:
+        missing = stages - len(prefix)
+        if missing == 0:
+            if left == 0:
+                found.append(prefix)
+            return
+        size = 1
+        while size <= left - missing + 1:
+            if size * missing >= left or _reachable(left - size, missing - 1):
+                extend((*prefix, size), left - size)
+            size *= 2
+
+    extend((), gpus)
+    every = np.array(found, dtype=np.int64).reshape(-1, stages)
+    return np.asarray(every[every.max(axis=1) <= WIDEST * every.min(axis=1)])
+
+
+@lru_cache(maxsize=65536)
+def _reachable(total: int, count: int) -> bool:
+    """Whether `count` powers of two can sum up to `total`."""
+    return total.bit_count() <= count <= total
+
+
+@lru_cache(maxsize=64)
+def partitions(operators: int, stages: int) -> tuple[Ints, Ints]:
+    """Return first and last operators of every contiguous partition, shape (P, stages)."""
+    cuts = [(0, *cut, operators) for cut in combinations(range(1, operators), stages - 1)]
+    bounds = np.array(cuts, dtype=np.int64).reshape(-1, stages + 1)
+    return bounds[:, :-1], bounds[:, 1:] - 1
+
+
+def stage_counts(operators: int, gpus: int) -> list[int]:
+    """Return the numbers of pipeline stages to plan for a GPU count: powers of two."""
+    return [1 << n for n in range(min(operators, gpus).bit_length())]
+
+
+def roofline_load(rows: GraphAllocations, machine: Machine) -> Floats:
+    """Return each operator's seconds per sample on one GPU by the roofline, shape (R, K)."""
+    columns = rows.columns
+    flops = columns["flops"] + columns["attention_flops"] + columns["gate_flops"]
+    moved = columns["traffic_bytes"] + columns["gate_traffic_bytes"]
+    return np.asarray(np.maximum(flops / machine.peak_flops, moved / machine.memory_bytes_per_s)[:, 0])
+
+
+def fractional_gpus(rows: GraphAllocations, machine: Machine) -> Floats:
+    """Return each operator's share of the GPUs in proportion to its load, shape (R, K)."""
+    load = roofline_load(rows, machine)
+    return np.asarray(load / load.sum(axis=1, keepdims=True) * rows.layout.gpus[:, None])
+
+
+@dataclass(frozen=True)
+class NormalisedPartitions:
+    """The normalised partitions of a grid; arrays of shape (R, P, S) or (R, P).
+
+    Attributes
+    ----------
+    first, last : ndarray of int, shape (P, S)
+    gpus, tensor, cut : ndarray of int
+        Of each stage, with the split of least communication that fits.
+    bias : ndarray of float, shape (R, P)
+        Euclidean distance of GPUs from the fractional ones.
+    communication_s : ndarray of float, shape (R, P)
+        Communication load: collectives of all stages, and where the planner counts them transfers between
+        them, an iteration; inf where a stage does not fit.
+    memory_bytes : ndarray of float
+    bias_step : float
+        Share of the grid's GPUs by which biases must differ not to count as equal.
+    """
+
+    first: Ints
+    last: Ints
+    gpus: Ints
+    tensor: Ints
+    cut: Ints
+    bias: Floats
+    communication_s: Floats
+    memory_bytes: Floats
+    bias_step: float = BIAS_STEP
+
+    def pipelines(self, choice: Ints) -> Pipelines:
+        """Return one partition of each row, which must fit."""
+        row = np.arange(len(choice))
+        stages = self.first.shape[1]
+        partition = choice // (self.bias.shape[1] // len(self.first))
+        return Pipelines(
+            count=np.full(len(choice), stages, dtype=np.int64),
+            first=self.first[partition],
+            last=self.last[partition],
+            gpus=self.gpus[row, choice],
+            tensor=self.tensor[row, choice],
+            cut=self.cut[row, choice],
+        )
+
+
+class Planner:
+    """Plans the grids of allocations that have equally many GPUs.
+
+    Parameters
+    ----------
+    rows : GraphAllocations
+    machine : Machine
+        As profiled.
+    micro_batches : ndarray of float, shape (R,)
+    literal : bool
+        Judge plans as Arena's text says: biases exactly, and communication without transfers.
+    """
+
+    def __init__(
+        self, rows: GraphAllocations, machine: Machine, micro_batches: Floats, literal: bool = False
+    ) -> None:
+        self.rows, self.machine, self.micro_batches = rows, machine, micro_batches
+        self.literal = literal
+        self.gpus = int(rows.layout.gpus[0])
+        self.table: StageTable = stage_table(rows, machine, micro_batches, self.gpus, "communication")
+        samples = np.ceil(rows.batch / micro_batches)
+        self.transfer = transfer_s(rows, machine, samples, self.gpus)
+        share = fractional_gpus(rows, machine)
+        self.deserved = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(share, axis=1)], axis=1)
+
+    def candidates(self, stages: int) -> NormalisedPartitions:
+        """Return the partitions into `stages` stages, each in its least biased normalisations."""
+        first, last = partitions(self.rows.operators, stages)
+        ideal = self.deserved[:, last + 1] - self.deserved[:, first]
+        sizes, bias = _normalised(ideal, compositions(self.gpus, stages))
+        kept = sizes.shape[2]
+        shape = (len(self.rows), len(first) * kept)
+        starts, ends = np.repeat(first, kept, axis=0), np.repeat(last, kept, axis=0)
+        gpus = sizes.reshape(*shape, stages)
+        index = np.log2(gpus).astype(np.int64)
+        row = np.arange(len(self.rows))[:, None, None]
+        run = run_index(self.rows.operators, starts, ends)
+        where = (row, run[None], index)
+        seconds = self.table.seconds[where]
+        if not self.literal:
+            seconds = seconds + self.transfers(starts, ends, gpus)
+        return NormalisedPartitions(
+            first=first,
+            last=last,
+            gpus=gpus,
+            tensor=self.table.tensor[where],
+            cut=self.table.cut[where],
+            bias=bias.reshape(shape),
+            communication_s=seconds.sum(axis=2) * self.micro_batches[:, None],
+            memory_bytes=self.table.memory_bytes[where],
+            bias_step=EXACT if self.literal else BIAS_STEP,
+        )
+
+    def transfers(self, first: Ints, last: Ints, gpus: Ints) -> Floats:
+        """Return seconds that stages take to receive and send a micro-batch, shape (R, P, S).
+
+        Parameters
+        ----------
+        first, last : ndarray of int, shape (P, S) or (R, P, S)
+        gpus : ndarray of int, shape (R, P, S)
+        """
+        layout, index = self.rows.layout, np.log2(gpus).astype(np.int64)
+        after = np.cumsum(gpus, axis=2)
+        several, per_node = layout.nodes[:, None, None] > 1, layout.per_node[:, None, None]
+        receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
+        sends = (several & (after % per_node == 0)).astype(np.int64)
+        row = np.arange(len(self.rows))[:, None, None]
+        received = self.transfer[row, first, receives, index]
+        return np.asarray(received + self.transfer[row, last + 1, sends, index])
+
+
+def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
+    """Return the nearest compositions of fractional GPUs, shape (R, P, N, S), and their distances (R, P, N).
+
+    Parameters
+    ----------
+    ideal : ndarray of float, shape (R, P, S)
+    every : ndarray of int, shape (C, S)
+    """
+    squares = (ideal**2).sum(axis=2)[..., None] + (every**2).sum(axis=1) - 2 * ideal @ every.T
+    kept = min(NORMALISATIONS, len(every))
+    # Rounding makes equal distances equal on every machine; a stable sort then keeps their order.
+    distance = np.round(np.sqrt(np.maximum(squares, 0.0)), 6)
+    nearest = np.argsort(distance, axis=2, kind="stable")[..., :kept]
+    return every[nearest], np.take_along_axis(distance, nearest, axis=2)
+
+
+def reduced_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
+    """Return the bias in steps above the least feasible one, shape (R, P)."""
+    fits = np.isfinite(candidates.communication_s)
+    bias = np.where(fits, candidates.bias, np.inf)
+    least = bias.min(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        steps = np.floor((bias - least) / (candidates.bias_step * gpus) + 1e-9)
+    return np.where(fits, steps, np.inf)
+
+
+def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
+    """Return whether a partition is on its row's Pareto frontier, shape (R, P).
+
+    Of partitions whose biases are equal, the one of least communication load stands for all; of those, none
+    may be worse than another in both.
+    """
+    steps, load = reduced_bias(candidates, gpus), candidates.communication_s
+    order = np.lexsort((candidates.bias, load, steps), axis=1)
+    ordered = np.take_along_axis(load, order, axis=1)
+    before = np.minimum.accumulate(ordered, axis=1)[:, :-1]
+    before = np.concatenate([np.full((len(ordered), 1), np.inf), before], axis=1)
+    found = np.zeros(load.shape, dtype=bool)
+    np.put_along_axis(found, order, ordered < before * (1 - 1e-9), axis=1)
+    return found
+
+
+def frontier(candidates: NormalisedPartitions, gpus: int, row: int) -> Ints:
+    """Return the Pareto frontier of a row: partitions by ascending bias and descending load."""
+    kept = np.flatnonzero(frontiers(candidates, gpus)[row])
+    return kept[np.argsort(-candidates.communication_s[row, kept], kind="stable")]
+
+
+def proxies(candidates: NormalisedPartitions, gpus: int) -> tuple[Ints, Bools]:
+    """Return the proxy plan of each row, least bias, then least communication, and whether there is one."""
+    steps = reduced_bias(candidates, gpus)
+    lowest = steps == steps.min(axis=1, keepdims=True)
+    load = np.where(lowest, candidates.communication_s, np.inf)
+    choice = np.argmin(load, axis=1)
+    return choice, np.asarray(np.isfinite(load).any(axis=1))

@@ -1,0 +1,1 @@
+"""Oracles that look up what was measured."""

@@ -1,0 +1,163 @@
+"""Reads measured iteration times from a CSV file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.inputs.columns import MAX_GPUS, integers, number, shown, texts
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.text_files import TextTable, read_csv
+from clustergym.models.catalog import ARENA_FAMILIES, Catalog
+from clustergym.models.model_class import ModelClass
+
+COLUMNS = (
+    "model_family",
+    "params",
+    "batch_size",
+    "gpu_type",
+    "num_nodes",
+    "gpus_per_node",
+    "iteration_time_s",
+)
+"""Columns that must be there; optional ones: total_gpus, kind, feasible, raw_key."""
+
+KINDS = ("optimal", "estimated_best", "estimated_dp")
+"""Values of the column `kind`: measured; the file's own estimates of the best plan, of data parallelism."""
+
+
+class Key(NamedTuple):
+    """A measured model, placement and kind; the GPU type is spelled as in the file."""
+
+    model: ModelClass
+    gpu_type: str
+    nodes: int
+    per_node: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Measured seconds per iteration.
+
+    Attributes
+    ----------
+    path : Path
+    sha256 : str
+        Of the file.
+    seconds : dict of Key to float
+        inf where the row says that the model does not fit.
+    line : dict of Key to int
+        Where the row stands.
+    has_kinds : bool
+        Whether the file says what kind its rows are of; else all are `optimal`.
+    """
+
+    path: Path
+    sha256: str
+    seconds: dict[Key, float]
+    line: dict[Key, int]
+    has_kinds: bool
+
+    @property
+    def models(self) -> set[tuple[str, str]]:
+        """(family, size) of every row."""
+        return {(key.model.family, key.model.size) for key in self.seconds}
+
+
+def read_measurements(path: Path, catalog: Catalog) -> Measurements:
+    """Read a CSV of measured iteration times.
+
+    Arena's names of families become the catalogue's where the catalogue has no model of that
+    family and size itself. A placement measured in several ways (rows of equal key but another
+    `raw_key`) counts with its least time.
+
+    Raises
+    ------
+    InputError
+        Names file, line and column.
+    """
+    table = read_csv(path, COLUMNS)
+    keys = _keys(table, catalog)
+    seconds = _seconds(table)
+    first: dict[tuple[Key, str], int] = {}
+    kept: dict[Key, float] = {}
+    line: dict[Key, int] = {}
+    for row, (key, raw) in enumerate(zip(keys, texts(table, "raw_key"), strict=True)):
+        earlier = first.setdefault((key, raw), row)
+        if seconds[earlier] != seconds[row]:
+            message = f"the same placement as line {table.line[earlier]}, with another time"
+            raise InputError(
+                message, file=path, line=table.line[row], field="iteration_time_s", remedy="keep one"
+            )
+        line.setdefault(key, table.line[row])
+        kept[key] = min(kept.get(key, np.inf), seconds[row])
+    return Measurements(path, table.sha256, kept, line, "kind" in table.columns)
+
+
+def _keys(table: TextTable, catalog: Catalog) -> list[Key]:
+    for column in ("model_family", "gpu_type"):
+        for cell, line in zip(table.columns[column], table.line, strict=True):
+            if not cell:
+                raise InputError("is empty", file=table.path, line=line, field=column, remedy="give a name")
+    batch = integers(table, "batch_size", low=1)
+    nodes = integers(table, "num_nodes", low=1, high=MAX_GPUS)
+    per_node = integers(table, "gpus_per_node", low=1, high=MAX_GPUS)
+    _check_totals(table, (nodes * per_node).tolist())
+    models = zip(table.columns["model_family"], table.columns["params"], batch.tolist(), strict=True)
+    return [
+        Key(_catalogued(ModelClass(*model), catalog), gpu, n, per, kind)
+        for model, gpu, n, per, kind in zip(
+            models, table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _kinds(table), strict=True
+        )
+    ]
+
+
+def _catalogued(model: ModelClass, catalog: Catalog) -> ModelClass:
+    if catalog.knows(model):
+        return model
+    return model._replace(family=ARENA_FAMILIES.get(model.family, model.family))
+
+
+def _check_totals(table: TextTable, products: list[int]) -> None:
+    if "total_gpus" not in table.columns:
+        return
+    for total, product, line in zip(
+        integers(table, "total_gpus").tolist(), products, table.line, strict=True
+    ):
+        if total != product:
+            message = f"{total} is not num_nodes x gpus_per_node = {product}"
+            raise InputError(
+                message, file=table.path, line=line, field="total_gpus", remedy="correct one of them"
+            )
+
+
+def _kinds(table: TextTable) -> list[str]:
+    if "kind" not in table.columns:
+        return [KINDS[0]] * len(table)
+    for kind, line in zip(table.columns["kind"], table.line, strict=True):
+        if kind not in KINDS:
+            message = f"unknown kind {shown(kind)}"
+            raise InputError(message, file=table.path, line=line, field="kind", remedy=nearest(kind, KINDS))
+    return table.columns["kind"]
+
+
+def _seconds(table: TextTable) -> list[float]:
+    feasible = integers(table, "feasible", low=0, high=1, default=1).tolist()
+    cells = zip(table.columns["iteration_time_s"], feasible, table.line, strict=True)
+    return [_time(cell, line, table.path) if fits else np.inf for cell, fits, line in cells]
+
+
+def _time(cell: str, line: int, path: Path) -> float:
+    try:
+        seconds = number(cell)
+        if seconds > 0:
+            return seconds
+        problem = f"{shown(cell)} is not positive"
+    except ValueError as error:
+        problem = str(error)
+    remedy = "give seconds above 0, or a column `feasible` that is 0 where the model does not fit"
+    raise InputError(problem, file=path, line=line, field="iteration_time_s", remedy=remedy)

@@ -1,0 +1,1 @@
+"""The roofline oracle: iteration times of simple parallel plans, with memory limits."""

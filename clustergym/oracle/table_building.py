@@ -1,0 +1,136 @@
+"""Builds the tables of many model classes, a few at a time, in several processes where that is faster."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import ModuleType
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs.errors import InputError
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.terminal.processes import cores
+from clustergym.terminal.progress import counted
+
+Built = Iterator[OracleTables]
+
+CLASSES_AT_ONCE = 6
+"""Neighbours in a list of classes often share a family, so that an oracle can work on all of them at once."""
+
+CLASSES_PER_PROCESS = 12
+"""Fewer are built sooner than a process has started."""
+
+_task: tuple[Oracle, ClusterSpec, list[int]] | None = None
+
+
+def build_each(
+    oracle: Oracle,
+    classes: Sequence[ModelClass],
+    cluster: ClusterSpec,
+    counts: Sequence[int],
+    *,
+    progress: bool = False,
+    processes: int | None = None,
+) -> Built:
+    """Yield tables of a few classes at a time, in order, as they are built.
+
+    Parameters
+    ----------
+    oracle, classes, cluster, counts
+        As for `Oracle.tables`; an oracle that cannot be pickled is used in this process only.
+    progress : bool
+        Show on stderr how many of these parts are done: a bar on a terminal, else a line now and then.
+    processes : int, optional
+        By default one per core, and per `CLASSES_PER_PROCESS` classes.
+
+    Raises
+    ------
+    InputError
+        As `Oracle.tables`; for fewer than 1 process.
+    """
+    workers = _workers(len(classes), processes)
+    counts = [int(count) for count in counts]
+    size = min(CLASSES_AT_ONCE, -(-len(classes) // max(workers, 1)))
+    parts = [list(classes[start : start + size]) for start in range(0, len(classes), max(size, 1))]
+    built = _built(oracle, parts, cluster, counts, workers)
+    yield from counted("oracle tables", built, len(parts), progress and bool(parts))
+
+
+def _workers(classes: int, processes: int | None) -> int:
+    if processes is not None:
+        if processes < 1:
+            raise InputError(
+                f"{processes} processes cannot build", field="processes", remedy="give at least 1"
+            )
+        return min(processes, classes)
+    # A daemonic process, such as one of a vectorised environment, may not have children.
+    if multiprocessing.current_process().daemon:
+        return 1
+    return min(cores(), classes // CLASSES_PER_PROCESS)
+
+
+def _built(
+    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], workers: int
+) -> Built:
+    done = 0
+    if workers > 1 and _can_be_sent(oracle):
+        try:
+            for tables in _in_processes(oracle, parts, cluster, counts, workers):
+                yield tables
+                done += 1
+        except (BrokenProcessPool, OSError):
+            # No room for more processes, or one was killed: what is left is built here.
+            pass
+    for part in parts[done:]:
+        yield oracle.tables(part, cluster, counts)
+
+
+def _can_be_sent(oracle: Oracle) -> bool:
+    try:
+        pickle.dumps(oracle)
+    except Exception:
+        return False
+    return type(oracle).__module__ != "__main__"
+
+
+def _in_processes(
+    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], workers: int
+) -> Built:
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, _prepare, (oracle, cluster, counts))
+    try:
+        with _main_left_out():
+            futures = [pool.submit(_build, part) for part in parts]
+        for future in futures:
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _main_left_out() -> Iterator[None]:
+    """Keep spawned processes from running the user's main script again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _prepare(oracle: Oracle, cluster: ClusterSpec, counts: list[int]) -> None:
+    global _task
+    _task = oracle, cluster, counts
+
+
+def _build(part: list[ModelClass]) -> OracleTables:
+    if _task is None:
+        raise RuntimeError("the process was not prepared")
+    oracle, cluster, counts = _task
+    return oracle.tables(part, cluster, counts)

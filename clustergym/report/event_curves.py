@@ -1,0 +1,215 @@
+"""What a report shows of one run's event log: GPUs held, nodes out of use, jobs slowed by others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.json_lines import read_json_lines
+from clustergym.report.result_csv import REMEDY
+
+LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
+MOST_GPUS, LONGEST_S = 1_000_000, 1e15
+LAUNCHES = ("start", "resume", "rescale", "migrate")
+LEAVES = ("preempt", "fail", "complete", "drop")
+SLOWED = 1e-6
+"""Least relative increase of an iteration's time that counts: times are rounded to six digits."""
+
+
+class Holding(NamedTuple):
+    """GPUs that a job held on some nodes, from `start_s` until `end_s`.
+
+    Attributes
+    ----------
+    job : str
+    kind : str
+        The launch that began it, or `profile`.
+    gpu_type : str
+    gpus : int
+    start_s, end_s : float
+    overhead_s : float
+        Seconds at its beginning without work; never more than it lasted.
+    nodes : tuple of (int, int)
+        (node, GPUs on it).
+    """
+
+    job: str
+    kind: str
+    gpu_type: str
+    gpus: int
+    start_s: float
+    end_s: float
+    overhead_s: float
+    nodes: tuple[tuple[int, int], ...]
+
+
+class Outage(NamedTuple):
+    """Time in which a node was out of use."""
+
+    node: int
+    start_s: float
+    end_s: float
+
+
+class Pace(NamedTuple):
+    """Jobs that run from a time on, and those of them that others on their links slow down."""
+
+    time_s: float
+    running: int
+    slowed: int
+
+
+@dataclass
+class RunLog:
+    """What happened in a run.
+
+    Attributes
+    ----------
+    held : list of Holding
+        In order of when it began.
+    outages : list of Outage
+    paces : list of Pace
+        One for each time at which its figures change.
+    """
+
+    held: list[Holding] = field(default_factory=list)
+    outages: list[Outage] = field(default_factory=list)
+    paces: list[Pace] = field(default_factory=list)
+
+
+def read_log(path: Path, end_s: float) -> RunLog:
+    """Return what an event log tells.
+
+    Parameters
+    ----------
+    path : Path
+        events.jsonl.gz.
+    end_s : float
+        When what is still held, or out of use, ends.
+
+    Raises
+    ------
+    InputError
+        As `read_json_lines`, or if an event lacks a value or is out of order.
+    """
+    reader = _Reader(end_s)
+    lines = read_json_lines(
+        path, largest_bytes=LARGEST_FILE_BYTES, longest_line_bytes=LONGEST_LINE_BYTES, remedy=REMEDY
+    )
+    for number, event in lines:
+        try:
+            if number > MOST_EVENTS:
+                raise ValueError(f"more than {MOST_EVENTS:,} events")
+            reader.follow(event)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            message = f"is no event of a run: {error!r}"
+            raise InputError(message, file=path, line=number, remedy=REMEDY) from None
+    return reader.ended(end_s)
+
+
+class _Reader:
+    """Follows the events of a run."""
+
+    def __init__(self, end_s: float) -> None:
+        self._end_s, self._now_s = end_s, 0.0
+        self._log = RunLog()
+        self._open: dict[tuple[str, str], Holding] = {}
+        self._down: dict[int, float] = {}
+        self._alone_s: dict[str, float] = {}
+        self._slowed: set[str] = set()
+
+    def follow(self, event: dict[str, Any]) -> None:
+        kind, time_s = event["kind"], _number(event, "time_s", self._end_s)
+        if time_s < self._now_s:
+            raise ValueError(f"time_s goes back from {self._now_s} to {time_s}")
+        self._now_s = time_s
+        if not isinstance(event.get("job_id", ""), str):
+            raise TypeError("job_id is no text")
+        if kind in ("node_fail", "node_repair"):
+            self._node(kind, [node for node, _ in _nodes(event)], time_s)
+        elif kind in (*LAUNCHES, *LEAVES):
+            self._hold((event["job_id"], ""), event, kind in LAUNCHES)
+        elif kind in ("profile_start", "profile_end"):
+            self._hold((event["job_id"], event["gpu_type"]), event, kind == "profile_start")
+        if kind in (*LAUNCHES, *LEAVES, "rate"):
+            self._pace(event["job_id"], event)
+
+    def _hold(self, key: tuple[str, str], event: dict[str, Any], holds: bool) -> None:
+        kind, time_s = event["kind"], float(event["time_s"])
+        if key in self._open:
+            self._log.held.append(_until(self._open.pop(key), time_s))
+        if holds:
+            self._open[key] = Holding(
+                str(key[0]),
+                "profile" if kind == "profile_start" else kind,
+                str(event["gpu_type"]),
+                int(_number(event, "gpus", MOST_GPUS)),
+                time_s,
+                time_s,
+                _number(event, "overhead_s", LONGEST_S, 0.0),
+                _nodes(event),
+            )
+
+    def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:
+        for node in nodes:
+            if kind == "node_fail":
+                self._down.setdefault(node, time_s)
+            elif node in self._down:
+                self._log.outages.append(Outage(node, self._down.pop(node), time_s))
+
+    def _pace(self, job: str, event: dict[str, Any]) -> None:
+        """Note how fast a job runs: its launch tells its speed on free links, a `rate` that beside others."""
+        if event["kind"] in LEAVES:
+            self._alone_s.pop(job, None)
+        elif event["kind"] in LAUNCHES:
+            self._alone_s[job] = _number(event, "iteration_time_s", LONGEST_S, 0.0)
+        now_s = _number(event, "iteration_time_s", LONGEST_S, 0.0)
+        slow = job in self._alone_s and now_s > self._alone_s[job] * (1 + SLOWED)
+        (self._slowed.add if slow else self._slowed.discard)(job)
+        pace = Pace(float(event["time_s"]), len(self._alone_s), len(self._slowed))
+        paces = self._log.paces
+        if paces and paces[-1].time_s == pace.time_s:
+            paces[-1] = pace
+        elif not paces or paces[-1][1:] != pace[1:]:
+            paces.append(pace)
+
+    def ended(self, end_s: float) -> RunLog:
+        log = self._log
+        log.held += [_until(held, end_s) for held in self._open.values()]
+        log.held.sort(key=lambda held: (held.start_s, held.job, held.gpu_type))
+        log.outages += [Outage(node, start_s, end_s) for node, start_s in self._down.items()]
+        log.outages.sort()
+        return log
+
+
+def _number(event: dict[str, Any], key: str, most: float, default: float | None = None) -> float:
+    """Return a number of an event from 0 to `most`; raises KeyError and ValueError for what is none."""
+    value = event[key] if default is None else event.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"{key} is {value!r}, no number from 0 to {most:g}")
+    return float(value)
+
+
+def _nodes(event: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    nodes = tuple((node, gpus) for node, gpus in event["nodes"])
+    if not all(type(one) is int and 0 <= one <= MOST_GPUS for pair in nodes for one in pair):
+        raise ValueError("nodes are no [node, GPUs]")
+    return nodes
+
+
+def _until(held: Holding, end_s: float) -> Holding:
+    if end_s < held.start_s:
+        raise ValueError(f"time goes back to {end_s}")
+    return held._replace(end_s=end_s, overhead_s=min(held.overhead_s, end_s - held.start_s))
+
+
+def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
+    """Return GPU-hours held without work, by the kind of launch."""
+    found = dict.fromkeys(LAUNCHES, 0.0)
+    for one in held:
+        if one.kind in found:
+            found[one.kind] += one.overhead_s * one.gpus / 3600
+    return found

@@ -1,0 +1,1 @@
+"""A finished run: measured, written to a folder, read back, and replayed."""

@@ -1,0 +1,130 @@
+"""Reading a decision log that nobody has checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.json_lines import read_json_lines
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.engine import Change
+
+DECISIONS_SCHEMA = "clustergym.decisions/1"
+LARGEST_BYTES = 256_000_000
+"""Unpacked; lines are read one by one, so that it is time that this saves, not memory."""
+LONGEST_LINE_BYTES = 4_000_000
+MOST_GPUS = 2**31
+MOST_SAMPLES = 2**53
+MOST_CHANGES = 500_000
+MOST_NAMES = 2_000_000
+"""Decisions, and jobs named in them all together: what is read takes a few hundred bytes of memory each."""
+REMEDY = "give the decision log of a finished run"
+KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
+
+
+def read_decisions(
+    path: Path, scenario: Scenario, packed: bytes | None = None
+) -> tuple[dict[str, Any], list[Change]]:
+    """Read a decision log: its header and its changes.
+
+    Parameters
+    ----------
+    path : Path
+    scenario : Scenario
+    packed : bytes, optional
+        The log itself, where the file has those of several runs.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no decision log, or names what the scenario does not have.
+    """
+    lines = log_lines(path, packed)
+    header = next(lines, (1, {}))[1]
+    if header.get("schema") != DECISIONS_SCHEMA:
+        raise InputError(
+            "is no decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
+        )
+    rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
+    kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+    changes: list[Change] = []
+    last_s, named = -math.inf, 0
+    for number, entry in lines:
+        try:
+            change = _change(entry, rows, kinds)
+            if change.time_s <= last_s:
+                raise ValueError(f"{change.time_s} s is not after the decision before it")
+            named += _named(change)
+            if len(changes) == MOST_CHANGES or named > MOST_NAMES:
+                raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"is no decision of this scenario: {shown(error)}",
+                file=path,
+                line=number,
+                remedy="the log is of another scenario, or was edited",
+            ) from error
+        changes.append(change)
+        last_s = change.time_s
+    return header, changes
+
+
+def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[str, int]) -> Change:
+    if not entry.keys() <= KEYS:
+        raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
+    time_s = entry["time_s"]
+    if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
+        raise ValueError(f"{time_s!r} is no time")
+    launch = []
+    for job, kind, gpus in entry.get("launch", ()):
+        if type(gpus) is not int or abs(gpus) > MOST_GPUS:
+            raise ValueError(f"{gpus!r} is no number of GPUs")
+        launch.append((rows[job], kinds[kind], gpus))
+    preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
+    batches = []
+    for job, batch in entry.get("batch", ()):
+        if type(batch) is not int or not 0 < batch <= MOST_SAMPLES:
+            raise ValueError(f"{batch!r} is no global batch")
+        batches.append((rows[job], batch))
+    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches))
+
+
+def _named(change: Change) -> int:
+    """Return how many jobs a decision names, each once."""
+    named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
+    chosen = [job for job, _ in change.batch]
+    if len(set(named)) < len(named) or len(set(chosen)) < len(chosen):
+        raise ValueError("names a job twice")
+    return len(named) + len(chosen)
+
+
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise TypeError("jobs are no list")
+    return value
+
+
+def shown(error: Exception) -> str:
+    """Return what is wrong with a line, shortened."""
+    text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= 120 else text[:120] + "…"
+
+
+def log_lines(path: Path, packed: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and content of every line of a packed log that nobody has checked.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, a line is no JSON object, or it is larger than the limits above.
+    """
+    return read_json_lines(
+        path,
+        largest_bytes=LARGEST_BYTES,
+        longest_line_bytes=LONGEST_LINE_BYTES,
+        remedy=REMEDY,
+        packed=packed,
+    )

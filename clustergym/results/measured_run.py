@@ -1,0 +1,70 @@
+"""A policy run on a scenario, and what the metrics say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.interface.policy import Placer, Policy
+from clustergym.interface.registry import make_placer, make_policy
+from clustergym.metrics.jobs import JobRecords
+from clustergym.metrics.metrics import Measurement, Metrics, measure
+from clustergym.metrics.timeline import Timeline
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim import drive as driver
+from clustergym.sim.engine import Simulation
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run.
+
+    Attributes
+    ----------
+    metrics : dict of str to number or None
+        As in result.json; `clustergym.metrics.catalogue` defines them.
+    jobs : JobRecords
+        A row per job.
+    timeline : Timeline
+        The cluster's state over time.
+    fairness : ndarray of float, shape (n,)
+        Finish-time fairness of each job; NaN where it has none.
+    digest : str
+        SHA-256 over the event log.
+    run : clustergym.sim.drive.Run
+        The simulation with its logs.
+    """
+
+    metrics: Metrics
+    jobs: JobRecords
+    timeline: Timeline
+    fairness: npt.NDArray[np.float64]
+    digest: str
+    run: driver.Run
+
+
+def measurement_of(simulation: Simulation) -> Measurement:
+    """Return metrics, job records and timeline of a run, from its event log."""
+    scenario = simulation.scenario
+    return measure(
+        simulation.log.events,
+        scenario.trace,
+        scenario.cluster,
+        scenario.reference_iteration_time_s,
+        simulation.end_s,
+        scenario.horizon_s,
+        scenario.request_gpus,
+        scenario.fair_iteration_time_s,
+    )
+
+
+def simulate(
+    scenario: Scenario, policy: Policy | str, placer: Placer | str = "buddy", seed: int = 0
+) -> Result:
+    """Run a policy, given by itself or by name, on a scenario."""
+    policy = make_policy({"name": policy}) if isinstance(policy, str) else policy
+    placer = make_placer({"name": placer}) if isinstance(placer, str) else placer
+    run = driver.simulate(scenario, policy, placer, seed)
+    return Result(*measurement_of(run.simulation), run.simulation.log.digest, run)

@@ -1,0 +1,357 @@
+"""What a placer answered in a run: recorded, written, read without trust, and answered again without it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Infeasible, Placer, Policy
+from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, log_lines, shown
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import DecisionTimes, drive
+from clustergym.sim.engine import Simulation
+from clustergym.sim.guard import Watch
+
+PLACEMENTS_SCHEMA = "clustergym.placements/1"
+LONGEST_REASON = 500
+Run = tuple[int, int, int]
+"""First node, number of nodes in a row, GPUs on each."""
+Moves = tuple[tuple[int, tuple[Run, ...]], ...]
+"""Rows of jobs, and the nodes that are proposed for each."""
+
+
+class PlacementError(InputError):
+    """A logged answer that no placer may give where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a placer answered.
+
+    Attributes
+    ----------
+    time_s : float
+    gpu_type, gpus : int
+        What was asked for; -1 and 0 where moves were.
+    nodes : tuple of Run
+    infeasible : Infeasible or None
+        The answer instead of nodes.
+    moves : Moves
+        The answer where moves were asked for.
+    """
+
+    time_s: float
+    gpu_type: int = -1
+    gpus: int = 0
+    nodes: tuple[Run, ...] = ()
+    infeasible: Infeasible | None = None
+    moves: Moves = ()
+
+
+@dataclass
+class RecordingPlacer(Placer):
+    """Asks another placer, and keeps its answers and how long each took.
+
+    Attributes
+    ----------
+    answers : list of Answer
+        Without those that propose no move.
+    times : DecisionTimes
+        Of all answers.
+    clock : callable
+        Seconds of the simulation.
+    """
+
+    name: ClassVar[str] = "recording"
+    inner: Placer
+    answers: list[Answer] = field(default_factory=list)
+    times: DecisionTimes = field(default_factory=DecisionTimes)
+    clock: Callable[[], float] = lambda: 0.0
+
+    def __post_init__(self) -> None:
+        self.defragment_s = self.inner.defragment_s
+        self.name = self.inner.name  # type: ignore[misc]
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Prepare the other placer."""
+        self.inner.reset(cluster, rng)
+
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
+        """Return the other placer's answer."""
+        before = time.perf_counter()
+        found = self.inner.place(allocations, gpu_type, gpus)
+        self.times.add(time.perf_counter() - before)
+        asked = self.clock(), int(gpu_type), int(gpus)
+        if isinstance(found, Infeasible):
+            self.answers.append(Answer(*asked, infeasible=found))
+        else:
+            self.answers.append(Answer(*asked, nodes=runs_of(found)))
+        return found
+
+    def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
+        """Return the other placer's proposals."""
+        before = time.perf_counter()
+        found = self.inner.defragment(allocations)
+        self.times.add(time.perf_counter() - before)
+        if found:
+            moves = tuple((int(row), runs_of(nodes)) for row, nodes in found)
+            self.answers.append(Answer(self.clock(), moves=moves))
+        return found
+
+
+@dataclass
+class ReplayingPlacer(Placer):
+    """Answers from a log, and checks every answer against what is free.
+
+    Attributes
+    ----------
+    asked : int
+        How often it was asked.
+    clock : callable
+        Seconds of the simulation.
+    """
+
+    name: ClassVar[str] = "replaying"
+    answers: Sequence[Answer] = ()
+    defragment_s: float | None = None
+    asked: int = 0
+    clock: Callable[[], float] = lambda: 0.0
+    _at: int = 0
+
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
+        """Return the log's next answer."""
+        self.asked += 1
+        answer = self._next()
+        if answer is None or (answer.time_s, answer.gpu_type, answer.gpus) != (self.clock(), gpu_type, gpus):
+            name = allocations.spec.gpu_types[gpu_type]
+            raise _diverged(self.clock(), f"{gpus} {name} are to be placed, which the log does not answer")
+        self._at += 1
+        if answer.infeasible is not None:
+            return answer.infeasible
+        nodes = nodes_of(answer.nodes)
+        self._check(allocations, nodes, {})
+        return nodes
+
+    def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
+        """Return the log's proposals of this instant; none if it has none."""
+        self.asked += 1
+        answer = self._next()
+        if answer is None or not answer.moves or answer.time_s != self.clock():
+            return []
+        self._at += 1
+        found = [(row, nodes_of(runs)) for row, runs in answer.moves]
+        for row, nodes in found:
+            held = dict(allocations.holding(row))
+            if sum(held.values()) != sum(count for _, count in nodes):
+                raise self._illegal(f"job {row} is to move to another number of GPUs than it holds")
+            if allocations.spec.node_type[next(iter(held))] != allocations.spec.node_type[nodes[0][0]]:
+                raise self._illegal(f"job {row} is to move to GPUs of another type")
+            self._check(allocations, nodes, held)
+        return found
+
+    def finish(self) -> None:
+        """Raise an `InputError` if the log goes on."""
+        answer = self._next()
+        if answer is not None:
+            raise _diverged(answer.time_s, "the log answers what was never asked")
+
+    def _next(self) -> Answer | None:
+        return self.answers[self._at] if self._at < len(self.answers) else None
+
+    def _check(self, allocations: Allocations, nodes: Nodes, held: Mapping[int, int]) -> None:
+        """Check that GPUs are free; on a node that has failed the engine takes the answer for none."""
+        for node, count in nodes:
+            free = int(allocations.free_on_node[node]) + held.get(node, 0)
+            if count > free and node not in allocations.down:
+                raise self._illegal(f"{count} GPUs on node {node}, of which {free} are free")
+
+    def _illegal(self, message: str) -> PlacementError:
+        return PlacementError(f"at {self.clock()} s: {message}", field="placements", remedy="it was edited")
+
+
+def _diverged(time_s: float, message: str) -> InputError:
+    remedy = "the log is of another scenario, version or seed, or was edited"
+    return InputError(f"at {time_s} s: {message}", field="placements", remedy=remedy)
+
+
+def runs_of(nodes: Nodes) -> tuple[Run, ...]:
+    """Return nodes as runs of neighbours with as many GPUs each."""
+    runs: list[list[int]] = []
+    for node, gpus in nodes:
+        if runs and node == runs[-1][0] + runs[-1][1] and gpus == runs[-1][2]:
+            runs[-1][1] += 1
+        else:
+            runs.append([int(node), 1, int(gpus)])
+    return tuple((first, number, gpus) for first, number, gpus in runs)
+
+
+def nodes_of(runs: Sequence[Run]) -> Nodes:
+    """Return the nodes of runs."""
+    return tuple((first + place, gpus) for first, number, gpus in runs for place in range(number))
+
+
+def simulate_recorded(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch | None = None
+) -> tuple[Any, RecordingPlacer]:
+    """Run a policy and record its placer's answers; returns the `Run` and the record."""
+    recording = RecordingPlacer(placer)
+    simulation = Simulation(scenario, recording, policy.information_class, policy.round_s, seed)
+    recording.clock = lambda: simulation.now_s
+    return drive(simulation, policy, seed, watch=watch), recording
+
+
+def replay_placements(
+    scenario: Scenario, policy: Policy, answers: Sequence[Answer], defragment_s: float | None, seed: int
+) -> tuple[Simulation, int]:
+    """Run a policy again on logged answers; returns the simulation and how often a placer was asked.
+
+    Raises
+    ------
+    PlacementError
+        If an answer is not legal where it stands.
+    InputError
+        If the log does not answer what is asked, or goes on after the end.
+    StalledError
+        If jobs wait for ever.
+    """
+    placer = ReplayingPlacer(answers, defragment_s)
+    simulation = Simulation(scenario, placer, policy.information_class, policy.round_s, seed)
+    placer.clock = lambda: simulation.now_s
+    drive(simulation, policy, seed)
+    placer.finish()
+    return simulation, placer.asked
+
+
+def placement_lines(
+    scenario: Scenario, answers: Sequence[Answer], header: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield the placement log: a header, then a line for each answer; proposals of no move have none."""
+    yield {"schema": PLACEMENTS_SCHEMA, "scenario_sha256": scenario.sha256, **header}
+    for answer in answers:
+        if answer.moves:
+            moves = [[scenario.trace.job_id[row], runs] for row, runs in answer.moves]
+            yield {"time_s": answer.time_s, "move": moves}
+            continue
+        line = {
+            "time_s": answer.time_s,
+            "gpu_type": scenario.cluster.gpu_types[answer.gpu_type],
+            "gpus": answer.gpus,
+        }
+        short = answer.infeasible
+        if short is None:
+            yield {**line, "nodes": answer.nodes}
+        else:
+            yield {**line, "infeasible": [short.reason, short.gpus_short, short.nodes_short]}
+
+
+def read_placements(
+    path: Path, scenario: Scenario, packed: bytes | None = None
+) -> tuple[dict[str, Any], list[Answer]]:
+    """Read a placement log that nobody has checked: its header and its answers.
+
+    Parameters
+    ----------
+    path : Path
+    scenario : Scenario
+    packed : bytes, optional
+        The log itself, where the file has those of several runs.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is no placement log, or names what the scenario does not have.
+    """
+    lines = log_lines(path, packed)
+    header = next(lines, (1, {}))[1]
+    if header.get("schema") != PLACEMENTS_SCHEMA:
+        raise InputError(
+            "is no placement log", file=path, line=1, field="schema", remedy=f"want {PLACEMENTS_SCHEMA}"
+        )
+    reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
+    for number, entry in lines:
+        try:
+            answer = reader.answer(entry)
+            if answer.time_s < last_s:
+                raise ValueError(f"{answer.time_s} s is before the answer above")
+            named += len(answer.nodes) + sum(1 + len(runs) for _, runs in answer.moves)
+            if len(answers) == MOST_CHANGES or named > MOST_NAMES:
+                raise ValueError(f"more than {MOST_CHANGES:,} answers, or {MOST_NAMES:,} jobs and nodes")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            remedy = "the log is of another scenario, or was edited"
+            message = f"is no placement of this scenario: {shown(error)}"
+            raise InputError(message, file=path, line=number, remedy=remedy) from error
+        answers.append(answer)
+        last_s = answer.time_s
+    return header, answers
+
+
+class _PlacementReader:
+    """Parses answers of a scenario's log."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.spec = scenario.cluster
+        self.rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
+        self.kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
+
+    def answer(self, entry: Mapping[str, Any]) -> Answer:
+        """Parse a line; raises KeyError, TypeError and ValueError."""
+        keys, time_s = entry.keys() - {"time_s"}, entry["time_s"]
+        if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
+            raise ValueError(f"{time_s!r} is no time")
+        if keys == {"move"}:
+            return Answer(float(time_s), moves=self._moves(entry["move"]))
+        if keys not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
+            raise ValueError(f"keys {sorted(keys)[:4]}")
+        kind, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
+        if not _whole(gpus, 1):
+            raise ValueError(f"{gpus!r} is no number of GPUs")
+        if "infeasible" in entry:
+            return Answer(float(time_s), kind, gpus, infeasible=_infeasible(entry["infeasible"]))
+        nodes = self._runs(entry["nodes"])
+        if sum(number * each for _, number, each in nodes) != gpus:
+            raise ValueError(f"its nodes have not {gpus} GPUs")
+        if self.spec.node_type[nodes[0][0]] != kind:
+            raise ValueError(f"node {nodes[0][0]} is of another GPU type")
+        return Answer(float(time_s), kind, gpus, nodes)
+
+    def _moves(self, value: Any) -> Moves:
+        if not isinstance(value, list) or not value:
+            raise TypeError("moves are no list")
+        return tuple((self.rows[job], self._runs(runs)) for job, runs in value)
+
+    def _runs(self, value: Any) -> tuple[Run, ...]:
+        """Parse runs of nodes of one type, ascending."""
+        if not isinstance(value, list) or not value:
+            raise TypeError("nodes are no list")
+        runs, types = [(first, number, each) for first, number, each in value], self.spec.node_type
+        for first, number, each in runs:
+            inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(types)
+            if not inside or not _whole(each, 1):
+                raise ValueError(f"{[first, number, each]!r} are no nodes of this cluster")
+            if len(self.kinds) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
+                raise ValueError(f"{[first, number, each]!r} are of another GPU type than the first")
+        if any(one[0] + one[1] > other[0] for one, other in pairwise(runs)):
+            raise ValueError("nodes are named twice or out of order")
+        return tuple(runs)
+
+
+def _whole(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value < 2**31
+
+
+def _infeasible(value: Any) -> Infeasible:
+    reason, gpus, nodes = value
+    plain = isinstance(reason, str) and len(reason) <= LONGEST_REASON and reason.isprintable()
+    if not plain or not _whole(gpus, 0) or not _whole(nodes, 0):
+        raise ValueError("is no reason why nothing was placed")
+    return Infeasible(reason, gpus, nodes)

@@ -1,0 +1,208 @@
+"""Reading result.json files: found in folders, checked, and stripped of repetitions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
+
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.reading import read_json
+from clustergym.inputs.visible_text import visible_all
+
+FILE_NAME = "result.json"
+UNFINISHED = "unfinished.txt"
+"""In the folder of a run that goes on, or that was killed; a run that ends, also by an error, removes it."""
+LARGEST_BYTES, LARGEST_NUMBER = 2**24, 1e30
+SCHEMA_VERSION = 1
+SCHEMA = f"clustergym.result/{SCHEMA_VERSION}"
+"""Value of the key `schema` in the result.json of this version."""
+
+
+def _number(value: object) -> float | int | None:
+    if value is None:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST_NUMBER:
+        return value
+    raise ValueError("is neither null nor a finite number from 0")
+
+
+Number = Annotated[float | int | None, PlainValidator(_number)]
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", allow_inf_nan=False)
+
+
+class NamedPart(_Checked):
+    """A policy or a placer: its registered name and its parameters."""
+
+    name: str = Field(min_length=1)
+    parameters: dict[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """Equal for equal parts, whatever the order of their parameters."""
+        return json.dumps([self.name, self.parameters], sort_keys=True)
+
+
+class ScenarioName(_Checked):
+    """Which scenario a result belongs to; the hash is over all that determines a run but policy and seed."""
+
+    name: str
+    version: int
+    sha256: str = Field(min_length=1)
+
+
+class Decisions(_Checked):
+    """How many decisions a policy made, and how long one took."""
+
+    count: int = Field(ge=0)
+    seconds_p50: float | None = Field(default=None, ge=0)
+    seconds_p99: float | None = Field(default=None, ge=0)
+
+
+class ResultFile(_Checked):
+    """A result.json, checked. Keys it may carry beyond these are kept.
+
+    Attributes
+    ----------
+    run_key : str
+        Hash of all that determines the run.
+    policy, placer : NamedPart
+    information_class : str
+    scenario : ScenarioName
+    seed : int
+    horizon_s : float or None
+    metrics : dict
+        Name to number, or None where the metric has no value.
+    digest : str
+        Of the event log.
+    decisions : Decisions or None
+    wall_s : float or None
+    versions : dict
+        Of clustergym and the libraries.
+    """
+
+    run_key: str = Field(min_length=1)
+    policy: NamedPart
+    placer: NamedPart
+    information_class: str
+    scenario: ScenarioName
+    seed: int
+    horizon_s: float | None = Field(default=None, ge=0)
+    metrics: dict[str, Number]
+    digest: str
+    decisions: Decisions | None = None
+    wall_s: float | None = Field(default=None, ge=0)
+    versions: dict[str, str] = {}
+    _path: Path = PrivateAttr(default=Path())
+
+    @property
+    def path(self) -> Path:
+        """The file it was read from."""
+        return self._path
+
+
+def read_result(path: Path) -> ResultFile:
+    """Read and check one result.json.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, is cut short, is no result of clustergym, or is of a newer schema.
+    """
+    try:
+        data = visible_all(read_json(path, LARGEST_BYTES, "run it again, or leave it out"))
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(str(error), file=path, remedy="run it again, or leave it out") from None
+    schema = data.pop("schema", None) if isinstance(data, dict) else None
+    match = re.fullmatch(r"clustergym\.result/(\d{1,9})", schema) if isinstance(schema, str) else None
+    if match is None:
+        remedy = f"its schema is not {SCHEMA}; leave it out of the folder"
+        raise InputError("not a result of clustergym", file=path, field="schema", remedy=remedy)
+    if int(match[1]) > SCHEMA_VERSION:
+        message = f"schema {schema} is newer than this clustergym reads ({SCHEMA})"
+        raise InputError(message, file=path, field="schema", remedy="update clustergym")
+    if isinstance(data.get("placer"), str):
+        data["placer"] = {"name": data["placer"]}
+    try:
+        result = ResultFile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise InputError(message, file=path, field=field, remedy="run it again") from None
+    result._path = path
+    return result
+
+
+def find_results(places: Iterable[Path]) -> list[Path]:
+    """Return every result.json in or under the given folders, or given itself; sorted.
+
+    Raises
+    ------
+    InputError
+        If a place does not exist or cannot be searched, or there is no result at all in it.
+    """
+    found: set[Path] = set()
+    for place in places:
+        here = [place] if place.is_file() else list(_search(place))
+        if not here:
+            message = f"holds no {FILE_NAME}" + _unfinished([place]).replace("note:", ", but", 1)
+            raise InputError(message, file=place, remedy="name a folder of finished runs")
+        found.update(Path(os.path.abspath(path)) for path in here)
+    return sorted(found)
+
+
+def _search(folder: Path) -> Iterator[Path]:
+    if not folder.exists():
+        raise InputError("no such file or folder", file=folder, remedy="name a folder of finished runs")
+
+    def refuse(error: OSError) -> None:
+        raise InputError(
+            error.strerror or "cannot be searched", file=error.filename, remedy="check its rights"
+        )
+
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        folders.sort()
+        if FILE_NAME in files or FILE_NAME in folders:
+            yield Path(root) / FILE_NAME
+
+
+def _unfinished(places: Sequence[Path]) -> str:
+    """Return a note on the runs below folders that were begun and not finished; empty: there are none."""
+    found = [path.parent for place in places for path in sorted(place.rglob(UNFINISHED))]
+    several = f" and {len(found) - 1} more" * (len(found) > 1)
+    return f"note: a run was begun and not finished in {found[0]}{several}" if found else ""
+
+
+def read_results(places: Iterable[Path]) -> list[ResultFile]:
+    """Return the results in the given folders, one per run key, in order of their paths.
+
+    Runs that were begun and not finished are noted on stderr.
+
+    Raises
+    ------
+    InputError
+        As `read_result` and `find_results`; also if two files of one run key disagree.
+    """
+    by_key: dict[str, ResultFile] = {}
+    places = list(places)
+    for path in find_results(places):
+        result = read_result(path)
+        twin = by_key.setdefault(result.run_key, result)
+        if (twin.digest, twin.metrics) != (result.digest, result.metrics):
+            message = f"disagrees with {twin.path}, which has the same run key {result.run_key}"
+            raise InputError(message, file=path, field="digest", remedy="run both again")
+    if note := _unfinished(places):
+        print(note, file=sys.stderr)
+    return list(by_key.values())

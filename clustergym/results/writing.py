@@ -1,0 +1,192 @@
+"""The files of a result: written whole or not at all, and read back for replay."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.reading import read_json
+from clustergym.inputs.version import __version__
+from clustergym.interface.policy import Placer, Policy
+from clustergym.interface.registry import parameters_of
+from clustergym.metrics.jobs import write_jobs_csv
+from clustergym.metrics.metrics import Measurement
+from clustergym.metrics.timeline import write_timeline_csv
+from clustergym.results.decision_log import DECISIONS_SCHEMA
+from clustergym.results.result_files import UNFINISHED
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import Run
+from clustergym.sim.engine import Simulation
+from clustergym.sim.log import NO_JOB, EventKind
+
+RESULT_SCHEMA = "clustergym.result/1"
+FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
+"""Written in this order: a folder with a result.json is complete."""
+
+
+def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> str:
+    """Return the hash of all that determines a run's result."""
+    parts = {
+        "version": __version__,
+        "scenario": scenario.sha256,
+        "policy": [policy.name, parameters_of(policy), *filter(None, [policy.fingerprint()])],
+        "placer": [placer.name, parameters_of(placer)],
+        "seed": seed,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def finished(folder: Path, key: str) -> dict[str, Any] | None:
+    """Return the result that already lies in a folder, if it is of the same run."""
+    try:
+        result = read_json(folder / "result.json", 2**24, "run it again")
+    except InputError:
+        return None
+    return result if isinstance(result, dict) and result.get("run_key") == key else None
+
+
+@contextlib.contextmanager
+def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
+    """Mark a folder as that of a run that has not ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / UNFINISHED
+    mark.write_text(f"{policy}: begun and not finished\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def result_of(run: Run, measured: Measurement, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
+    """Return the content of result.json."""
+    simulation = run.simulation
+    scenario = simulation.scenario
+    return {
+        "schema": RESULT_SCHEMA,
+        "run_key": run_key(scenario, policy, placer, seed),
+        "policy": {
+            "name": policy.name,
+            "parameters": parameters_of(policy),
+            "counters": dict(policy.counters()),
+        },
+        "placer": {"name": placer.name, "parameters": parameters_of(placer)},
+        "information_class": policy.information_class.value,
+        "scenario": {"name": scenario.name, "version": scenario.version, "sha256": scenario.sha256},
+        "seed": seed,
+        "horizon_s": scenario.horizon_s,
+        "end_s": simulation.end_s,
+        "requests_changed": int(scenario.request_changed.sum()),
+        "metrics": measured.metrics,
+        "digest": simulation.log.digest,
+        "decisions": {
+            "count": run.decision_times.count,
+            "seconds_p50": run.decision_times.percentile(0.50),
+            "seconds_p99": run.decision_times.percentile(0.99),
+        },
+        "wall_s": run.wall_s,
+        "versions": {
+            "clustergym": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("numpy", "simpy", "hydra-core")},
+        },
+    }
+
+
+def write_result(
+    folder: Path,
+    config: Mapping[str, Any],
+    simulation: Simulation,
+    measured: Measurement,
+    result: Mapping[str, Any],
+) -> list[Path]:
+    """Write all files of a run; a reader never sees a part of them as a result."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
+        made = Path(scratch)
+        (made / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
+        scenario = simulation.scenario
+        types = [*scenario.cluster.gpu_types, "any"]
+        requests = {
+            "request_gpu_type": [types[kind] for kind in scenario.request_type.tolist()],
+            "request_gpus": scenario.request_gpus.tolist(),
+            "request_changed": scenario.request_changed.astype(int).tolist(),
+            "finish_time_fairness": ["" if rho != rho else rho for rho in measured.fairness.tolist()],
+        }
+        write_jobs_csv(measured.records, scenario.trace, made / "jobs.csv", extra=requests)
+        write_timeline_csv(measured.timeline, made / "timeline.csv")
+        _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, result))
+        _write_lines(made / "events.jsonl.gz", _event_lines(simulation))
+        text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+        (made / "result.json").write_text(text, encoding="utf-8")
+        (folder / "result.json").unlink(missing_ok=True)
+        for name in FILES:
+            shutil.move(made / name, folder / name)
+    return [folder / name for name in FILES]
+
+
+def _write_lines(path: Path, lines: Iterable[object]) -> None:
+    with gzip.GzipFile(path, "wb", compresslevel=6, mtime=0) as packed:
+        for line in lines:
+            packed.write((json.dumps(line, separators=(",", ":")) + "\n").encode())
+
+
+def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterable[object]:
+    """Yield the decision log: a header, then one object per decision that changed something."""
+    yield {
+        "schema": DECISIONS_SCHEMA,
+        "scenario_sha256": simulation.scenario.sha256,
+        "policy": result["policy"]["name"],
+        "information_class": simulation.information.value,
+        "round_s": simulation.round_s,
+        "placer": {"name": result["placer"]["name"], **result["placer"]["parameters"]},
+        "seed": result["seed"],
+    }
+    names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
+    for change in simulation.changes:
+        line: dict[str, Any] = {"time_s": change.time_s}
+        if change.launch:
+            line["launch"] = [[job_id[row], names[kind], gpus] for row, kind, gpus in change.launch]
+        if change.preempt:
+            line["preempt"] = [job_id[row] for row in change.preempt]
+        if change.drop:
+            line["drop"] = [job_id[row] for row in change.drop]
+        if change.batch:
+            line["batch"] = [[job_id[row], batch] for row, batch in change.batch]
+        yield line
+
+
+def _event_lines(simulation: Simulation) -> Iterable[object]:
+    names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
+    for event in simulation.log.events:
+        line: dict[str, Any] = {"time_s": event.time_s, "kind": event.kind.value}
+        if event.job != NO_JOB:
+            line["job_id"] = job_id[event.job]
+        if event.gpus:
+            line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus}
+        if event.nodes:
+            line["nodes"] = event.nodes
+        if event.iteration_time_s:
+            line |= {
+                "locality": event.locality,
+                "overhead_s": event.overhead_s,
+                "iteration_time_s": event.iteration_time_s,
+            }
+        if event.batch:
+            line["global_batch"] = event.batch
+        if event.reason:
+            line["reason"] = event.reason
+        if event.kind == EventKind.FAIL:
+            line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
+        yield line

@@ -1,0 +1,63 @@
+"""What a job's work is worth at another global batch than the requested one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.arrays import Floats, Ints
+from clustergym.interface.policy import BatchOptions
+from clustergym.oracle.base import BatchTables
+from clustergym.workload.trace import Trace
+
+
+class BatchChoices:
+    """The batches that jobs of a trace may train at, and how their efficiency changes with progress.
+
+    Work is counted in iterations at the requested batch M0, so that a job's whole work is the same
+    whatever its batch. An iteration at batch M does that of M / M0 x E(M) of them, with the statistical
+    efficiency E of the segment of its training that a job is in. A segment's end belongs to the next.
+
+    Parameters
+    ----------
+    tables : BatchTables
+    class_of : ndarray of int, shape (n,)
+        Row of the tables of each job.
+    trace : Trace
+    """
+
+    def __init__(self, tables: BatchTables, class_of: Ints, trace: Trace) -> None:
+        self._sizes, self._class_of, self._requested = tables.sizes, class_of, trace.global_batch
+        self._efficiency = tables.efficiency
+        self._left = trace.iterations[:, None] * (1.0 - tables.ends[class_of])
+        self._left[:, -1] = 0.0
+
+    def column(self, row: int, batch: int) -> int:
+        """Return the column of a batch in `BatchTables.sizes`; -1: it is the requested one."""
+        if batch == self._requested[row]:
+            return -1
+        return int(np.flatnonzero(self._sizes[self._class_of[row]] == batch)[0])
+
+    def allowed(self, rows: Ints, batch: Ints) -> npt.NDArray[np.bool_]:
+        """Whether each job may train at a batch, shape of `rows`."""
+        mine: npt.NDArray[np.bool_] = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
+        return mine
+
+    def worth(self, row: int, column: int, remaining: float) -> float:
+        """Return of how many requested iterations one does the work, with so many of them remaining."""
+        model = self._class_of[row]
+        scale = float(self._sizes[model, column] / self._requested[row])
+        return scale * float(self._efficiency[model, self._segment(row, remaining), column])
+
+    def next_end(self, row: int, remaining: float) -> float:
+        """Return the iterations that remain when a job's efficiency next changes; 0: not before its end."""
+        return float(self._left[row, self._segment(row, remaining)])
+
+    def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
+        """Return what jobs with `remaining` iterations may choose, of known times, shape (n, T, K, B)."""
+        model = self._class_of[rows]
+        segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
+        return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)
+
+    def _segment(self, row: int, remaining: float) -> int:
+        return int((remaining <= self._left[row, :-1]).sum())

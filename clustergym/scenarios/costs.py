@@ -1,0 +1,155 @@
+"""What preemption, restart and profiling cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import InformationClass
+
+BYTES_PER_PARAMETER = {"fp16": 14, "fp32": 12}
+"""Checkpoint of a model trained with Adam: weights, master weights where fp16, two moments."""
+
+SEARCHES = ("pruned", "full", "proxy")
+TYPES = ("each", "requested")
+PER = ("job", "configuration")
+REUSE = ("job", "model")
+
+UNPRICED: Mapping[str, str] = {
+    InformationClass.NONE: "a policy that knows nothing profiles nothing",
+    InformationClass.CLAIRVOYANT: "an oracle knows what no profile can tell",
+}
+"""Information classes that have no price, and why."""
+
+
+@dataclass(frozen=True)
+class ProfilePrice:
+    """What policies of an information class pay to know a job.
+
+    Attributes
+    ----------
+    seconds : float
+        That a profile takes on one GPU type.
+    gpus : int
+        GPUs of the type that it holds meanwhile.
+    types : {"each", "requested"}
+        Each type on which the job fits, or only the one it asks for (each, where it asks for any).
+    per : {"job", "configuration"}
+        What takes these seconds: a job, or each allowed GPU count on which it fits on the type.
+    """
+
+    seconds: float
+    gpus: int
+    types: str
+    per: str
+
+
+def _default_prices() -> dict[str, ProfilePrice]:
+    """Return the prices of conf/costs/default.yaml, which names their sources."""
+    seconds = {"bootstrap": 300.0, "data_parallel": 600.0, "profiled": 510.0}
+    return {name: ProfilePrice(time, 1, "each", "job") for name, time in seconds.items()}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Standstill that a launch costs: checkpoint, parallelism search, profiling.
+
+    Attributes
+    ----------
+    storage_gbs : float
+        Bandwidth at which a job saves, and loads, its checkpoint, GB/s.
+    measured : bool
+        Use a model's measured relaunch time, where the catalogue has one, for saving and loading.
+    measured_s : mapping of str to float
+        Measured relaunch seconds by model (`family` or `family-size`); win over the catalogue.
+    search : str
+        How a plan is found for an allotment the job has not had before: `pruned` or `full`
+        search, or the `proxy` plan, which needs no search.
+    search_s_per_gpu, search_s_max : mapping of str to float
+        Seconds by kind of search: per GPU of the allotment, and at most.
+    profile : mapping of str to ProfilePrice
+        What it takes to know a job, by the policy's information class; a class that is left out
+        knows without.
+    profile_reuse : {"job", "model"}
+        What a profile is of: one job, or all jobs of a model and global batch, which then share it.
+    first_launch : bool
+        Whether a job's first launch loads a checkpoint too, as every later one does: it starts the same
+        processes.
+    """
+
+    storage_gbs: float = 1.0
+    measured: bool = False
+    measured_s: Mapping[str, float] = field(default_factory=dict)
+    search: str = "pruned"
+    search_s_per_gpu: Mapping[str, float] = field(default_factory=lambda: {"pruned": 10.0, "full": 150.0})
+    search_s_max: Mapping[str, float] = field(default_factory=lambda: {"pruned": 40.0, "full": 600.0})
+    profile: Mapping[str, ProfilePrice] = field(default_factory=_default_prices)
+    profile_reuse: str = "model"
+    first_launch: bool = False
+
+    def fingerprint(self) -> dict[str, object]:
+        """Return all values as plain mappings; what is off by default only where it is on."""
+        values = asdict(self)
+        return values if self.first_launch else {k: v for k, v in values.items() if k != "first_launch"}
+
+    def __post_init__(self) -> None:
+        _one_of("costs.search", "search", self.search, SEARCHES)
+        _one_of("costs.profile_reuse", "reuse", self.profile_reuse, REUSE)
+        if not (self.storage_gbs > 0 and math.isfinite(self.storage_gbs)):
+            raise InputError("must be a positive number", field="costs.storage_gbs", remedy="give GB/s")
+        for table in ("measured_s", "search_s_per_gpu", "search_s_max"):
+            for key, value in getattr(self, table).items():
+                if not (value >= 0 and math.isfinite(value)):
+                    raise InputError(
+                        f"{value} is no duration", field=f"costs.{table}.{key}", remedy="give seconds >= 0"
+                    )
+        for name, price in self.profile.items():
+            _check_price(name, price)
+
+    def checkpoint_s(
+        self, model: str, family: str, parameters: float, dtype: str, relaunch_s: float | None
+    ) -> float:
+        """Return the seconds that saving and loading a model's checkpoint take together."""
+        for name in (model, family):
+            if name in self.measured_s:
+                return float(self.measured_s[name])
+        if self.measured and relaunch_s is not None:
+            return float(relaunch_s)
+        return 2 * parameters * BYTES_PER_PARAMETER[dtype] / (self.storage_gbs * 1e9)
+
+    def search_s(self, counts: Ints) -> Floats:
+        """Return the seconds of a first search for each GPU count."""
+        per_gpu = self.search_s_per_gpu.get(self.search, 0.0)
+        longest = self.search_s_max.get(self.search, math.inf)
+        seconds: Floats = np.minimum(counts * per_gpu, longest)
+        return seconds
+
+
+def _one_of(key: str, what: str, value: str, valid: Sequence[str]) -> None:
+    if value not in valid:
+        raise InputError(f"unknown {what} {value!r}", field=key, remedy=nearest(value, valid))
+
+
+def _check_price(name: str, price: ProfilePrice) -> None:
+    key = f"costs.profile.{name}"
+    if name in UNPRICED:
+        raise InputError(
+            f"{name} has no price: {UNPRICED[name]}", field=key, remedy=f"leave it out, as ~{key} does"
+        )
+    known = [one.value for one in InformationClass if one not in UNPRICED]
+    _one_of(key, "information class", name, known)
+    if not (price.seconds > 0 and math.isfinite(price.seconds)):
+        raise InputError(
+            f"{price.seconds} is no duration",
+            field=f"{key}.seconds",
+            remedy=f"give seconds above 0; ~{key} lets the class know for nothing",
+        )
+    if price.gpus < 1:
+        raise InputError(f"{price.gpus} is no GPU count", field=f"{key}.gpus", remedy="give 1 or more")
+    _one_of(f"{key}.types", "value", price.types, TYPES)
+    _one_of(f"{key}.per", "value", price.per, PER)

@@ -1,0 +1,338 @@
+"""A scenario: everything a run depends on besides its policy, placer and seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.spec import ClusterSpec, Locality
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.base import OracleTables
+from clustergym.oracle.bootstrap import linear, same_local_batch
+from clustergym.scenarios.batch_choices import BatchChoices
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.failures import Failures
+from clustergym.scenarios.reservations import Reservation
+from clustergym.workload.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Cluster, trace, oracle tables and rules; named, versioned, hashed.
+
+    Attributes
+    ----------
+    name, version : str, int
+    cluster : ClusterSpec
+    trace : Trace
+    tables : OracleTables
+        Of the trace's model classes on the cluster.
+    checkpoint_s : ndarray of float, shape (C,)
+        Seconds to save and load the checkpoint of each model class of `tables`.
+    costs : Costs
+    rounds : str or float
+        `policy`: decision points are the policy's rounds; `event`: every event; a number:
+        rounds of that many seconds.
+    horizon_s : float or None
+        When the clock stops; None: when every job has left.
+    counts_rule : str
+        `power_of_two` or `any`: the GPU counts an allotment may have.
+    oversize : str
+        `error` or `drop`: what becomes of a request for more GPUs than the cluster has.
+    communication_s : ndarray of float, shape (C, T, K, 4), optional
+        With it jobs share the links between switches (`sim.links`): seconds of each iteration of
+        `tables.execution` that traffic between nodes takes on free links. A job whose traffic is
+        slowed down by a factor f takes execution + (f - 1) x communication an iteration. The tables
+        are then those on free links (`oracle.traffic`).
+    failures : Failures, optional
+        Of nodes.
+    reservations : tuple of Reservation
+        Planned jobs, which no policy sees: the engine keeps nodes for them and starts them.
+    """
+
+    name: str
+    version: int
+    cluster: ClusterSpec
+    trace: Trace
+    tables: OracleTables
+    checkpoint_s: Floats
+    costs: Costs
+    rounds: str | float = "policy"
+    horizon_s: float | None = None
+    counts_rule: str = "power_of_two"
+    oversize: str = "error"
+    communication_s: Floats | None = None
+    failures: Failures | None = None
+    reservations: tuple[Reservation, ...] = ()
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of all that determines a run besides policy, placer and seed."""
+        parts = {
+            "cluster": self.cluster.fingerprint(),
+            "trace": self.trace.sha256,
+            "tables": self.tables.sha256,
+            "checkpoint_s": self.checkpoint_s.tolist(),
+            "costs": self.costs.fingerprint(),
+            "rounds": self.rounds,
+            "horizon_s": self.horizon_s,
+            "counts_rule": self.counts_rule,
+            "oversize": self.oversize,
+        }
+        if self.communication_s is not None:
+            parts["communication_s"] = self.communication_s.tolist()
+        if self.failures is not None:
+            parts["failures"] = asdict(self.failures)
+        if self.reservations:
+            parts["reservations"] = self.reservations
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def class_of(self) -> Ints:
+        """Row of `tables.classes` of each job, shape (n,)."""
+        index = {model: row for row, model in enumerate(self.tables.classes)}
+        return np.array(
+            [index[self.trace.model_class(row)] for row in range(len(self.trace))], dtype=np.int64
+        )
+
+    @cached_property
+    def compact(self) -> Ints:
+        """Locality of a compact placement, shape (T, K)."""
+        types = range(len(self.cluster.gpu_types))
+        return np.array(
+            [
+                [
+                    int(self.cluster.compact_locality(t, min(int(k), int(self.cluster.capacity[t]))))
+                    for k in self.tables.counts
+                ]
+                for t in types
+            ],
+            dtype=np.int64,
+        )
+
+    @cached_property
+    def execution(self) -> Floats:
+        """Seconds per iteration that jobs run at, shape (C, T, K, 4).
+
+        Memory does not depend on locality, so where the oracle has no time for a tier but
+        has one for a tighter tier, that one stands in.
+        """
+        return _filled(self.tables.execution)
+
+    @cached_property
+    def batch_choices(self) -> BatchChoices | None:
+        """The global batches that jobs may choose, and what they are worth; None: nobody has a choice."""
+        batches = self.tables.batches
+        return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
+
+    @cached_property
+    def batch_models(self) -> frozenset[ModelClass]:
+        """Model classes with a choice of batches."""
+        batches = self.tables.batches
+        if batches is None:
+            return frozenset()
+        several = (batches.sizes > 0).sum(axis=1) > 1
+        return frozenset(model for model, some in zip(self.tables.classes, several, strict=True) if some)
+
+    @cached_property
+    def batch_execution(self) -> Floats:
+        """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), filled likewise."""
+        assert self.tables.batches is not None
+        return np.moveaxis(_filled(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
+
+    def iteration_s(
+        self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
+    ) -> float:
+        """Return the seconds an iteration of a job takes, to six significant digits.
+
+        Parameters
+        ----------
+        job, kind, level, locality : int
+            Row of the trace, type index, index of `tables.counts`, `Locality`.
+        slowdown : float
+            How much slower than on free links its traffic between nodes is.
+        column : int
+            Of `BatchTables.sizes`, the global batch it trains at; -1: the requested one.
+        """
+        cell = self.class_of[job], kind, level, locality
+        alone = float(self.execution[cell] if column < 0 else self.batch_execution[*cell, column])
+        if slowdown == 1.0 or self.communication_s is None:
+            return alone
+        return float(f"{alone + (slowdown - 1.0) * float(self.communication_s[cell]):.6g}")
+
+    @cached_property
+    def feasible(self) -> Bools:
+        """Whether a model class fits on (type, count) of this cluster, shape (C, T, K)."""
+        room = self.tables.counts[None, :] <= self.cluster.capacity[:, None]
+        finite: Bools = np.isfinite(self._at_compact(self.execution)) & room
+        return finite
+
+    def _at_compact(self, table: Floats) -> Floats:
+        index = np.broadcast_to(self.compact[None, :, :, None], (*table.shape[:3], 1))
+        return np.take_along_axis(table, index, axis=3)[..., 0]
+
+    def known_times(self, information: InformationClass) -> Floats:
+        """Return what a policy of an information class knows, seconds, shape (C, T, K).
+
+        inf where infeasible, and for data-parallel profiles also where pure data
+        parallelism does not fit.
+        """
+        table = {
+            InformationClass.PROFILED: self.tables.profiled,
+            InformationClass.DATA_PARALLEL: self.tables.data_parallel,
+        }.get(information, self.execution)
+        times = self._at_compact(table)
+        if information == InformationClass.PROFILED:
+            times = np.where(np.isfinite(times), times, self._at_compact(self.execution))
+        times = np.where(self.feasible, times, np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            times = linear(times, self.feasible, self.tables.counts)
+        return times
+
+    def known_batch_times(self, information: InformationClass) -> Floats:
+        """Return what a policy knows of the batches of `BatchTables.sizes`, seconds, shape (C, T, K, B).
+
+        Bootstrapped by the same batch of each GPU on the least count that fits
+        (`oracle.views.same_local_batch`); every other class knows what jobs run at. A class without
+        a choice as in `known_times`.
+        """
+        assert self.tables.batches is not None
+        sizes = self.tables.batches.sizes
+        times = np.stack([self._at_compact(at) for at in np.moveaxis(self.batch_execution, -1, 0)], axis=-1)
+        known = np.where(self.feasible[..., None], times, np.inf)
+        if information == InformationClass.BOOTSTRAP:
+            known = same_local_batch(known, sizes, self.feasible, self.tables.counts)
+        alone = (sizes > 0).sum(axis=1) == 1
+        known[alone, ..., 0] = self.known_times(information)[alone]
+        return known
+
+    @cached_property
+    def _requests(self) -> tuple[Ints, Ints, Bools]:
+        n = len(self.trace)
+        types, gpus = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        changed = np.zeros(n, dtype=np.bool_)
+        for row in range(n):
+            types[row], gpus[row], changed[row] = self._request(row)
+        return types, gpus, changed
+
+    @property
+    def request_type(self) -> Ints:
+        """Type index each job asks for, shape (n,); -1: any."""
+        return self._requests[0]
+
+    @property
+    def request_gpus(self) -> Ints:
+        """GPUs each job asks for, shape (n,); 0: it fits nowhere on this cluster.
+
+        A count the scenario does not allow is raised to the next that it does. A request
+        that does not fit in memory is raised to the least count of its type that fits, or
+        moves to the type with the least such count: a user asks for what can run.
+        """
+        return self._requests[1]
+
+    @property
+    def request_changed(self) -> Bools:
+        """Whether the request had to be raised or moved, shape (n,)."""
+        return self._requests[2]
+
+    def _request(self, row: int) -> tuple[int, int, bool]:
+        """Return the request of one job as (type index, GPUs, whether it was changed)."""
+        name, asked = self.trace.gpu_type[row], int(self.trace.gpus[row])
+        wanted = self.cluster.gpu_types.index(name) if name else -1
+        if asked > self._most_gpus(wanted):
+            if self.oversize == "error":
+                raise self._oversize_error(row, wanted)
+            return wanted, 0, True
+        enough = self.tables.counts >= asked
+        fits = self.feasible[self.class_of[row]] & enough[None, :]
+        options = fits if wanted < 0 else fits & (np.arange(len(fits)) == wanted)[:, None]
+        if not options.any():
+            options, wanted = fits, -1
+        if not options.any():
+            return wanted, 0, True
+        level = int(np.argmax(options.any(axis=0)))
+        chosen = wanted
+        if name and wanted < 0:
+            chosen = int(np.argmax(options[:, level]))
+        gpus = int(self.tables.counts[level])
+        return chosen, gpus, gpus != asked or (bool(name) and chosen != self.cluster.gpu_types.index(name))
+
+    def _most_gpus(self, wanted: int) -> int:
+        capacity = self.cluster.capacity
+        return int(capacity.max() if wanted < 0 else capacity[wanted])
+
+    def _oversize_error(self, row: int, wanted: int) -> InputError:
+        kind = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
+        return InputError(
+            f"job {self.trace.job_id[row]} asks for {int(self.trace.gpus[row])} GPUs, cluster "
+            f"{self.cluster.name} has {self._most_gpus(wanted)} {kind}",
+            file=self.trace.path or None,
+            line=int(self.trace.line[row]) or None,
+            field="gpus",
+            remedy="name a larger cluster, or drop such jobs with scenario.oversize=drop",
+        )
+
+    @cached_property
+    def reference_iteration_time_s(self) -> Floats:
+        """Seconds per iteration at the request, compactly placed, shape (n,); NaN: fits nowhere.
+
+        A request for any type is taken at the type on which it runs fastest.
+        """
+        times = self._at_compact(self.execution)[self.class_of]
+        out = np.full(len(self.trace), np.nan)
+        level = np.searchsorted(self.tables.counts, self.request_gpus)
+        for row in np.flatnonzero(self.request_gpus > 0):
+            options = times[row, :, level[row]]
+            kind = self.request_type[row]
+            out[row] = options.min() if kind < 0 else options[kind]
+        return out
+
+    @cached_property
+    def fair_iteration_time_s(self) -> Floats:
+        """Seconds per iteration at the requested count on GPUs of mean speed, shape (n,).
+
+        The mean of the job's speeds over the types it runs on at that count, weighted by their
+        GPUs; NaN: fits nowhere. On a cluster of one type the reference iteration time.
+        """
+        times = self._at_compact(self.execution)[self.class_of]
+        level = np.searchsorted(self.tables.counts, self.request_gpus)
+        level = np.minimum(level, len(self.tables.counts) - 1)[:, None, None]
+        at_count = np.take_along_axis(times, level, axis=2)[..., 0]
+        fits = np.take_along_axis(self.feasible[self.class_of], level, axis=2)[..., 0]
+        weight = np.where(fits & (self.request_gpus > 0)[:, None], self.cluster.capacity, 0.0)
+        total = weight.sum(axis=1)
+        speed = (weight / np.where(fits, at_count, 1.0)).sum(axis=1)
+        mean_s: Floats = np.divide(total, speed, out=np.full(len(total), np.nan), where=total > 0)
+        return mean_s
+
+
+def _filled(times: Floats) -> Floats:
+    """Return times, shape (..., 4), in which a tier without one has that of the next tighter tier."""
+    filled = times.copy()
+    for tier in range(1, filled.shape[-1]):
+        gap = np.isinf(filled[..., tier])
+        filled[..., tier][gap] = filled[..., tier - 1][gap]
+    return filled
+
+
+def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:
+    """Return the GPU counts an allotment may have under a scenario's rule."""
+    most = int(cluster.capacity.max())
+    if rule == "any":
+        return list(range(1, most + 1))
+    return [2**level for level in range(most.bit_length())]
+
+
+def model_classes(trace: Trace) -> tuple[ModelClass, ...]:
+    """Return the distinct model classes of a trace, sorted."""
+    return tuple(sorted({trace.model_class(row) for row in range(len(trace))}))
+
+
+LOCALITIES = len(Locality)

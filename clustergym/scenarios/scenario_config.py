@@ -1,0 +1,338 @@
+"""From composed configuration (plain mappings) to a Scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameters import build, checked
+from clustergym.inputs.paths import traces_dir
+from clustergym.models.catalog import Catalog
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.base import Oracle, OracleTables
+from clustergym.oracle.oracle_config import oracle_from_config
+from clustergym.oracle.traffic import on_free_links, require_fabric
+from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.failures import failures_from_config
+from clustergym.scenarios.reservations import reservations_from_config
+from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
+from clustergym.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.workload.options import ReadOptions
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The `scenario` group of the configuration.
+
+    Attributes
+    ----------
+    name, version : str, int
+        Of the scenario.
+    rounds : str or float
+        `policy`, `event`, or seconds.
+    counts : str
+        `power_of_two` or `any`.
+    oversize : str
+        `error` or `drop`: a request for more GPUs than the cluster has.
+    other_types : str
+        `error` or `any`: a request for a GPU type that the cluster does not have.
+    contention : bool
+        Whether jobs share the links between switches (`clustergym.sim.links`).
+    failures : mapping
+        Keys of `clustergym.scenarios.failures.FailureChoice`.
+    reservations : mapping
+        Keys of `clustergym.scenarios.reservations.ReservationChoice`.
+    """
+
+    name: str
+    version: int = 0
+    rounds: str | float = "policy"
+    counts: str = "power_of_two"
+    oversize: str = "error"
+    other_types: str = "error"
+    contention: bool = False
+    failures: Mapping[str, str | int | float | None] = field(default_factory=dict)
+    reservations: Mapping[str, str | float | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        choices = {
+            "counts": ("power_of_two", "any"),
+            "oversize": ("error", "drop"),
+            "other_types": ("error", "any"),
+        }
+        for key, valid in choices.items():
+            if getattr(self, key) not in valid:
+                raise InputError(
+                    f"unknown value {getattr(self, key)!r}",
+                    field=f"scenario.{key}",
+                    remedy=nearest(getattr(self, key), valid),
+                )
+        if isinstance(self.rounds, str) and self.rounds not in ("policy", "event"):
+            raise InputError(
+                f"unknown value {self.rounds!r}",
+                field="scenario.rounds",
+                remedy="give policy, event, or seconds",
+            )
+        if not isinstance(self.rounds, str) and not 1e-3 <= self.rounds < 1e9:
+            raise InputError(
+                f"{self.rounds} is no round", field="scenario.rounds", remedy="give seconds above 0.001"
+            )
+
+
+def build_scenario(config: Mapping[str, Any]) -> Scenario:
+    """Build the scenario of a composed configuration.
+
+    Parameters
+    ----------
+    config : mapping
+        Groups `cluster`, `trace`, `oracle`, `costs`, `scenario`, and `seed`, `horizon_s`.
+
+    Raises
+    ------
+    InputError
+        For anything in it, or in a file it names, that is not valid.
+    """
+    rules: Rules = build(Rules, config["scenario"], "scenario")
+    costs: Costs = build(Costs, config["costs"], "costs")
+    horizon_s = _horizon(config.get("horizon_s"))
+    cluster = make_cluster(config["cluster"])
+    seed = checked(config["seed"], int, "seed")
+    if seed < 0:
+        raise InputError(f"{seed} is no seed", field="seed", remedy="give a whole number from 0")
+    most = int(cluster.capacity.min())
+    for name, price in costs.profile.items():
+        remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
+        require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
+    trace = _with_cluster_types(make_trace(config["trace"], seed, cluster, rules.counts), cluster, rules)
+    oracle = oracle_from_config(config["oracle"])
+    catalog = oracle.catalog
+    classes = model_classes(trace)
+    for model in classes:
+        _known(model, catalog, trace)
+    tables, communication_s = _tables(oracle, classes, cluster, rules)
+    return Scenario(
+        name=rules.name,
+        version=rules.version,
+        cluster=cluster,
+        trace=trace,
+        tables=tables,
+        checkpoint_s=np.array([_checkpoint_s(model, catalog, costs) for model in classes]),
+        costs=costs,
+        rounds=rules.rounds,
+        horizon_s=horizon_s,
+        counts_rule=rules.counts,
+        oversize=rules.oversize,
+        communication_s=communication_s,
+        failures=failures_from_config(rules.failures, len(cluster.node_type), seed),
+        reservations=reservations_from_config(rules.reservations, trace),
+    )
+
+
+def _tables(
+    oracle: Oracle, classes: tuple[ModelClass, ...], cluster: ClusterSpec, rules: Rules
+) -> tuple[OracleTables, Floats | None]:
+    """Build the tables, and with contention the traffic in them; those that take long are kept on disk."""
+    counts = allowed_counts(cluster, rules.counts)
+
+    def tables_of(cluster: ClusterSpec) -> OracleTables:
+        if not oracle.worth_caching:
+            return oracle.tables(classes, cluster, counts)
+        from clustergym.oracle.table_cache import cached_tables
+
+        return cached_tables(oracle, classes, cluster, counts, progress=True)
+
+    if not rules.contention:
+        return tables_of(cluster), None
+    require_fabric(oracle)
+    return on_free_links(tables_of, cluster)
+
+
+def _horizon(value: Any) -> float | None:
+    horizon_s: float | None = checked(value, float | None, "horizon_s")
+    if horizon_s is not None and not 0 < horizon_s < 1e12:
+        raise InputError(
+            f"{horizon_s} is no duration", field="horizon_s", remedy="give seconds above 0, or null"
+        )
+    return horizon_s
+
+
+def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
+    """Build the cluster of the `cluster` group: its `path` wins over what it names."""
+    require(isinstance(config, Mapping), "cluster", config, "give its keys")
+    path = config.get("path")
+    if path is not None:
+        return load_cluster(str(Path(str(path)).absolute()))
+    return cluster_from_config({key: value for key, value in config.items() if key != "path"})
+
+
+RULE_NAMES = ("arena", "ares")
+
+
+@dataclass(frozen=True)
+class TraceChoice:
+    """The `trace` group of the configuration.
+
+    Attributes
+    ----------
+    path : str or None
+        A trace file; wins over `committed` and `source`.
+    format : str
+        Its format; `auto`: found out.
+    rule : str
+        How model, batch and iterations are drawn for records that have only time,
+        duration and GPUs: `arena` or `ares`.
+    committed : str or None
+        A trace shipped with the project.
+    source : str or None
+        A generator, with the fields below; `load` is offered load on the run's cluster.
+    any_type : bool
+        Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
+        the generators draw one of the cluster's.
+    gavel_steps : str
+        Whether the steps of a Gavel trace are the whole `job`'s or each `worker`'s.
+    sia_profiles : str or None
+        Sia's profiles folder, from which its jobs get their iterations.
+    sia_lengths : str
+        `validated` or `noise`, as in `ReadOptions`.
+    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
+        Parameters of the generator, `clustergym.workload.generators.generate`.
+    seed : int or None
+        Of the draw or the generator; null: the run's seed.
+    """
+
+    path: str | None = None
+    format: str = "auto"
+    rule: str = "arena"
+    committed: str | None = None
+    source: str | None = None
+    jobs: int = 200
+    span_s: float | None = None
+    load: float | None = None
+    any_type: bool = False
+    gavel_steps: str = "job"
+    sia_profiles: str | None = None
+    sia_lengths: str = "validated"
+    deadlines: bool = False
+    requests: str = "source"
+    max_gpus: int | None = None
+    min_duration_s: float | None = None
+    max_duration_s: float | None = None
+    start_hour: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.rule in RULE_NAMES, "trace.rule", self.rule, nearest(self.rule, RULE_NAMES))
+        found, lengths = self.sia_lengths, ("validated", "noise")
+        require(found in lengths, "trace.sia_lengths", found, nearest(found, lengths))
+
+
+def make_trace(
+    config: Mapping[str, Any], seed: int, cluster: ClusterSpec, counts: str = "power_of_two"
+) -> Trace:
+    """Read or generate the trace of the `trace` group; counts in a file are kept where any may be had."""
+    choice: TraceChoice = build(TraceChoice, config, "trace")
+    seed = seed if choice.seed is None else choice.seed
+    if choice.path is not None:
+        from clustergym.workload.formats import load_trace
+
+        return load_trace(
+            choice.path, format=choice.format, options=_read_options(choice, seed, cluster, counts)
+        )
+    if choice.committed is not None:
+        return _committed(choice.committed)
+    if choice.source is None:
+        raise InputError(
+            "names no trace", field="trace", remedy="give trace.path=FILE, trace.committed or trace.source"
+        )
+    from clustergym.workload.generators import DeadlineOptions, generate
+
+    return generate(
+        choice.source,
+        jobs=choice.jobs,
+        span_s=choice.span_s,
+        seed=seed,
+        rule=choice.rule,
+        cluster=cluster,
+        load=choice.load,
+        gpu_types=() if choice.any_type else cluster.gpu_types,
+        deadlines=DeadlineOptions() if choice.deadlines else None,
+        requests=choice.requests,
+        max_gpus=choice.max_gpus,
+        min_duration_s=choice.min_duration_s,
+        max_duration_s=choice.max_duration_s,
+        start_hour=choice.start_hour,
+    )
+
+
+def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> ReadOptions:
+    """Return how a foreign trace is read for a cluster."""
+    from clustergym.workload.options import ReadOptions, types_to_draw
+
+    return ReadOptions(
+        seed=seed,
+        rule=choice.rule,
+        power_of_two=counts == "power_of_two",
+        gpu_types=types_to_draw(choice.rule, choice.any_type, cluster.gpu_types),
+        gavel_steps=choice.gavel_steps,
+        sia_profiles=choice.sia_profiles,
+        sia_lengths=choice.sia_lengths,
+    )
+
+
+def _committed(name: str) -> Trace:
+    from clustergym.workload.native import read_trace
+
+    path = traces_dir() / f"{name}.csv"
+    if not path.is_file():
+        names = [found.stem for found in traces_dir().glob("*.csv")]
+        raise InputError(f"no committed trace {name!r}", field="trace.committed", remedy=nearest(name, names))
+    return read_trace(path)
+
+
+def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Trace:
+    """Check requested GPU types against the cluster's."""
+    missing = set(trace.gpu_type) - set(cluster.gpu_types) - {""}
+    if not missing:
+        return trace
+    if rules.other_types == "any":
+        kept = tuple(name if name in cluster.gpu_types else "" for name in trace.gpu_type)
+        return replace(trace, gpu_type=kept)
+    row = next(row for row, name in enumerate(trace.gpu_type) if name in missing)
+    raise InputError(
+        f"job {trace.job_id[row]} asks for {trace.gpu_type[row]}, which cluster {cluster.name} does not "
+        f"have (it has {', '.join(cluster.gpu_types)})",
+        file=trace.path or None,
+        line=int(trace.line[row]) or None,
+        field="gpu_type",
+        remedy="name another cluster, or let such jobs run on any type with scenario.other_types=any",
+    )
+
+
+def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
+    """Name the first job of a model the catalogue does not have."""
+    try:
+        catalog.get(model)
+    except InputError as error:
+        row = next(row for row in range(len(trace)) if trace.model_class(row) == model)
+        raise InputError(
+            error.message,
+            file=trace.path or None,
+            line=int(trace.line[row]) or None,
+            field="model_family",
+            remedy=error.remedy,
+        ) from error
+
+
+def _checkpoint_s(model: ModelClass, catalog: Catalog, costs: Costs) -> float:
+    spec = catalog.get(model)
+    return costs.checkpoint_s(model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s)

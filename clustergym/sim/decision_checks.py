@@ -1,0 +1,187 @@
+"""Checks a policy's Decision against the rules; nothing is clipped in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.arrays import Bools, Ints
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision
+from clustergym.scenarios.scenario import Scenario
+
+
+class DecisionError(InputError):
+    """A Decision breaks a limit; names the job and the limit.
+
+    Attributes
+    ----------
+    job_id : str
+        The offending job; empty when the decision as a whole is at fault.
+    """
+
+    def __init__(self, message: str, *, job_id: str = "", remedy: str) -> None:
+        self.job_id = job_id
+        super().__init__(message, field=f"decision, job {job_id}" if job_id else "decision", remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a decision may do, as the engine knows it: nothing that a policy can reach.
+
+    Attributes
+    ----------
+    job : ndarray of int, shape (n,)
+        Rows of the jobs in the View, ascending.
+    available : ndarray of int, shape (T,)
+    profiled : ndarray of bool, shape (jobs of the trace, T)
+        On which types a job is known.
+    """
+
+    job: Ints
+    available: Ints
+    profiled: Bools
+
+
+def coerced(decision: object) -> Decision:
+    """Return a policy's answer as a Decision of one-dimensional int64 columns.
+
+    Raises
+    ------
+    DecisionError
+        If it is no Decision, or a column holds anything but whole numbers.
+    """
+    if not isinstance(decision, Decision):
+        message = f"is a {type(decision).__name__}, not a Decision"
+        raise DecisionError(message, remedy="return Decision.of(...) or Decision.keep(view)")
+    columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop")}
+    if decision.batch is not None:
+        columns["batch"] = decision.batch
+    if all(
+        type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1
+        for value in columns.values()
+    ):
+        return decision
+    return Decision(**{name: _whole(name, value) for name, value in columns.items()})
+
+
+def _whole(name: str, value: Any) -> Ints:
+    """Return a column of whole numbers, whatever sequence it was given as."""
+    remedy = "give a one-dimensional array of whole numbers"
+    try:
+        column = np.asarray(value)
+    except ValueError as error:
+        raise DecisionError(f"its column {name} is no array: {error}", remedy=remedy) from None
+    if column.ndim != 1:
+        raise DecisionError(f"its column {name} has {column.ndim} dimensions", remedy=remedy)
+    if column.size and column.dtype.kind not in "iu":
+        raise DecisionError(f"its column {name} holds {column.dtype} such as {column[0]!r}", remedy=remedy)
+    if column.size and column.dtype.kind == "u" and int(column.max()) > np.iinfo(np.int64).max:
+        raise DecisionError(f"its column {name} holds {column.max()}", remedy=remedy)
+    return column.astype(np.int64)
+
+
+def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    """Raise a DecisionError if a decision is not legal."""
+    _check_jobs(decision, limits, scenario)
+    _check_allotments(decision, limits, scenario)
+    _check_batches(decision, scenario)
+    used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(limits.available))
+    over = np.flatnonzero(used > limits.available)
+    if len(over):
+        kind = int(over[0])
+        raise DecisionError(
+            f"uses {int(used[kind])} {scenario.cluster.gpu_types[kind]}, "
+            f"{int(limits.available[kind])} are available",
+            job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
+            remedy="leave out or shrink jobs of that GPU type",
+        )
+
+
+def _check_batches(decision: Decision, scenario: Scenario) -> None:
+    if decision.batch is None:
+        return
+    if decision.batch.shape != decision.job.shape:
+        raise DecisionError("its columns differ in length", remedy="give one batch per job, or none at all")
+    other = np.flatnonzero(
+        (decision.batch != 0) & (decision.batch != scenario.trace.global_batch[decision.job])
+    )
+    if not len(other):
+        return
+    rows, batch, choices = decision.job[other], decision.batch[other], scenario.batch_choices
+    allowed = np.zeros(len(rows), dtype=np.bool_) if choices is None else choices.allowed(rows, batch)
+    if not allowed.all():
+        first = int(np.argmin(allowed))
+        raise DecisionError(
+            f"trains at global batch {int(batch[first])}, which is none of its choices",
+            job_id=_job_id(scenario, rows[first]),
+            remedy="choose among view.batch_options().sizes, or 0 for the requested one",
+        )
+
+
+def _job_id(scenario: Scenario, row: int) -> str:
+    inside = 0 <= int(row) < len(scenario.trace)
+    return scenario.trace.job_id[int(row)] if inside else f"#{int(row)}"
+
+
+def _members(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each value is among the ascending ones; np.isin sorts both anew."""
+    if not len(ascending):
+        return np.zeros(len(values), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: npt.NDArray[np.bool_] = ascending[at] == values
+    return found
+
+
+def _check_jobs(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    lengths = {len(decision.job), len(decision.gpu_type), len(decision.gpus)}
+    if len(lengths) != 1:
+        raise DecisionError("its columns differ in length", remedy="give one type and one count per job")
+    named = np.concatenate([decision.job, decision.drop])
+    unknown = named[~_members(named, limits.job)]
+    if len(unknown):
+        raise DecisionError(
+            "is not in the system now", job_id=_job_id(scenario, unknown[0]), remedy="choose among view.job"
+        )
+    ordered = np.sort(named)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(repeated):
+        twice = repeated[0]
+        raise DecisionError(
+            "is named twice",
+            job_id=_job_id(scenario, twice),
+            remedy="give each job one allotment, or drop it",
+        )
+
+
+def _check_allotments(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    gpu_types, counts = scenario.cluster.gpu_types, scenario.tables.counts
+    bad_type = (decision.gpu_type < 0) | (decision.gpu_type >= len(gpu_types))
+    if bad_type.any():
+        first = int(np.argmax(bad_type))
+        raise DecisionError(
+            f"names GPU type {int(decision.gpu_type[first])}",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy=f"choose 0 to {len(gpu_types) - 1}",
+        )
+    bad_count = ~_members(decision.gpus, counts)
+    if bad_count.any():
+        first = int(np.argmax(bad_count))
+        raise DecisionError(
+            f"has {int(decision.gpus[first])} GPUs, which is no count allowed here",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy="choose among setting.counts",
+        )
+    level = np.searchsorted(counts, decision.gpus)
+    fits = scenario.feasible[scenario.class_of[decision.job], decision.gpu_type, level]
+    fits = fits & limits.profiled[decision.job, decision.gpu_type]
+    if not fits.all():
+        first = int(np.argmin(fits))
+        raise DecisionError(
+            f"does not fit on {int(decision.gpus[first])} {gpu_types[int(decision.gpu_type[first])]}",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy="choose where view.feasible is true",
+        )

@@ -1,0 +1,1 @@
+"""What a user sees of long work: progress, tables, and the processes that share it."""

@@ -1,0 +1,180 @@
+"""The one way to a `Trace`: every reader hands its columns to `build_trace`, which checks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.arrays import Floats, Ints
+from clustergym.inputs.columns import LARGEST, MAX_GPUS, check_bounds, shown
+from clustergym.inputs.errors import InputError
+from clustergym.workload.trace import Trace
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_BOUNDS: dict[str, tuple[float | None, float]] = {
+    "submit_s": (0.0, LARGEST),
+    "global_batch": (1.0, LARGEST),
+    "iterations": (1.0, LARGEST),
+    "gpus": (1.0, float(MAX_GPUS)),
+    "deadline_s": (None, LARGEST),
+    "priority": (-LARGEST, LARGEST),
+}
+
+
+def build_trace(
+    *,
+    path: Path,
+    job_id: Sequence[str],
+    submit_s: Floats,
+    model_family: Sequence[str],
+    global_batch: Ints,
+    iterations: Ints,
+    gpus: Ints,
+    line: Sequence[int],
+    model_size: Sequence[str] | None = None,
+    gpu_type: Sequence[str] | None = None,
+    deadline_s: Floats | None = None,
+    priority: Ints | None = None,
+    user: Sequence[str] | None = None,
+    virtual_cluster: Sequence[str] | None = None,
+    name: str | None = None,
+    provenance: dict[str, Any] | None = None,
+    source_names: Mapping[str, str] | None = None,
+    canonical: Callable[[str], str] | None = None,
+) -> Trace:
+    """Check the columns of a trace, sort them by submission, and put them together.
+
+    Parameters
+    ----------
+    path : Path
+        File the rows come from; it is named in errors, and its stem names the trace.
+    job_id, submit_s, model_family, global_batch, iterations, gpus, line
+        Columns of length n, as in `Trace`, in the order of the file.
+    model_size, gpu_type, deadline_s, priority, user, virtual_cluster : optional
+        Columns a source may lack: empty, any, NaN, 0, empty and empty then.
+    name : str, optional
+        Name of the trace.
+    provenance : dict, optional
+        Plain JSON values.
+    source_names : mapping, optional
+        What the source calls our columns, for errors.
+    canonical : callable, optional
+        GPU type name -> canonical name; by default that of the hardware catalogue.
+
+    Raises
+    ------
+    InputError
+        At the first job without a valid id, time, count, deadline or GPU type.
+    """
+    n = len(job_id)
+    empty = [""] * n
+    columns: dict[str, Any] = {
+        "job_id": list(job_id),
+        "submit_s": np.asarray(submit_s, dtype=np.float64),
+        "model_family": list(model_family),
+        "model_size": list(empty if model_size is None else model_size),
+        "global_batch": np.asarray(global_batch, dtype=np.int64),
+        "iterations": np.asarray(iterations, dtype=np.int64),
+        "gpu_type": list(empty if gpu_type is None else gpu_type),
+        "gpus": np.asarray(gpus, dtype=np.int64),
+        "deadline_s": np.full(n, np.nan) if deadline_s is None else np.asarray(deadline_s, dtype=np.float64),
+        "priority": np.zeros(n, dtype=np.int64) if priority is None else np.asarray(priority, dtype=np.int64),
+        "user": list(empty if user is None else user),
+        "virtual_cluster": list(empty if virtual_cluster is None else virtual_cluster),
+        "line": np.asarray(line, dtype=np.int64),
+    }
+    check = _Checker(path, columns, source_names or {})
+    check.everything()
+    columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
+    order = np.argsort(columns["submit_s"], kind="stable")
+    return Trace(
+        name=name or path.stem,
+        path=str(path),
+        provenance=provenance or {},
+        **{key: _in_order(column, order) for key, column in columns.items()},
+    )
+
+
+def _in_order(column: Any, order: npt.NDArray[np.intp]) -> Any:
+    return column[order] if isinstance(column, np.ndarray) else tuple(column[row] for row in order)
+
+
+def _catalogue_name(name: str) -> str:
+    from clustergym.cluster.cluster_files import canonical_gpu_type
+
+    return canonical_gpu_type(name)
+
+
+class _Checker:
+    def __init__(self, path: Path, columns: dict[str, Any], source_names: Mapping[str, str]) -> None:
+        self.path, self.columns, self.source_names = path, columns, source_names
+
+    def error(self, row: int, column: str, message: str, remedy: str) -> InputError:
+        line = int(self.columns["line"][row]) or None
+        field = self.source_names.get(column, column)
+        return InputError(message, file=self.path, line=line, field=field, remedy=remedy)
+
+    def everything(self) -> None:
+        if not self.columns["job_id"]:
+            raise InputError(
+                "no job is left to simulate", file=self.path, remedy="give a trace with GPU jobs that ran"
+            )
+        self.texts()
+        self.ids()
+        for column, (low, high) in _BOUNDS.items():
+            field = self.source_names.get(column, column)
+            check_bounds(
+                np.asarray(self.columns[column], dtype=np.float64),
+                self.path,
+                self.columns["line"],
+                field,
+                low,
+                high,
+            )
+        self.times()
+
+    def texts(self) -> None:
+        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster"):
+            for row, text in enumerate(self.columns[column]):
+                if _UNPRINTABLE.search(text):
+                    raise self.error(row, column, f"{shown(text)} has a control character", "remove it")
+        for row, family in enumerate(self.columns["model_family"]):
+            if not family:
+                raise self.error(row, "model_family", "is empty", "name the job's model")
+
+    def ids(self) -> None:
+        seen: dict[str, int] = {}
+        for row, job in enumerate(self.columns["job_id"]):
+            if not job:
+                raise self.error(row, "job_id", "is empty", "give every job an id")
+            if job in seen:
+                first = int(self.columns["line"][seen[job]])
+                raise self.error(
+                    row, "job_id", f"{shown(job)} is already the job of line {first}", "make ids unique"
+                )
+            seen[job] = row
+
+    def times(self) -> None:
+        submit, deadline = self.columns["submit_s"], self.columns["deadline_s"]
+        if np.isnan(submit).any():
+            raise self.error(int(np.argmax(np.isnan(submit))), "submit_s", "is no number", "give seconds")
+        late = deadline <= submit
+        if late.any():
+            row = int(np.argmax(late))
+            message = f"deadline {deadline[row]:.17g} is not after the submission at {submit[row]:.17g}"
+            raise self.error(row, "deadline_s", message, "deadlines are absolute; leave it empty for none")
+
+    def gpu_types(self, canonical: Callable[[str], str]) -> list[str]:
+        known = {"": ""}
+        for row, name in enumerate(self.columns["gpu_type"]):
+            if name not in known:
+                try:
+                    known[name] = canonical(name)
+                except InputError as error:
+                    raise self.error(row, "gpu_type", error.message, error.remedy or "") from error
+        return [known[name] for name in self.columns["gpu_type"]]

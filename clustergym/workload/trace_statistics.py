@@ -1,0 +1,315 @@
+"""Statistics of a trace, and the load it offers to a cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.models.model_class import ModelClass
+from clustergym.oracle.base import OracleTables
+from clustergym.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.oracle.base import Oracle
+
+
+PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
+
+
+@dataclass(frozen=True)
+class OfferedLoad:
+    """GPU time that a trace asks of a cluster.
+
+    Attributes
+    ----------
+    gpu_types : tuple of str
+        Axis T.
+    demand_gpu_s : ndarray of float, shape (T,)
+        GPU-seconds demanded of each type.
+    load : ndarray of float, shape (T,)
+        Demand over capacity times span; inf where all jobs come at once.
+    overall : float
+        The same over all types together.
+    job_gpu_s : ndarray of float, shape (n,)
+        Demand of each job, over all types.
+    duration_s : ndarray of float, shape (n,)
+        Run time of each job at its request, compactly placed; for a job without a requested type
+        the mean over the types it fits, weighted by capacity. NaN where it fits nowhere.
+    infeasible : int
+        Jobs that do not fit as requested, counted at another count or on other types.
+    nowhere : int
+        Jobs that fit on no type at any count; they demand nothing.
+    """
+
+    gpu_types: tuple[str, ...]
+    demand_gpu_s: Floats
+    load: Floats
+    overall: float
+    job_gpu_s: Floats
+    duration_s: Floats
+    infeasible: int
+    nowhere: int
+
+
+def tables_for(trace: Trace, cluster: ClusterSpec, oracle: Oracle | None = None) -> OracleTables:
+    """Return the oracle's tables of a trace's model classes, at every count that `offer` asks for.
+
+    Parameters
+    ----------
+    trace : Trace
+    cluster : ClusterSpec
+    oracle : Oracle, optional
+        By default the roofline oracle.
+    """
+    if oracle is None:
+        from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
+
+        oracle = RooflineOracle()
+    classes = sorted({trace.model_class(row) for row in range(len(trace))})
+    doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
+    return oracle.tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
+
+
+def offered_load(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> Floats:
+    """Return the offered load on each GPU type, shape (T,); see `offer`."""
+    return offer(trace, cluster, tables).load
+
+
+def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
+    """Return the GPU time that a trace asks of a cluster.
+
+    A job demands iterations x iteration time x GPUs of the type it requests, compactly placed. A job
+    that requests none is spread over the types it fits in proportion to their capacity, at each
+    type's own iteration time. A request that does not fit, in memory or in the type's capacity,
+    counts at the least count that fits on that type; where none does, or the cluster lacks the type,
+    on the other types.
+    """
+    at_request = _AtRequest(cluster, tables)
+    keys = [(trace.model_class(row), trace.gpu_type[row], int(trace.gpus[row])) for row in range(len(trace))]
+    known = {key: at_request(*key) for key in set(keys)}
+    iterations = trace.iterations.astype(np.float64)
+    gpu_s = np.array([known[key].gpu_s for key in keys]).reshape(len(trace), -1)
+    by_job = iterations[:, None] * gpu_s
+    demand = by_job.sum(axis=0)
+    span, capacity = trace.span_s, cluster.capacity.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        load = np.where(demand > 0, demand / (capacity * span), 0.0)
+        overall = float(demand.sum() / (capacity.sum() * span)) if demand.sum() > 0 else 0.0
+    return OfferedLoad(
+        gpu_types=cluster.gpu_types,
+        demand_gpu_s=demand,
+        load=load,
+        overall=overall,
+        job_gpu_s=by_job.sum(axis=1),
+        duration_s=iterations * np.array([known[key].time_s for key in keys]),
+        infeasible=sum(known[key].infeasible for key in keys),
+        nowhere=sum(bool(np.isnan(known[key].time_s)) for key in keys),
+    )
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Of one iteration: GPU-seconds on each type, shape (T,); seconds; whether it fits as requested."""
+
+    gpu_s: Floats
+    time_s: float
+    infeasible: bool
+
+
+class _AtRequest:
+    """Prices an iteration of (model class, requested type, count)."""
+
+    def __init__(self, cluster: ClusterSpec, tables: OracleTables) -> None:
+        self.cluster, self.tables = cluster, tables
+        self.classes = {model: row for row, model in enumerate(tables.classes)}
+        self.counts = tables.counts.tolist()
+        tiers = [
+            [int(cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
+            for t, room in enumerate(cluster.capacity.tolist())
+        ]
+        index = np.array(tiers)[None, :, :, None]
+        shape = (*tables.execution.shape[:3], 1)
+        times = np.take_along_axis(tables.execution, np.broadcast_to(index, shape), axis=3)[..., 0]
+        fits = tables.counts[None, :] <= cluster.capacity[:, None]
+        self.times = np.where(fits[None], times, np.inf)
+
+    def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> _Cost:
+        table = self.times[self.classes[model]]
+        every = range(len(self.cluster.gpu_types))
+        asked = [self.cluster.gpu_types.index(gpu_type)] if gpu_type in self.cluster.gpu_types else []
+        others = [kind for kind in every if kind not in asked]
+        if gpu_type == "":
+            tries = [(others, True), (others, False)]
+        else:
+            tries = [(asked, True), (asked, False), (others, True), (others, False)]
+        for attempt, (kinds, exactly) in enumerate(tries):
+            found = {kind: count for kind in kinds if (count := self._count(table[kind], gpus, exactly))}
+            if found:
+                return self._spread(table, found, infeasible=attempt > 0)
+        return _Cost(np.zeros(len(every)), float("nan"), infeasible=True)
+
+    def _count(self, times: Floats, gpus: int, exactly: bool) -> int:
+        """Return the count itself or the least one that fits; 0: none."""
+        for index, count in enumerate(self.counts):
+            if np.isfinite(times[index]) and (count == gpus or not exactly):
+                return int(count)
+        return 0
+
+    def _spread(self, table: Floats, found: dict[int, int], infeasible: bool) -> _Cost:
+        total = sum(int(self.cluster.capacity[kind]) for kind in found)
+        gpu_s, time_s = np.zeros(len(table)), 0.0
+        for kind, count in found.items():
+            share = int(self.cluster.capacity[kind]) / total
+            seconds = float(table[kind, self.counts.index(count)])
+            gpu_s[kind] = share * seconds * count
+            time_s += share * seconds
+        return _Cost(gpu_s, time_s, infeasible)
+
+
+def trace_statistics(
+    trace: Trace, cluster: ClusterSpec | None = None, tables: OracleTables | None = None
+) -> dict[str, Any]:
+    """Return statistics of a trace as plain JSON values; None where one is not defined.
+
+    Parameters
+    ----------
+    trace : Trace
+        At least one job.
+    cluster : ClusterSpec, optional
+        Adds durations, their correlation with GPU counts, and offered load on it.
+    tables : OracleTables, optional
+        Of the trace on the cluster; by default the roofline oracle's.
+
+    Notes
+    -----
+    Counts per window are of whole windows since the first submission, and their Fano factor is the
+    sample variance over the mean. Burstiness is (cv - 1) / (cv + 1) of the times between arrivals
+    (Goh and Barabasi, 2008): -1 for a clock, 0 for a Poisson process, towards 1 for bursts. The hour
+    of day is that of the trace's clock, started at the `start_hour` of its provenance if it has one.
+    """
+    since_first = trace.submit_s - trace.submit_s[0]
+    start_hour = trace.provenance.get("start_hour", 0)
+    origin_s = 3600.0 * start_hour if isinstance(start_hour, int) else 0.0
+    statistics: dict[str, Any] = {
+        "jobs": len(trace),
+        "span_s": trace.span_s,
+        "rate_per_hour": len(trace) / trace.span_s * 3600.0 if trace.span_s > 0 else None,
+        "interarrival": interarrival_statistics(since_first),
+        "counts": {name: count_statistics(since_first, width) for name, width in WINDOWS_S.items()},
+        "hour_of_day_share": hour_of_day_share(trace.submit_s + origin_s).tolist(),
+        "gpus": _gpu_statistics(trace.gpus),
+        "gpu_type_share": _shares([kind or "any" for kind in trace.gpu_type]),
+        "model_share": _shares([trace.model_class(row).model for row in range(len(trace))]),
+        "deadlines": int(np.isfinite(trace.deadline_s).sum()),
+    }
+    if cluster is not None:
+        offered = offer(trace, cluster, tables or tables_for(trace, cluster))
+        statistics |= _against(trace, cluster, offered)
+    return statistics
+
+
+def interarrival_statistics(submit_s: Floats) -> dict[str, float | None]:
+    """Return mean and median (s), coefficient of variation and burstiness of the times between arrivals."""
+    gaps = np.diff(submit_s)
+    if not len(gaps):
+        return dict.fromkeys(("mean_s", "median_s", "cv", "burstiness"))
+    mean = float(gaps.mean())
+    cv = float(gaps.std()) / mean if mean > 0 else None
+    burstiness = None if cv is None else (cv - 1.0) / (cv + 1.0)
+    return {"mean_s": mean, "median_s": float(np.median(gaps)), "cv": cv, "burstiness": burstiness}
+
+
+def count_statistics(submit_s: Floats, width_s: float) -> dict[str, float | int | None]:
+    """Return mean, greatest, Fano factor and lag-1 autocorrelation of the counts per window.
+
+    Parameters
+    ----------
+    submit_s : ndarray of float
+        Seconds since the first submission.
+    width_s : float
+        Width of a window; only whole windows count.
+    """
+    windows = int(submit_s[-1] // width_s)
+    counts = np.bincount((submit_s // width_s).astype(np.int64), minlength=windows)[:windows].astype(
+        np.float64
+    )
+    mean = float(counts.mean()) if windows else None
+    off = counts - (mean or 0.0)
+    square = float((off * off).sum())
+    return {
+        "windows": windows,
+        "mean": mean,
+        "max": int(counts.max()) if windows else None,
+        "fano": square / (windows - 1) / mean if windows > 1 and mean else None,
+        "lag1_autocorrelation": float((off[1:] * off[:-1]).sum()) / square if square > 0 else None,
+    }
+
+
+def hour_of_day_share(submit_s: Floats) -> Floats:
+    """Return the share of submissions in each hour of the day, shape (24,)."""
+    hours = (submit_s // 3600.0).astype(np.int64) % 24
+    return np.bincount(hours, minlength=24) / len(submit_s)
+
+
+def correlations(gpus: Ints, duration_s: Floats) -> dict[str, float | None]:
+    """Return Pearson's of log2 GPUs with ln duration, and Spearman's; None where either is constant."""
+    known = np.isfinite(duration_s) & (duration_s > 0)
+    x, y = np.log2(gpus[known]), np.log(duration_s[known])
+    if len(x) < 2 or x.min() == x.max() or y.min() == y.max():
+        return {"pearson_log2_gpus_ln_duration": None, "spearman": None}
+    from scipy.stats import spearmanr
+
+    pearson, rank = float(np.corrcoef(x, y)[0, 1]), float(spearmanr(x, y).statistic)
+    return {"pearson_log2_gpus_ln_duration": pearson, "spearman": rank}
+
+
+def percentiles(values: Floats | Ints) -> dict[str, float]:
+    """Return the percentiles of `PERCENTILES`, as `p50`."""
+    return {f"p{rank}": float(np.percentile(values, rank)) for rank in PERCENTILES}
+
+
+def _gpu_statistics(gpus: Ints) -> dict[str, Any]:
+    share = {str(count): number / len(gpus) for count, number in sorted(Counter(gpus.tolist()).items())}
+    return {"share": share, "mean": float(gpus.mean()), "max": int(gpus.max()), **percentiles(gpus)}
+
+
+def _shares(names: Sequence[str]) -> dict[str, float]:
+    return {name: count / len(names) for name, count in sorted(Counter(names).items())}
+
+
+def _against(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[str, Any]:
+    known = offered.duration_s[np.isfinite(offered.duration_s)]
+    durations: dict[str, float | None] = {"mean": None, "ln_mean": None, "ln_sigma": None}
+    if len(known):
+        logs = np.log(known)
+        durations = {
+            "mean": float(known.mean()),
+            "ln_mean": float(logs.mean()),
+            "ln_sigma": float(logs.std()),
+        }
+        durations |= percentiles(known)
+    return {
+        "cluster": cluster.name,
+        "duration_s": durations,
+        "gpu_hours": float(offered.demand_gpu_s.sum()) / 3600.0,
+        "correlation": correlations(trace.gpus, offered.duration_s),
+        "offered_load": {
+            "overall": _finite(offered.overall),
+            "by_gpu_type": {
+                kind: _finite(float(load)) for kind, load in zip(cluster.gpu_types, offered.load, strict=True)
+            },
+            "infeasible_requests": offered.infeasible,
+            "fits_nowhere": offered.nowhere,
+        },
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
