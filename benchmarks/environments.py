@@ -23,7 +23,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from clustergym.envs.registration import ENVIRONMENTS, register_envs
+from clustergym.envs.registration import register_envs
+from clustergym.interface.environments import ENVIRONMENTS
 
 
 def steps_per_s(env: gymnasium.Env[Any, Any], seconds: float) -> float:

@@ -38,7 +38,7 @@ def environment_pages() -> dict[str, str | bytes]:
 
 def families() -> dict[str, list[Any]]:
     """Return the rows of the table of environments by family; the unnumbered one is the first."""
-    from clustergym.envs.registration import ENVIRONMENTS
+    from clustergym.interface.environments import ENVIRONMENTS
 
     found: dict[str, list[Any]] = {}
     for row in ENVIRONMENTS:

@@ -20,8 +20,8 @@ from clustergym.envs.families import ElasticEnv
 from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.placement import PlacementEnv
 from clustergym.envs.placement_parameters import PlacementParameters
-from clustergym.envs.registration import ENVIRONMENTS
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.interface.environments import ENVIRONMENTS
 from clustergym.interface.registry import entry_points
 
 ROOT = Path(__file__).parent.parent

@@ -170,7 +170,7 @@ def _offer_plugins() -> None:
     """Let `policy=NAME`, `placer=NAME` and `env=NAME` find what has no YAML of ours."""
     from hydra.core.config_store import ConfigStore
 
-    from clustergym.envs.registration import ENVIRONMENTS
+    from clustergym.interface.environments import ENVIRONMENTS
     from clustergym.interface.registry import default_parameters, entry_points
 
     for group in ("policy", "placer"):
@@ -277,7 +277,7 @@ def _one_line(error: BaseException, argv: list[str]) -> InputError:
 
 def _missing_option(found: re.Match[str], argv: Sequence[str]) -> InputError:
     group, _, name = found.group(1).rpartition("/")
-    from clustergym.envs.registration import ENVIRONMENTS
+    from clustergym.interface.environments import ENVIRONMENTS
 
     options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
     options += [row.short_name for row in ENVIRONMENTS if group == "env"]

@@ -1,4 +1,4 @@
-"""The table of environments, and their registration with Gymnasium.
+"""The registration of environments with Gymnasium.
 
 `import clustergym` must stay light, and Gymnasium imports NumPy. So where Gymnasium's registry
 is loaded already the table is entered at once, and where it is not, as soon as it is loaded.
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.environments import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -20,63 +21,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 REGISTRY_MODULE = "gymnasium.envs.registration"
-
-
-class Environment(NamedTuple):
-    """A row of the table.
-
-    Attributes
-    ----------
-    id : str
-        Gymnasium's id.
-    entry_point : str
-        `module:Class`, loaded when the environment is made.
-    kwargs : mapping
-        What its constructor is given, as plain JSON values.
-    """
-
-    id: str
-    entry_point: str
-    kwargs: Mapping[str, Any] = MappingProxyType({})
-
-    @property
-    def short_name(self) -> str:
-        """The name in `clustergym train env=NAME`, as `elastic-16`."""
-        return self.id.removeprefix("ClusterGym/").removesuffix("-v0").lower()
-
-
-_PLACEMENT = "clustergym.envs.placement:PlacementEnv"
-
-_FAMILIES = "clustergym.envs.families"
-_TYPES = {16: "arena-16", 64: "arena-a", 384: "arena-384", 1280: "arena-sim"}
-_ONE_TYPE = {16: "ares-16", 64: "ares-64", 384: "ares-384", 1280: "ares-1280"}
-_JOBS = {16: 100, 64: 150, 384: 200, 1280: 200}
-SCHEDULING: Mapping[str, tuple[str, Mapping[int, str]]] = {
-    "Elastic": ("ElasticEnv", _TYPES),
-    "Elastic-homogeneous": ("ElasticEnv", _ONE_TYPE),
-    "Fair": ("FairEnv", _ONE_TYPE),
-    "Deadline": ("DeadlineEnv", _TYPES),
-    "Meta": ("MetaEnv", _TYPES),
-}
-"""Family -> class in `clustergym.envs.families`, and the cluster of each number of GPUs."""
-
-
-def _scheduling(family: str, gpus: int | None) -> Environment:
-    made_by, clusters = SCHEDULING[family]
-    name = family if gpus is None else f"{family}-{gpus}"
-    size = gpus or 64
-    kwargs: dict[str, Any] = {"cluster": clusters[size], "jobs": _JOBS[size]}
-    if clusters is _ONE_TYPE:
-        kwargs |= {"rule": "ares", "costs": "ares"}
-    return Environment(f"ClusterGym/{name}-v0", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
-
-
-ENVIRONMENTS: tuple[Environment, ...] = (
-    Environment("ClusterGym/Placement-v0", _PLACEMENT, {"setting": "ii"}),
-    Environment("ClusterGym/Placement-small-v0", _PLACEMENT, {"setting": "i"}),
-    Environment("ClusterGym/Placement-large-v0", _PLACEMENT, {"setting": "iii"}),
-    *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
-)
 
 
 def register_envs() -> None:

@@ -112,8 +112,8 @@ class BatchOptions:
 class View:
     """What a policy sees at a decision point: the n jobs in the system, in order of submission.
 
-    A job that must be profiled (`clustergym.scenarios.costs.ProfilePrice`) is not shown before it is on some type.
-    The arrays are read-only; copy one to work on it.
+    A job that must be profiled (`clustergym.scenarios.costs.ProfilePrice`) is not shown before it is on
+    some type. The arrays are read-only; copy one to work on it.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class Distribution:
         Of `origin=files`: trace files on a scenario of their own, as
         `clustergym.learn.trace_files.TraceFiles.of` takes them; `gpus` and `types` are then of no use.
     search : str
-        For a parallel plan on an allotment that a job has not had before (`clustergym.scenarios.costs.Costs`).
+        For a plan on an allotment that a job has not had before (`clustergym.scenarios.costs.Costs`).
     max_duration_s : float or None
         Longer jobs are cut to it; before the load is set.
     deadline_slack : pair of float, or nothing

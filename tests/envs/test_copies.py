@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv
 
-from clustergym.envs.registration import SCHEDULING
+from clustergym.interface.environments import SCHEDULING
 
 SMALL = [f"ClusterGym/{family}-16-v0" for family in SCHEDULING]
 ALL = [*SMALL, "ClusterGym/Placement-small-v0"]

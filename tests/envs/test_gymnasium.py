@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 
 from clustergym.envs.placement import PlacementEnv
-from clustergym.envs.registration import ENVIRONMENTS
+from clustergym.interface.environments import ENVIRONMENTS
 
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" in row.id]
 SMALL = "ClusterGym/Placement-small-v0"

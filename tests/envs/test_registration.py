@@ -9,11 +9,8 @@ import gymnasium
 import pytest
 
 import clustergym  # noqa: F401  enters the environments
-from clustergym.envs.registration import (
-    ENVIRONMENTS,
-    register_envs,
-    register_when_gymnasium_loads,
-)
+from clustergym.envs.registration import register_envs, register_when_gymnasium_loads
+from clustergym.interface.environments import ENVIRONMENTS
 
 KNOWN = "assert 'ClusterGym/Placement-v0' in gymnasium.registry"
 MADE = "assert gymnasium.make('ClusterGym/Placement-v0').reset(seed=1)"

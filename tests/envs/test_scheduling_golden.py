@@ -17,7 +17,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from clustergym.envs.registration import ENVIRONMENTS, register_envs
+from clustergym.envs.registration import register_envs
+from clustergym.interface.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden_scheduling.json"
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]

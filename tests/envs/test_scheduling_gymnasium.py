@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 from scheduling_episodes import digest_of, legal_episode
 
-from clustergym.envs.registration import ENVIRONMENTS, SCHEDULING
+from clustergym.interface.environments import ENVIRONMENTS, SCHEDULING
 
 IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]
 SMALL = [f"ClusterGym/{family}-16-v0" for family in SCHEDULING]

@@ -342,8 +342,9 @@ def _usable(path: str | Path, catalog: Catalog) -> Rows:
 
 
 HEADER = """\
-# Constants of the grid oracle, fitted to measured iteration times: written by `python -m clustergym.oracle
-# calibrate`, read by oracle=grid. What each one means: clustergym/oracle/grid/constants.py. Errors are fractions.
+# Constants of the grid oracle, fitted to measured iteration times: written by `clustergym oracle
+# calibrate`, read by oracle=grid. What each one means: clustergym/oracle/grid/constants.py. Errors are
+# fractions.
 """
 
 
