@@ -12,7 +12,7 @@ import pytest
 
 from clustergym.inputs import errors, yaml_file
 from clustergym.inputs import text_files as files
-from clustergym.learn import checkpoints, network_checkpoints
+from clustergym.learn import checkpoints
 from clustergym.report import event_curves as logs
 from clustergym.report import result_csv as tables
 from clustergym.results import decision_log
@@ -79,8 +79,7 @@ LIMITS = [
     ),
     ("1 GiB or 3 million events", logs, {"LARGEST_FILE_BYTES": 2**30, "MOST_EVENTS": 3_000_000}),
     ("over 128 MiB; jobs", tables, {"LARGEST_BYTES": 2**27}),
-    ("over 16 MiB, of a network", checkpoints, {"LARGEST_BYTES": 2**24}),
-    ("of a network 64 MiB", network_checkpoints, {"LARGEST_BYTES": 2**26}),
+    ("over 64 MiB; weights", checkpoints, {"LARGEST_BYTES": 2**26}),
 ]
 
 

@@ -25,8 +25,8 @@ to the same rows; `roofline` is the quick baseline, whose constants were chosen 
 """
 
 ANOMALIES_NOTE = """\
-Rows that no simple physics explains were declared before fitting (`clustergym/oracle/calibration/validation.py`);
-errors are given with and without them.
+Rows that no simple physics explains were declared before fitting
+(`clustergym/oracle/calibration/validation.py`); errors are given with and without them.
 """
 
 PLANNING_NOTE = """\
@@ -36,8 +36,8 @@ the authors' own, measured on their hardware, on 1 to 16 GPUs. What a search or 
 with 3 s to compile a stage or an operator and five runs of it, which are assumed.
 
 The three prunings are those of `clustergym/oracle/grid/pruning.py`: Arena's three rules and Crius's half of
-the splits as their texts have them, and `wide`, ours, which searches two grids in place of one and the neighbours
-of a stage's split: it finds better plans and saves less. `clustergym oracle explain` shows `wide`.
+the splits as their texts have them, and `wide`, ours, which searches two grids in place of one and the
+neighbours of a stage's split: it finds better plans and saves less. `clustergym oracle explain` shows `wide`.
 """
 
 RULES_NOTE = """\
