@@ -14,6 +14,9 @@ from linked_pages import board_pages, repository_url, source_pages, with_site_li
 ROOT = Path(__file__).parent.parent
 API = (
     "clustergym.results.measured_run",
+    "clustergym.scenarios.by_name",
+    "clustergym.models.model_class",
+    "clustergym.interface.environments",
     "clustergym.interface.policy",
     "clustergym.scenarios.scenario",
     "clustergym.metrics.catalogue",

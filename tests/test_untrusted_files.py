@@ -395,22 +395,22 @@ def test_a_trace_of_too_many_columns(
 @pytest.mark.parametrize("make", [pipe, device, Path.mkdir])
 def test_a_checkpoint_is_two_regular_files(make: Callable[[Path], None], tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
-    from clustergym.learn import checkpoints
+    from clustergym.learn import auction_checkpoints, checkpoints
 
     (tmp_path / "c.safetensors").write_bytes(b"x")
     make(tmp_path / "c.yaml")
     assert not checkpoints.is_network(str(tmp_path / "c.safetensors"))
     with pytest.raises(InputError, match=r"c\.yaml: (is not a regular file|cannot be read: Is a directory)"):
-        checkpoints.load(str(tmp_path / "c.safetensors"))
+        auction_checkpoints.load(str(tmp_path / "c.safetensors"))
 
 
 def test_a_checkpoint_that_is_too_large(tmp_path: Path) -> None:
-    from clustergym.learn import checkpoints
+    from clustergym.learn import auction_checkpoints
 
     with (tmp_path / "c.safetensors").open("wb") as stream:
         stream.truncate(2**40)
-    with pytest.raises(InputError, match="is larger than 16,777,216 bytes"):
-        checkpoints.load(str(tmp_path / "c.safetensors"))
+    with pytest.raises(InputError, match="is larger than 67,108,864 bytes"):
+        auction_checkpoints.load(str(tmp_path / "c.safetensors"))
 
 
 def test_a_cached_table_is_not_unpacked(tmp_path: Path) -> None:

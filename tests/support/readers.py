@@ -17,7 +17,7 @@ from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import read_entry, read_results
 from clustergym.leaderboard.entry_curves import read_curves
-from clustergym.learn import checkpoints, network_checkpoints, plot
+from clustergym.learn import auction_checkpoints, checkpoints, network_checkpoints, plot
 from clustergym.learn.training_state import read_state
 from clustergym.models.catalog import load_catalog
 from clustergym.models.model_class import ModelClass
@@ -184,8 +184,8 @@ READERS: Mapping[str, Reader] = {
         "curves.json", _in_board(lambda folder: read_curves(load_board("fair"), folder))
     ),
     "entry-logs": _written("decisions.jsonl.gz", _in_board(read_logs)),
-    "checkpoint": _about(checkpoints.load, "elastic"),
-    "checkpoint-weights": _weights(checkpoints.load, "elastic"),
+    "checkpoint": _about(auction_checkpoints.load, "elastic"),
+    "checkpoint-weights": _weights(auction_checkpoints.load, "elastic"),
     "network": _about(network_checkpoints.load, "elastic-16"),
     "network-weights": _weights(network_checkpoints.load, "elastic-16"),
     "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
