@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +68,10 @@ def pages() -> dict[str, str | bytes]:
 
 
 def _class_of(name: str) -> tuple[str, type]:
-    from clustergym.interface.registry import entry_points
+    from clustergym.interface.registry import class_of
 
-    module, _, attribute = entry_points("clustergym.policies")[name].partition(":")
-    return f"{module}.{attribute}", getattr(importlib.import_module(module), attribute)
+    cls = class_of("policy", name)
+    return f"{cls.__module__}.{cls.__qualname__}", cls
 
 
 def _policies(presets: list[Path]) -> str:

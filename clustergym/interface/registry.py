@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
+from clustergym import policies
 from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.inputs.parameters import build
-from clustergym.inputs.paths import PACKAGE
 from clustergym.interface.policy import Placer, Policy
 
 
@@ -26,24 +27,20 @@ T = TypeVar("T", Policy, Placer)
 
 @cache
 def entry_points(group: str) -> Mapping[str, str]:
-    """Return name -> `module:Class` of an entry-point group.
+    """Return name -> `module:Class` of an entry-point group; of what is built in, its module alone.
 
-    A bare clone that was never installed has no entry points of its own; its
-    pyproject.toml says what they would be.
+    A file of `policies/` is a policy, and one of `policies/placers/` a placer; other packages name theirs
+    in an entry point.
     """
-    found = dict(_declared(group))
-    for point in metadata.entry_points(group=group):
-        found[point.name] = point.value
-    return found
+    found = {point.name: point.value for point in metadata.entry_points(group=group)}
+    return found | dict(_built_in(group))
 
 
-def _declared(group: str) -> Mapping[str, str]:
-    project = PACKAGE.parent / "pyproject.toml"
-    if not project.is_file():
-        return {}
-    tables = tomllib.loads(project.read_text(encoding="utf-8"))
-    declared: Mapping[str, str] = tables["project"]["entry-points"].get(group, {})
-    return declared
+def _built_in(group: str) -> Iterator[tuple[str, str]]:
+    package = {"clustergym.policies": ["policies"], "clustergym.placers": ["policies", "placers"]}[group]
+    for place in policies.__path__:
+        for path in sorted(Path(place, *package[1:]).glob("[!_]*.py")):
+            yield path.stem, ".".join(["clustergym", *package, path.stem])
 
 
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
@@ -72,25 +69,46 @@ def _make(kind: str, group: str, base: type[T], parameters: Mapping[str, Any]) -
     points = entry_points(group)
     if name not in points:
         raise InputError(f"unknown {kind} {name!r}", field=f"{kind}.name", remedy=nearest(name, points))
-    made_by = _load(kind, name, points[name])
-    if not (isinstance(made_by, type) and issubclass(made_by, base)):
-        raise InputError(
-            f"{points[name]} is no {base.__name__}", field=f"{kind}.name", remedy="mend the entry point"
-        )
-    made: T = build(made_by, given, kind)
+    made: T = build(class_of(kind, name), given, kind)
     return made
 
 
-def _load(kind: str, name: str, target: str) -> Any:
+def class_of(kind: str, name: str) -> type[Any]:
+    """Return the class of a policy or placer that is known by name.
+
+    Raises
+    ------
+    InputError
+        If it cannot be imported, or is of another kind.
+    """
+    base, group = {"policy": (Policy, "clustergym.policies"), "placer": (Placer, "clustergym.placers")}[kind]
+    target = entry_points(group)[name]
     module, _, attribute = target.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        loaded = importlib.import_module(module)
+        made_by = getattr(loaded, attribute) if attribute else _only_class(loaded, base)
     except (ImportError, AttributeError) as error:
         raise InputError(
             f"{kind} {name!r} cannot be loaded from {target}: {error}",
             field=f"{kind}.name",
             remedy="install what it needs, or mend its entry point",
         ) from error
+    if not (isinstance(made_by, type) and issubclass(made_by, base)):
+        message = f"{target} is not a {base.__name__}"
+        raise InputError(message, field=f"{kind}.name", remedy="mend the entry point")
+    return made_by
+
+
+def _only_class(module: ModuleType, base: type[Any]) -> type[Any]:
+    """Return the one class of a base that a module defines."""
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise ImportError(f"it defines {len(found)} classes of {base.__name__}, not one")
+    return found[0]
 
 
 def parameters_of(made: Policy | Placer) -> dict[str, Any]:
@@ -102,8 +120,7 @@ def parameters_of(made: Policy | Placer) -> dict[str, Any]:
 
 def default_parameters(kind: str, name: str) -> dict[str, Any]:
     """Return `{name: …}` and the default value of every parameter of a policy or placer."""
-    group = {"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind]
-    made_by = _load(kind, name, entry_points(group)[name])
+    made_by = class_of(kind, name)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
         value = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default

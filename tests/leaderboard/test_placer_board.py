@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from clustergym.policies.placement.buddy import Buddy
-from clustergym.policies.placement.minipod import MinipodPlacer
+from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.placers.minipod import MinipodPlacer
 from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,11 +135,11 @@ CLAIMED: dict[str, tuple[dict[str, Any], str]] = {
         "header: ii-6: placer is not that of the entry or the board",
     ),
     "a class and its module": (
-        {"placer": {"name": "clustergym.policies.placement.buddy:Buddy"}},
+        {"placer": {"name": "clustergym.policies.placers.buddy:Buddy"}},
         "placer.name: ",
     ),
     "a module": (
-        {"placer": {"name": "clustergym.policies.placement.buddy"}},
+        {"placer": {"name": "clustergym.policies.placers.buddy"}},
         "header: ii-6: placer is not that of the entry or the board",
     ),
     "a path": ({"placer": {"name": "../buddy"}}, "placer.name: "),

@@ -6,7 +6,7 @@ import exhaustive_placement
 import numpy as np
 import pytest
 from clustergym.policies.placement.bipartition import bipartition, cut_weight
-from clustergym.policies.placement.minipod import MinipodPlacer
+from clustergym.policies.placers.minipod import MinipodPlacer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from clustergym.policies.allox import AlloX, Releases, match
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clustergym.policies.arena import Arena
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.elastic import VirtualCluster
 from clustergym.policies.shared.scaling_ilp import best_scalings
 from hypothesis import given, settings

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clustergym.policies.ares import Ares
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from batches import batch_scenario, with_batches
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux
 from clustergym.policies.shared.batches import goodput_at_best_batch, jobs_with_a_choice
 from clustergym.policies.shared.goodput import ObservedSpeeds

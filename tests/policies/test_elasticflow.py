@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clustergym.policies.elasticflow import ElasticFlow
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.reservations import Reservations
 from hypothesis import given, settings
 from hypothesis import strategies as st

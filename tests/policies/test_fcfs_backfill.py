@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.backfill import FreeTimeline
 from hypothesis import given, settings
 from hypothesis import strategies as st

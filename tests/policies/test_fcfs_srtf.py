@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clustergym.policies.fcfs import FirstComeFirstServed
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from scenarios import Job, small_scenario
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from clustergym.policies.gandiva import Gandiva
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios

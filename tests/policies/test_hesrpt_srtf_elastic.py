@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.hesrpt import HighEfficiencySrpt, fitted_speedup, optimal_shares
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import SEARCHES, Pollux, fitted_time_s, goodput_of_share
 from clustergym.policies.shared.genetic import GeneticSearch, repaired
 from hypothesis import given, settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.gavel import Gavel
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import finish_times
 from round_scenarios import first_view, without_profiles
 from scenarios import Job, small_scenario

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario

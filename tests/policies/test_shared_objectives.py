@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.objectives import (
     OBJECTIVES,
     behind,

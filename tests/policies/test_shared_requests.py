@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.requests import request_options, requested_level, requested_time_s
 from round_scenarios import without_profiles
 from scenarios import Job, small_scenario

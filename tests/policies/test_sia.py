@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import integer_programs
 from clustergym.policies.shared.integer_programs import SOLVERS, SolverError
 from clustergym.policies.sia import Sia

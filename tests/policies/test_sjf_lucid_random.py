@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.lucid import Lucid
-from clustergym.policies.placement.buddy import Buddy
-from clustergym.policies.random_legal import RandomLegal
+from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.random import RandomLegal
 from clustergym.policies.sjf import ShortestJobFirst
 from hypothesis import given, settings
 from hypothesis import strategies as st

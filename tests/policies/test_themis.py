@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.integer_programs import Choices
 from clustergym.policies.themis import AUCTIONS, Themis
 from hypothesis import given, settings

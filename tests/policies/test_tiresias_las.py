@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.las import LeastAttainedService
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared.queues import queue_of
 from clustergym.policies.tiresias import Tiresias, gittins_index
 from hypothesis import given, settings

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from accountant import Accountant
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, price, small_scenario
 
 from clustergym.interface.policy import InformationClass

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from batches import batch_scenario
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_scenarios import GROUPS as RANDOM_GROUPS

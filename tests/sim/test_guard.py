@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
 from clustergym.results.measured_run import measurement_of

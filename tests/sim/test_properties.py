@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from batches import with_batches
-from clustergym.policies.placement.buddy import Buddy
+from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, price, small_scenario

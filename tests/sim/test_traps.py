@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
-from clustergym.policies.placement.buddy import Buddy
-from clustergym.policies.random_legal import RandomLegal
+from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.random import RandomLegal
 from scenarios import Job, Script, price, small_scenario
 
 from clustergym.inputs.errors import InputError

@@ -1,0 +1,1 @@
+"""Placers: which nodes get the GPUs that a policy gives a job."""
