@@ -14,12 +14,13 @@ from clustergym.interface import registry
 ONE = """
 from dataclasses import dataclass
 
-from clustergym.interface.policy import Decision, Policy, View
+from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 
 @dataclass
 class {name}(Policy):
     name = "newest"
+    information_class = InformationClass.NONE
     patience_s: float = 5.0
 
     def schedule(self, view: View) -> Decision:
@@ -46,4 +47,10 @@ def test_a_new_file_is_a_policy_and_no_list_names_it(folder: Path) -> None:
 def test_a_file_that_is_not_one_policy_is_one_line(folder: Path, text: str, count: int) -> None:
     (folder / "newest.py").write_text(text)
     with pytest.raises(InputError, match=f"it defines {count} classes of Policy, not one"):
+        registry.make_policy({"name": "newest"})
+
+
+def test_a_policy_that_lacks_something_is_one_line(folder: Path) -> None:
+    (folder / "newest.py").write_text(ONE.format(name="A").replace("information_class =", "knows ="))
+    with pytest.raises(InputError, match=r"policy.name: A lacks information_class \(define it\)"):
         registry.make_policy({"name": "newest"})

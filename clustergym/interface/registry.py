@@ -96,6 +96,9 @@ def class_of(kind: str, name: str) -> type[Any]:
     if not (isinstance(made_by, type) and issubclass(made_by, base)):
         message = f"{target} is not a {base.__name__}"
         raise InputError(message, field=f"{kind}.name", remedy="mend the entry point")
+    lacks = ", ".join(sorted(getattr(made_by, "__abstractmethods__", ())))
+    if lacks:
+        raise InputError(f"{made_by.__name__} lacks {lacks}", field=f"{kind}.name", remedy="define it")
     return made_by
 
 
