@@ -35,6 +35,7 @@ from mutmut.mutation.mutators import mutation_operators, operator_string
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "clustergym/sim/*.py": "tests/sim",
+    "clustergym/scenarios/[bcfr]*.py": "tests/sim",
     "clustergym/metrics/*.py": "tests/metrics",
     "policies/shared/*.py": "tests/policies",
     "clustergym/leaderboard/check.py": "tests/leaderboard",
@@ -292,7 +293,7 @@ def main() -> None:
     os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.path[0] = str(copy)
     sys.dont_write_bytecode = True
-    options = ["-n", "0", "-s", "-x", f"--basetemp={work / 'tmp'}", *TESTS.values()]
+    options = ["-n", "0", "-s", "-x", f"--basetemp={work / 'tmp'}", *dict.fromkeys(TESTS.values())]
     kept, results = work / "reached.json", work / "results.jsonl"
 
     def record() -> int:
