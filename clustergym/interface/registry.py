@@ -23,6 +23,8 @@ def _check_period(key: str, seconds: float | None) -> None:
 
 T = TypeVar("T", Policy, Placer)
 
+ENTRY_POINT_GROUPS = {"policy": "clustergym.policies", "placer": "clustergym.placers"}
+
 
 @cache
 def entry_points(group: str) -> Mapping[str, str]:
@@ -102,7 +104,7 @@ def parameters_of(made: Policy | Placer) -> dict[str, Any]:
 
 def default_parameters(kind: str, name: str) -> dict[str, Any]:
     """Return `{name: …}` and the default value of every parameter of a policy or placer."""
-    group = {"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind]
+    group = ENTRY_POINT_GROUPS[kind]
     made_by = _load(kind, name, entry_points(group)[name])
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):
