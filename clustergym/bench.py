@@ -11,8 +11,7 @@ from typing import Any
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, require
 from clustergym.inputs.paths import atomic_path
-
-STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
+from clustergym.placement.benchmark_figures import FEWEST_STATES, QUICK_STATES, STATES, placement_figures
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,26 +56,6 @@ def _check_files(options: argparse.Namespace) -> None:
             field="--plot",
             remedy=f"give a file that ends in {', '.join(SUFFIXES)}",
         )
-
-
-def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
-    """Return all figures of the placement benchmark as plain values."""
-    from clustergym.placement.ablation import ablate
-    from clustergym.placement.benchmark import ALPHAS, QUICK_ALPHAS, run_benchmark
-    from clustergym.placement.characterisation import characterise
-    from clustergym.placement.fullness import by_fullness
-
-    figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
-    figures["fullness"] = by_fullness(states, seed, quick)
-    _say("fullness")
-    figures["characterisation"] = characterise(states, seed)
-    figures["ablation"] = ablate(states, seed)
-    return figures
-
-
-def _say(step: str) -> None:
-    if sys.stderr.isatty():
-        print(f"done: {step}", file=sys.stderr)
 
 
 def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:

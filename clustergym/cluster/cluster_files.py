@@ -42,7 +42,7 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
     raise InputError(f"unknown cluster {name_or_path!r}", remedy=f"{remedy} or give a YAML file")
 
 
-def cluster_from_config(mapping: Mapping[str, Any], *, file: str | Path | None = None) -> ClusterSpec:
+def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
     """Return the cluster of a mapping with the keys of conf/cluster/*.yaml.
 
     Parameters
@@ -50,8 +50,6 @@ def cluster_from_config(mapping: Mapping[str, Any], *, file: str | Path | None =
     mapping : dict
         Plain values: keys `name`, `path`, `nodes`, `fabric`, `gpu_types`. A `path` other than
         None wins over all the rest: the cluster is read from that file.
-    file : str or Path, optional
-        Where the mapping comes from, for messages.
 
     Raises
     ------
@@ -60,10 +58,10 @@ def cluster_from_config(mapping: Mapping[str, Any], *, file: str | Path | None =
     """
     path = mapping.get("path") if isinstance(mapping, Mapping) else None
     if path == "???":
-        raise InputError("is missing", file=file, field="path", remedy="give cluster.path=FILE")
+        raise InputError("is missing", field="path", remedy="give cluster.path=FILE")
     if isinstance(path, (str, os.PathLike)) and str(path):
         return _from_file(Path(path))
-    return _Builder(mapping, file, None).cluster()
+    return _Builder(mapping).cluster()
 
 
 def canonical_gpu_type(name: str) -> str:
@@ -120,19 +118,17 @@ def _from_file(path: Path) -> ClusterSpec:
     from clustergym.inputs.yaml_file import read_mapping
 
     source = read_mapping(path)
-    return _Builder(source.content, path, source).cluster()
+    return _Builder(source.content, source).cluster()
 
 
 class _Builder:
     """Turns checked keys into a cluster, and knows where each key stands."""
 
-    def __init__(
-        self, content: Mapping[str, Any], file: str | Path | None, source: YamlMapping | None
-    ) -> None:
+    def __init__(self, content: Mapping[str, Any], source: YamlMapping | None = None) -> None:
         from clustergym.cluster.schema import ClusterKeys, checked
 
-        self.file, self.source = file, source
-        self.keys: ClusterKeys = checked(ClusterKeys, content, file=file, source=source)
+        self.file, self.source = None if source is None else source.path, source
+        self.keys: ClusterKeys = checked(ClusterKeys, content, file=self.file, source=source)
         self.own = {name: _gpu_type(name, keys) for name, keys in self.keys.gpu_types.items()}
 
     def error(self, message: str, *keys: str | int, remedy: str | None = None) -> InputError:
@@ -147,7 +143,7 @@ class _Builder:
         self._check_own_types()
         groups = tuple(self._group(row, keys) for row, keys in enumerate(self.keys.nodes))
         self._check_nodes(groups)
-        name = self.keys.name or ("unnamed" if self.file is None else Path(self.file).stem)
+        name = self.keys.name or ("unnamed" if self.file is None else self.file.stem)
         return ClusterSpec(name, groups, self._fabric(self.keys.fabric, sum(g.nodes for g in groups)))
 
     def _check_own_types(self) -> None:

@@ -75,10 +75,9 @@ def _groups(text: str) -> list[str]:
 
 
 def _plugins(group: str) -> set[str]:
-    from clustergym.interface.registry import entry_points
+    from clustergym.interface.registry import ENTRY_POINT_GROUPS, entry_points
 
-    plural = {"policy": "policies", "placer": "placers"}.get(group)
-    return set(entry_points(f"clustergym.{plural}")) if plural else set()
+    return set(entry_points(ENTRY_POINT_GROUPS[group])) if group in ENTRY_POINT_GROUPS else set()
 
 
 def _keys(text: str) -> str:

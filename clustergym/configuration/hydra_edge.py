@@ -171,18 +171,14 @@ def _offer_plugins() -> None:
     from hydra.core.config_store import ConfigStore
 
     from clustergym.interface.environments import ENVIRONMENTS
-    from clustergym.interface.registry import default_parameters, entry_points
+    from clustergym.interface.registry import ENTRY_POINT_GROUPS, default_parameters, entry_points
 
-    for group in ("policy", "placer"):
-        for name in entry_points(f"clustergym.{_plural(group)}"):
+    for group, points in ENTRY_POINT_GROUPS.items():
+        for name in entry_points(points):
             if not (conf_dir() / group / f"{name}.yaml").is_file():
                 ConfigStore.instance().store(group=group, name=name, node=default_parameters(group, name))
     for row in ENVIRONMENTS:
         ConfigStore.instance().store(group="env", name=row.short_name, node={"id": row.id})
-
-
-def _plural(group: str) -> str:
-    return {"policy": "policies", "placer": "placers"}[group]
 
 
 def folder_name(text: str) -> str:

@@ -24,6 +24,8 @@ def _check_period(key: str, seconds: float | None) -> None:
 
 T = TypeVar("T", Policy, Placer)
 
+ENTRY_POINT_GROUPS = {"policy": "clustergym.policies", "placer": "clustergym.placers"}
+
 
 @cache
 def entry_points(group: str) -> Mapping[str, str]:

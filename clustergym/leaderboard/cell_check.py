@@ -71,7 +71,8 @@ def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) 
         if name in row.metrics and not _same(value, row.metrics[name]):
             yield Flag(FlagKind.METRIC, where, f"{name} is {value}, entered {row.metrics[name]}")
     left = int(metrics["jobs_unfinished"] or 0)
-    dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - _unfit(scenario)
+    unfit = int((scenario.request_gpus == 0).sum())
+    dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
     if left or dropped > 0:
         yield Flag(FlagKind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
     bounds = lower_bounds(scenario)
@@ -79,10 +80,6 @@ def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) 
         bound, claimed = getattr(bounds, name), row.metrics[name]
         if claimed is not None and claimed < bound * (1 - TOLERANCE):
             yield Flag(FlagKind.BOUND, where, f"{name} {claimed:,.0f} is below {bound:,.0f}")
-
-
-def _unfit(scenario: Scenario) -> int:
-    return int((scenario.request_gpus == 0).sum())
 
 
 def _same(value: float | None, entered: float | None) -> bool:

@@ -30,28 +30,26 @@ def interquartile_mean(scores: Floats) -> Floats:
     return np.asarray((ordered * weight).sum(axis=-1) / weight.sum())
 
 
-def stratified(scores: Sequence[Floats], seed: int = 0) -> Aggregate:
+def stratified(scores: Sequence[Floats]) -> Aggregate:
     """Return the interquartile mean of all scores, with runs resampled inside each scenario.
 
     Parameters
     ----------
     scores : sequence of ndarray of float
         One per scenario, a value per seed.
-    seed : int
-        Of the bootstrap.
     """
-    return _aggregate(_whole(scores), _resampled(scores, seed))
+    return _aggregate(_whole(scores), _resampled(scores))
 
 
-def paired_difference(mine: Sequence[Floats], other: Sequence[Floats], seed: int = 0) -> Aggregate:
+def paired_difference(mine: Sequence[Floats], other: Sequence[Floats]) -> Aggregate:
     """Return the interquartile mean of one less that of the other, both over the same resampled cells.
 
     Both have the same scenarios and seeds; what makes a cell hard for both is not in the interval.
     """
-    return _aggregate(_whole(mine) - _whole(other), _resampled(mine, seed) - _resampled(other, seed))
+    return _aggregate(_whole(mine) - _whole(other), _resampled(mine) - _resampled(other))
 
 
-def paired_ratio(mine: Floats, other: Floats, seed: int = 0) -> Aggregate | None:
+def paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     """Return the mean of one over the mean of the other, both over the same resampled seeds.
 
     Of up to three seeds the interval is the range of the single seeds' ratios, as more than 2.5 % of the
@@ -61,8 +59,6 @@ def paired_ratio(mine: Floats, other: Floats, seed: int = 0) -> Aggregate | None
     ----------
     mine, other : ndarray of float, shape (seeds,)
         Not negative, in one order of seeds.
-    seed : int
-        Of the bootstrap.
 
     Returns
     -------
@@ -71,7 +67,7 @@ def paired_ratio(mine: Floats, other: Floats, seed: int = 0) -> Aggregate | None
     """
     if not other.all():
         return None
-    rng = np.random.default_rng([seed, 281])
+    rng = np.random.default_rng([0, 281])
     drawn = rng.integers(len(mine), size=(RESAMPLES, len(mine)))
     ratios = mine[drawn].mean(axis=1) / other[drawn].mean(axis=1)
     return _aggregate(float(mine.mean() / other.mean()), ratios)
@@ -81,9 +77,9 @@ def _whole(scores: Sequence[Floats]) -> float:
     return float(interquartile_mean(np.concatenate(scores)))
 
 
-def _resampled(scores: Sequence[Floats], seed: int) -> Floats:
-    """Return interquartile means, shape (RESAMPLES,), of runs drawn inside each scenario by the seed."""
-    rng = np.random.default_rng([seed, 271])
+def _resampled(scores: Sequence[Floats]) -> Floats:
+    """Return interquartile means, shape (RESAMPLES,), of runs drawn inside each scenario."""
+    rng = np.random.default_rng([0, 271])
     drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))] for one in scores]
     return interquartile_mean(np.concatenate(drawn, axis=1))
 
@@ -93,13 +89,13 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
     return Aggregate(value, float(low), float(high))
 
 
-def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats], seed: int = 0) -> Aggregate:
+def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats]) -> Aggregate:
     """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
 
     Both have the same scenarios and seeds: cells are compared in pairs, and resampled inside each
     scenario.
     """
-    rng = np.random.default_rng([seed, 277])
+    rng = np.random.default_rng([0, 277])
     wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
     drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in wins]
     return _aggregate(float(np.mean([one.mean() for one in wins])), np.mean(drawn, axis=0))

@@ -6,9 +6,6 @@ The cluster's M GPUs are divided without remainder, at every instant, over the j
 - Finish-time fairness is against the *capped* reference: no job has more GPUs than it asked for,
   so a job alone in the cluster ends when it would at its request, and what it cannot use goes to
   the others max-min fairly. A scheduler that scales jobs beyond their request can beat it.
-- `fluid_finish_s` and `virtual_finish` are *uncapped*, M / N(t) GPUs for each of N(t) jobs
-  (generalised processor sharing, Ares, section 3): a job alone speeds up M-fold. Its order of
-  completion is what fair queuing serves jobs in.
 - GPU types: a job's share is of GPUs of the types it runs on in proportion to how many there
   are, so a GPU-second moves it on at the mean of its speeds at the requested count, weighted by
   GPUs; its work is counted in GPU-seconds of that mean GPU (`Scenario.fair_iteration_time_s`).
@@ -21,8 +18,6 @@ It is a yardstick for comparing policies on the same jobs, not a bound that can 
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +30,10 @@ UNFAIR_ABOVE = 1 + 1e-9
 """Finish-time fairness above which a job counts as treated unfairly."""
 
 
-def fluid_finish_s(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
-    """Return when each job finishes under fluid fair sharing.
+def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
+    """Return when each job finishes under fluid fair sharing in which none exceeds its cap.
+
+    Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts.
 
     Parameters
     ----------
@@ -44,6 +41,8 @@ def fluid_finish_s(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
         In any order; equal times are allowed.
     work_gpu_s : ndarray of float, shape (n,)
         GPU-seconds, positive.
+    cap_gpus : ndarray of float or int, shape (n,)
+        Most GPUs each job can have, positive; here its request.
     gpus : float
         GPUs of the whole cluster, positive.
 
@@ -54,74 +53,26 @@ def fluid_finish_s(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
     Raises
     ------
     ValueError
-        If a time is not finite, or work or GPUs are not positive and finite.
-
-    Notes
-    -----
-    Virtual time V grows by M / N(t) GPU-seconds a second, so job j of L_j GPU-seconds that
-    arrives at a_j finishes when V reaches F_j = V(a_j) + L_j; the jobs finish in order of F.
-    O(n log n). Source: Ares, section 3.
-    """
-    return _fluid(submit_s, work_gpu_s, gpus)[1]
-
-
-def virtual_finish(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
-    """Return the virtual finish F_j = V(a_j) + L_j of each job, GPU-seconds, shape (n,).
-
-    Among jobs it orders completion under fluid fair sharing. Parameters and errors are those of
-    `fluid_finish_s`.
-    """
-    return _fluid(submit_s, work_gpu_s, gpus)[0]
-
-
-def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes under fluid fair sharing in which none exceeds its cap.
-
-    Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts. With
-    all caps at `gpus` it equals `fluid_finish_s`.
-
-    Parameters
-    ----------
-    submit_s, work_gpu_s, gpus
-        As in `fluid_finish_s`.
-    cap_gpus : ndarray of float or int, shape (n,)
-        Most GPUs each job can have, positive; here its request.
-
-    Returns
-    -------
-    ndarray of float, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        As `fluid_finish_s`, or if a cap is not positive.
+        If a time is not finite, or work, a cap or GPUs are not positive, or work or GPUs not finite.
 
     Notes
     -----
     Exact, event by event; O(n (log n + D)) for D distinct caps.
     """
-    cap = np.asarray(cap_gpus, dtype=np.float64)
-    if cap.shape != np.shape(submit_s) or not (cap > 0).all():
+    caps = np.asarray(cap_gpus, dtype=np.float64)
+    if caps.shape != np.shape(submit_s) or not (caps > 0).all():
         raise ValueError("cap_gpus must give every job a positive number")
-    return _fluid(submit_s, work_gpu_s, gpus, cap)[1]
-
-
-def _fluid(
-    submit_s: Floats, work_gpu_s: Floats, gpus: float, cap_gpus: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Return (virtual finish, finish time) of each job."""
     submit, work = _checked(submit_s, work_gpu_s, gpus)
-    caps = np.full(len(submit), float(gpus)) if cap_gpus is None else cap_gpus
-    virtual, finish = np.empty(len(submit)), np.empty(len(submit))
+    finish = np.empty(len(submit))
     sharing = FluidSharing(float(gpus))
     sharing.now_s = float(submit.min(initial=0.0))
     for job in np.argsort(submit, kind="stable").tolist():
         for ended, time_s in sharing.advance(float(submit[job])):
             finish[ended] = time_s
-        virtual[job] = sharing.arrive(job, float(work[job]), float(caps[job]))
+        sharing.arrive(job, float(work[job]), float(caps[job]))
     for ended, time_s in sharing.advance(np.inf):
         finish[ended] = time_s
-    return virtual, finish
+    return finish
 
 
 def _checked(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floats, Floats]:
@@ -138,51 +89,6 @@ def _checked(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floats,
     if not (np.isfinite(gpus) and gpus > 0):
         raise ValueError("gpus must be positive and finite")
     return submit, work
-
-
-def serial_finish_s(order: Sequence[int] | Ints, submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
-    """Return when each job finishes if the whole cluster serves one job at a time.
-
-    At every instant the one that comes first in `order`, among the jobs in the system, has all
-    GPUs; a job that arrives preempts those after it. In the order of completion under fluid fair
-    sharing no job finishes later than there (Ares, section 3 and Fig. 1).
-
-    Parameters
-    ----------
-    order : sequence of int
-        A permutation of the jobs, first served first.
-    submit_s, work_gpu_s, gpus
-        As in `fluid_finish_s`.
-
-    Returns
-    -------
-    ndarray of float, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If `order` is no permutation, or as in `fluid_finish_s`.
-    """
-    submit, work = _checked(submit_s, work_gpu_s, gpus)
-    rank = np.empty(len(submit), dtype=np.int64)
-    if sorted(order) != list(range(len(submit))):
-        raise ValueError("order must name every job once")
-    rank[np.asarray(order, dtype=np.int64)] = np.arange(len(submit))
-    left_s, finish = (work / gpus).tolist(), np.empty(len(submit))
-    present: list[tuple[int, int]] = []
-    now = 0.0
-    for job in [*np.argsort(submit, kind="stable").tolist(), None]:
-        until = np.inf if job is None else float(submit[job])
-        while present and now + left_s[present[0][1]] <= until:
-            first = heapq.heappop(present)[1]
-            now = finish[first] = now + left_s[first]
-        if job is None:
-            break
-        if present:
-            left_s[present[0][1]] -= until - now
-        now = until
-        heapq.heappush(present, (int(rank[job]), job))
-    return finish
 
 
 class Fairness(NamedTuple):

@@ -11,9 +11,9 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.paths import atomic_path
-from clustergym.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome, read_intervals
+from clustergym.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome
 from clustergym.metrics.states import State, state_changes
-from clustergym.sim.log import LAUNCHES, Event, EventKind
+from clustergym.sim.log import LAUNCHES, EventKind
 from clustergym.workload.trace import Trace
 
 
@@ -73,27 +73,8 @@ class JobRecords:
         return len(self.outcome)
 
 
-def job_records(events: Sequence[Event], trace: Trace, end_s: float) -> JobRecords:
-    """Return the record of each job.
-
-    Parameters
-    ----------
-    events : sequence of Event
-        In order of time.
-    trace : Trace
-    end_s : float
-        End of the run: the horizon, or the last event of a run that came to its end before.
-
-    Raises
-    ------
-    LogError
-        If the log contradicts itself or the trace.
-    """
-    return records_of(read_intervals(events, trace, end_s))
-
-
 def records_of(intervals: Intervals) -> JobRecords:
-    """Return the record of each job from the log's intervals."""
+    """Return the record of each job, from what `read_intervals` read of the log."""
     runs, profiles, n = intervals.launches, intervals.profiles, len(intervals.trace)
     stop_s = np.minimum(runs.stop_s, intervals.end_s)
     ready_s = np.minimum(runs.ready_s, intervals.end_s)

@@ -48,7 +48,6 @@ class _Run(NamedTuple):
     records: JobRecords
     timeline: Timeline
     gpus: int
-    reference_s: Floats
     fair_s: Floats
     requested_gpus: Ints
     end_s: float
@@ -72,37 +71,6 @@ class _Run(NamedTuple):
     @property
     def span_s(self) -> float:
         return self.end_s - self.first_s
-
-
-def compute_metrics(
-    events: Sequence[Event],
-    trace: Trace,
-    cluster: ClusterSpec,
-    reference_iteration_time_s: Floats,
-    end_s: float,
-    horizon_s: float | None = None,
-    requested_gpus: Ints | None = None,
-    fair_iteration_time_s: Floats | None = None,
-) -> Metrics:
-    """Return every metric of `clustergym.metrics.catalogue.METRICS`, which defines them.
-
-    Parameters and errors are those of `measure`.
-
-    Returns
-    -------
-    dict
-        Plain numbers in order of `METRICS`; None where a metric has no value.
-    """
-    return measure(
-        events,
-        trace,
-        cluster,
-        reference_iteration_time_s,
-        end_s,
-        horizon_s,
-        requested_gpus,
-        fair_iteration_time_s,
-    ).metrics
 
 
 def measure(
@@ -151,7 +119,6 @@ def measure(
         records=records,
         timeline=record,
         gpus=int(cluster.capacity.sum()),
-        reference_s=reference_iteration_time_s,
         fair_s=reference_iteration_time_s if fair_iteration_time_s is None else fair_iteration_time_s,
         requested_gpus=trace.gpus if requested_gpus is None else requested_gpus,
         end_s=end_s,

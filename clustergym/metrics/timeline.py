@@ -12,10 +12,8 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.paths import atomic_path
-from clustergym.metrics.intervals import Intervals, Outcome, read_intervals
+from clustergym.metrics.intervals import Intervals, Outcome
 from clustergym.metrics.states import State, state_changes
-from clustergym.sim.log import Event
-from clustergym.workload.trace import Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,43 +61,21 @@ class Timeline:
         return float(np.max(values[:-1], initial=0))
 
 
-def timeline(
-    events: Sequence[Event],
-    trace: Trace,
-    end_s: float,
-    gpu_types: Sequence[str],
-    reference_iteration_time_s: Floats | None = None,
+def timeline_of(
+    intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
 ) -> Timeline:
     """Return the cluster's state over time.
 
     Parameters
     ----------
-    events : sequence of Event
-        In order of time.
-    trace : Trace
-        n jobs.
-    end_s : float
-        End of the run.
+    intervals : Intervals
+        What `read_intervals` read of the log.
     gpu_types : sequence of str
         The cluster's, axis T.
-    reference_iteration_time_s : ndarray of float, shape (n,), optional
-        Seconds per iteration at each job's request; NaN or inf where that is infeasible. Without
-        it the normalized throughput leaves out every job.
-
-    Raises
-    ------
-    LogError
-        If the log contradicts itself or the trace.
+    reference_iteration_time_s : ndarray of float, shape (n,)
+        Seconds per iteration at each job's request; NaN or inf where that is infeasible, and the
+        normalized throughput leaves out the job.
     """
-    if reference_iteration_time_s is None:
-        reference_iteration_time_s = np.full(len(trace), np.nan)
-    return timeline_of(read_intervals(events, trace, end_s), gpu_types, reference_iteration_time_s)
-
-
-def timeline_of(
-    intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
-) -> Timeline:
-    """Return the cluster's state over time from the log's intervals."""
     runs, profiles, changes = intervals.launches, intervals.profiles, state_changes(intervals)
     known = has_reference(reference_iteration_time_s)
     edges = (runs.start_s, runs.ready_s, runs.stop_s, profiles.start_s, profiles.stop_s, changes.time_s)

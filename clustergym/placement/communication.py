@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.inputs.errors import InputError
 
 Unit = Literal["pp", "dp"]
@@ -112,15 +110,6 @@ class PretrainingJob:
             raise InputError(f"{unit!r} is no unit", field="unit", remedy="give pp or dp")
         by_unit = {"pp": Groups(self.rows, self.columns), "dp": Groups(self.columns, self.rows)}
         return by_unit[unit]
-
-    @cached_property
-    def first_rank(self) -> Ints:
-        """First of the `gpus_per_node` consecutive global ranks on the node of each cell.
-
-        Shape (rows, columns). Ranks run over TP, then DP, then PP, the usual order of Megatron-LM.
-        """
-        blocks = np.arange(self.nodes, dtype=np.int64).reshape(self.columns, self.rows).T
-        return blocks * self.gpus_per_node
 
 
 def _check(gpus: int, tensor: int, pipeline: int, per_node: int) -> None:

@@ -66,35 +66,3 @@ def cell_spread(matrix: Ints) -> Spread:
     """Return the maximum spreads of a matrix of minipods, shape (rows, columns), cell by cell."""
     most = [max(len(set(line)) for line in lines.tolist()) for lines in (matrix.T, matrix)]
     return Spread(*most)
-
-
-def assign_ranks(matrix: Ints, job: PretrainingJob, free: dict[int, list[int]]) -> Ints:
-    """Return the node of each block of `gpus_per_node` consecutive ranks, in order of ranks.
-
-    Parameters
-    ----------
-    matrix : ndarray of int, shape (rows, columns)
-        Minipod of each cell, as `cells` returns it.
-    job : PretrainingJob
-    free : dict
-        Free nodes of each minipod; the lowest ones are taken first.
-
-    Returns
-    -------
-    ndarray of int, shape (job.nodes,)
-
-    Raises
-    ------
-    ValueError
-        If a minipod has too few free nodes; nothing is assigned then.
-    """
-    order = np.argsort(job.first_rank, axis=None)
-    wanted = matrix.reshape(-1)[order]
-    nodes = np.empty(job.nodes, dtype=np.int64)
-    for minipod in np.unique(wanted).tolist():
-        places = np.flatnonzero(wanted == minipod)
-        available = sorted(free.get(minipod, []))
-        if len(available) < len(places):
-            raise ValueError(f"minipod {minipod} lacks {len(places) - len(available)} nodes")
-        nodes[places] = available[: len(places)]
-    return nodes

@@ -120,6 +120,8 @@ def log_result(
     InputError
         If wandb refuses.
     """
+    from clustergym.results.writing import FILES
+
     wandb = _wandb()
     name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"
     with one_line("try logger.mode=offline; the result is written"):
@@ -131,7 +133,7 @@ def log_result(
             if page is not None:
                 shown["report"] = wandb.Html(page.read_text(encoding="utf-8"), inject=False)
             run.log(shown)
-            files = [*(folder / one for one in _files()), *([page] if page else [])]
+            files = [*(folder / one for one in FILES), *([page] if page else [])]
             log_files(run, f"result-{result['run_key'][:16]}", "result", files)
         finally:
             run.finish()
@@ -153,12 +155,6 @@ def _sweep() -> str | None:
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         return None
     return Path(str(HydraConfig.get().sweep.dir)).name
-
-
-def _files() -> tuple[str, ...]:
-    from clustergym.results.writing import FILES
-
-    return FILES
 
 
 def _table(wandb: Any, path: Path) -> Any:

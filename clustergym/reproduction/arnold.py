@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from clustergym.bench import STATES, placement_figures
 from clustergym.inputs.errors import InputError
 from clustergym.placement.ablation import SHIPPED, TEXT, TEXT_AND_ROUTES
+from clustergym.placement.benchmark_figures import STATES, placement_figures
 from clustergym.placement.benchmark_plot import draw
 from clustergym.placement.benchmark_report import report
 from clustergym.placement.characterisation import SCALES

@@ -42,12 +42,7 @@ def read_decisions(
     InputError
         If it cannot be read, is no decision log, or names what the scenario does not have.
     """
-    lines = log_lines(path, packed)
-    header = next(lines, (1, {}))[1]
-    if header.get("schema") != DECISIONS_SCHEMA:
-        raise InputError(
-            "is no decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
-        )
+    header, lines = open_log(path, "decision", DECISIONS_SCHEMA, packed)
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
     kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
     changes: list[Change] = []
@@ -113,18 +108,25 @@ def shown(error: Exception) -> str:
     return text if len(text) <= 120 else text[:120] + "…"
 
 
-def log_lines(path: Path, packed: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number and content of every line of a packed log that nobody has checked.
+def open_log(
+    path: Path, kind: str, schema: str, packed: bytes | None
+) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
+    """Return the header of a packed log that nobody has checked, and number and content of its other lines.
 
     Raises
     ------
     InputError
-        If it cannot be read, a line is no JSON object, or it is larger than the limits above.
+        If it cannot be read, its schema is another, a line is no JSON object, or it is larger than the
+        limits above.
     """
-    return read_json_lines(
+    lines = read_json_lines(
         path,
         largest_bytes=LARGEST_BYTES,
         longest_line_bytes=LONGEST_LINE_BYTES,
         remedy=REMEDY,
         packed=packed,
     )
+    header = next(lines, (1, {}))[1]
+    if header.get("schema") != schema:
+        raise InputError(f"is no {kind} log", file=path, line=1, field="schema", remedy=f"want {schema}")
+    return header, lines

@@ -16,7 +16,7 @@ from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Infeasible, Placer, Policy
-from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, log_lines, shown
+from clustergym.results.decision_log import MOST_CHANGES, MOST_NAMES, open_log, shown
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.drive import DecisionTimes, drive
 from clustergym.sim.engine import Simulation
@@ -271,12 +271,7 @@ def read_placements(
     InputError
         If it cannot be read, is no placement log, or names what the scenario does not have.
     """
-    lines = log_lines(path, packed)
-    header = next(lines, (1, {}))[1]
-    if header.get("schema") != PLACEMENTS_SCHEMA:
-        raise InputError(
-            "is no placement log", file=path, line=1, field="schema", remedy=f"want {PLACEMENTS_SCHEMA}"
-        )
+    header, lines = open_log(path, "placement", PLACEMENTS_SCHEMA, packed)
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:

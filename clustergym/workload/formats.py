@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.text_files import check_path, decode, first_lines, read_bytes
@@ -22,6 +23,7 @@ from clustergym.workload.readers import (
     philly_json,
     sia,
 )
+from clustergym.workload.records import trace_of
 from clustergym.workload.trace import Trace
 
 __all__ = ["COLUMNS_HELP", "FORMATS", "Format", "ReadOptions", "find_format", "load_trace"]
@@ -49,7 +51,14 @@ _MODULES = (
     *(durations, native, arena_simulate, arena, philly, philly_json),
     *(helios, pai, sia, gavel, elasticflow),
 )
-FORMATS = {module.NAME: Format(module.NAME, module.sniff, module.read) for module in _MODULES}
+
+
+def _reads(module: Any) -> Callable[[Path, ReadOptions], Trace]:
+    """Return how a format is read; one of recorded jobs has a `read_log`, and models are drawn for them."""
+    return getattr(module, "read", lambda path, options: trace_of(module.read_log(path), options))
+
+
+FORMATS = {module.NAME: Format(module.NAME, module.sniff, _reads(module)) for module in _MODULES}
 """Formats by name; a file is of the first whose `sniff` says so."""
 
 COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds, or dates for submissions):

@@ -37,15 +37,13 @@ def read(path: Path, options: ReadOptions) -> Trace:
     return read_trace(path)
 
 
-def read_trace(path: str | Path, name: str | None = None) -> Trace:
+def read_trace(path: str | Path) -> Trace:
     """Read a trace in the native format, and its provenance if that lies beside it.
 
     Parameters
     ----------
     path : str or Path
         CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing.
-    name : str, optional
-        Name of the trace; by default that of the file.
 
     Raises
     ------
@@ -57,7 +55,6 @@ def read_trace(path: str | Path, name: str | None = None) -> Trace:
     stored = _read_provenance(path, table.sha256)
     return build_trace(
         path=path,
-        name=name,
         line=table.line,
         job_id=texts(table, "job_id"),
         submit_s=numbers(table, "submit_s", low=0),

@@ -77,11 +77,6 @@ def tables_for(trace: Trace, cluster: ClusterSpec, oracle: Oracle | None = None)
     return oracle.tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
 
 
-def offered_load(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> Floats:
-    """Return the offered load on each GPU type, shape (T,); see `offer`."""
-    return offer(trace, cluster, tables).load
-
-
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
     """Return the GPU time that a trace asks of a cluster.
 

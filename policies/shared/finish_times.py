@@ -139,9 +139,9 @@ def isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None =
     return rate
 
 
-def isolated_remaining_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
+def isolated_remaining_s(view: View, times: RequestTimes) -> Floats:
     """Return the seconds the work that remains takes on an exclusive 1/N share; inf where unknown."""
-    return _seconds(view.remaining_iterations, isolated_rate(view, times, jobs))
+    return _seconds(view.remaining_iterations, isolated_rate(view, times))
 
 
 def ideal_s(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:

@@ -14,7 +14,7 @@ class FairQueue:
 
     Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in
     the system under fluid fair sharing of all M GPUs (not those that are). O(log N) an event.
-    The offline reference, `clustergym.metrics.fairness.virtual_finish`, runs the same clock.
+    The fairness metric's reference runs the same clock.
 
     Parameters
     ----------

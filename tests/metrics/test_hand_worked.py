@@ -7,13 +7,14 @@ import json
 
 import numpy as np
 import pytest
+from log_readings import job_records, timeline
 from scenarios import Job, small_cluster, small_trace
 
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.intervals import Outcome
-from clustergym.metrics.jobs import job_records, write_jobs_csv
-from clustergym.metrics.metrics import compute_metrics, measure
-from clustergym.metrics.timeline import timeline, write_timeline_csv
+from clustergym.metrics.jobs import write_jobs_csv
+from clustergym.metrics.metrics import measure
+from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.sim.log import NO_JOB, Event, EventKind
 
 NAN = float("nan")
@@ -249,7 +250,7 @@ EXPECTED = {
 
 
 def test_metrics():
-    metrics = compute_metrics(LOG, TRACE, CLUSTER, REFERENCE, END, END)
+    metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END).metrics
     assert list(metrics) == list(METRICS)
     assert set(EXPECTED) == set(METRICS)
     for name, value in EXPECTED.items():
@@ -262,14 +263,14 @@ def test_metrics():
 def test_metrics_of_a_run_to_completion():
     # A and B alone. Without a horizon a deadline after the end is decided as well: both were in time.
     log = [event for event in LOG if event.job in (A, B)]
-    metrics = compute_metrics(log, TRACE.take([A, B]), CLUSTER, REFERENCE[:2], 440.0)
+    metrics = measure(log, TRACE.take([A, B]), CLUSTER, REFERENCE[:2], 440.0).metrics
     assert metrics["makespan"] == 440
     assert metrics["jct_mean"] == metrics["jct_mean_censored"] == 377.5
     assert metrics["jct_restricted_mean"] == pytest.approx(377.5, rel=1e-12)
     assert metrics["deadline_satisfaction"] == 1.0
     assert metrics["unfair_unfinished"] == 0
     # The same run under a horizon: B's deadline of 2000 lies behind it.
-    bounded = compute_metrics(log, TRACE.take([A, B]), CLUSTER, REFERENCE[:2], 440.0, 1500.0)
+    bounded = measure(log, TRACE.take([A, B]), CLUSTER, REFERENCE[:2], 440.0, 1500.0).metrics
     assert bounded["deadline_satisfaction"] == 1.0
     assert bounded["jct_restricted_mean"] == pytest.approx(377.5, rel=1e-12)
 
@@ -279,7 +280,7 @@ def test_a_dropped_job_costs_until_the_horizon_wherever_the_run_ended():
     log = [event for event in LOG if event.job in (A, B, D)]
     trace = TRACE.take([A, B, D])
     log = [event._replace(job={A: 0, B: 1, D: 2}[event.job]) for event in log]
-    metrics = compute_metrics(log, trace, CLUSTER, REFERENCE[[A, B, D]], 440.0, 1000.0)
+    metrics = measure(log, trace, CLUSTER, REFERENCE[[A, B, D]], 440.0, 1000.0).metrics
     assert metrics["jct_mean_censored"] == (415 + 340 + 700) / 3
     assert metrics["makespan"] == 440
 
@@ -287,7 +288,7 @@ def test_a_dropped_job_costs_until_the_horizon_wherever_the_run_ended():
 def test_an_unstarted_job_is_in_no_mean_of_restarts_but_in_the_queue():
     trace = TRACE.take([A, B])
     log = [*LOG[:4], Event(100.0, EventKind.SUBMIT, B)]
-    metrics = compute_metrics(log, trace, CLUSTER, REFERENCE[:2], 150.0, 150.0)
+    metrics = measure(log, trace, CLUSTER, REFERENCE[:2], 150.0, 150.0).metrics
     assert metrics["restarts_mean"] == 0
     assert metrics["queue_mean"] == 50 / 2
     assert metrics["jct_mean"] is None
@@ -297,7 +298,7 @@ def test_an_unstarted_job_is_in_no_mean_of_restarts_but_in_the_queue():
 
 @pytest.mark.parametrize("rows", [[], [E]])
 def test_a_run_without_any_submission_has_no_means(rows):
-    metrics = compute_metrics([], TRACE.take(rows), CLUSTER, REFERENCE[rows], 100.0, 100.0)
+    metrics = measure([], TRACE.take(rows), CLUSTER, REFERENCE[rows], 100.0, 100.0).metrics
     assert metrics["jobs_submitted"] == 0
     assert metrics["jct_mean_censored"] is metrics["throughput_mean"] is metrics["gpu_utilization"] is None
     json.dumps(metrics, allow_nan=False)
@@ -307,15 +308,15 @@ def test_requested_gpus_stand_in_for_those_of_the_trace():
     # A asks for 24 of 12 GPUs: 100 x 2 x 24 / 12 = 400 s in the reference instead of 200.
     log = [event for event in LOG if event.job == A]
     trace, reference = TRACE.take([A]), REFERENCE[:1]
-    one = compute_metrics(log, trace, CLUSTER, reference, 415.0)
-    two = compute_metrics(log, trace, CLUSTER, reference, 415.0, requested_gpus=np.array([24]))
+    one = measure(log, trace, CLUSTER, reference, 415.0).metrics
+    two = measure(log, trace, CLUSTER, reference, 415.0, requested_gpus=np.array([24])).metrics
     assert (one["ftf_mean"], two["ftf_mean"]) == (415 / 200, pytest.approx(415 / 400, rel=1e-12))
 
 
 def test_fair_iteration_times_stand_in_for_those_at_the_request():
     # On the mean GPU half as long: A 100 s, B 75 s, C 400 s, of which it has waited 800.
     fair = REFERENCE / 2
-    metrics = compute_metrics(LOG, TRACE, CLUSTER, REFERENCE, END, END, fair_iteration_time_s=fair)
+    metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END, fair_iteration_time_s=fair).metrics
     assert metrics["ftf_mean"] == pytest.approx((415 / 100 + 340 / 75) / 2, rel=1e-12)
     assert metrics["unfair_unfinished"] == 1
 

@@ -8,7 +8,7 @@ from scenarios import Job, small_cluster, small_trace
 
 from clustergym.metrics.intervals import LogError, read_intervals
 from clustergym.metrics.jobs import check_work_conserved
-from clustergym.metrics.metrics import compute_metrics
+from clustergym.metrics.metrics import measure
 from clustergym.sim.log import Event, EventKind
 
 K = EventKind
@@ -125,4 +125,4 @@ def test_a_tick_of_the_clock_is_no_lost_work():
 def test_metrics_check_the_conservation_of_work():
     log = [SUBMIT[0], run(0.0), Event(9.0, K.COMPLETE, 0)]
     with pytest.raises(LogError, match=r"9\.0 of 10"):
-        compute_metrics(log, TRACE.take([0]), small_cluster({"X": (1, 4)}), np.array([1.0]), 9.0)
+        measure(log, TRACE.take([0]), small_cluster({"X": (1, 4)}), np.array([1.0]), 9.0)

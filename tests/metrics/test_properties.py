@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_readings import job_records, timeline
 from scenarios import Job, small_cluster, small_trace
 
 from clustergym.metrics.intervals import Outcome, read_intervals
-from clustergym.metrics.jobs import check_work_conserved, job_records
+from clustergym.metrics.jobs import check_work_conserved
 from clustergym.metrics.metrics import measure
-from clustergym.metrics.timeline import timeline
 from clustergym.sim.log import LAUNCHES, Event, EventKind
 
 K = EventKind

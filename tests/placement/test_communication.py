@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from clustergym.inputs.errors import InputError
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Assignment, Instance
-from clustergym.placement.spread import Spread, assign_ranks, cell_spread, cells, score, spread
+from clustergym.placement.spread import Spread, cell_spread, cells, score, spread
 
 
 def test_matrix_of_the_first_setting():
@@ -20,11 +20,6 @@ def test_matrix_of_the_first_setting():
     assert job.groups("pp") == (6, 2)
     assert job.groups("dp") == (2, 6)
     assert PretrainingJob.of(96, 4, 2) == job
-
-
-def test_ranks_run_over_tensor_then_data_then_pipeline():
-    # 32 GPUs, TP 8, PP 2: DP 2, 2 x 2 nodes. Stage 0 has ranks 0-15, stage 1 ranks 16-31.
-    assert PretrainingJob(32, 2, 8, 2).first_rank.tolist() == [[0, 16], [8, 24]]
 
 
 @pytest.mark.parametrize(
@@ -115,16 +110,6 @@ def test_check_finds_wrong_assignments(counts, message):
     instance = Instance(PretrainingJob(32, 2, 8, 2), np.array([4, 2]))
     with pytest.raises(ValueError, match=message):
         Assignment(np.array(counts)).check(instance)
-
-
-def test_ranks_are_assigned_to_the_lowest_free_nodes_in_order():
-    # Rows [0 0] and [1 1]; blocks of ranks in order are cells (0,0), (1,0), (0,1), (1,1).
-    job = PretrainingJob(32, 2, 8, 2)
-    matrix = cells(Assignment(np.array([[0, 2], [2, 0]])), job, "pp")
-    assert matrix.tolist() == [[0, 0], [1, 1]]
-    assert assign_ranks(matrix, job, {0: [7, 3], 1: [11, 10, 12]}).tolist() == [3, 10, 7, 11]
-    with pytest.raises(ValueError, match="minipod 0 lacks 1 nodes"):
-        assign_ranks(matrix, job, {0: [7], 1: [11, 10]})
 
 
 @given(st.data())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from clustergym.policies.ares import Ares
 from clustergym.policies.placers.buddy import Buddy
+from fluid_finish import fluid_finish_s, virtual_finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -16,7 +17,6 @@ from scenarios import Job, small_scenario
 import clustergym
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
-from clustergym.metrics.fairness import fluid_finish_s, virtual_finish
 from clustergym.scenarios.costs import Costs
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation

@@ -15,7 +15,6 @@ from clustergym.workload.trace_statistics import (
     hour_of_day_share,
     interarrival_statistics,
     offer,
-    offered_load,
     tables_for,
     trace_statistics,
 )
@@ -85,7 +84,6 @@ def test_offered_load_by_hand():
     assert offered.duration_s[:4].tolist() == pytest.approx([40.0, 160.0, 15.0, 15.0])
     assert math.isnan(offered.duration_s[4])
     assert (offered.infeasible, offered.nowhere) == (3, 1)
-    assert offered_load(jobs, CLUSTER, tables()).tolist() == offered.load.tolist()
 
 
 def test_any_type_prefers_types_that_fit_as_requested():
@@ -123,7 +121,7 @@ def test_compact_locality_prices_a_job():
 
 def test_all_at_once_is_an_unbounded_load():
     jobs = trace((A, "X", 2, 10), (A, "X", 2, 10), submit_s=[5.0, 5.0])
-    assert offered_load(jobs, CLUSTER, tables()).tolist() == [INF, 0.0]
+    assert offer(jobs, CLUSTER, tables()).load.tolist() == [INF, 0.0]
     statistics = trace_statistics(jobs, CLUSTER, tables())
     assert statistics["offered_load"]["by_gpu_type"] == {"X": None, "Y": 0.0}
     assert statistics["rate_per_hour"] is None

@@ -16,9 +16,10 @@ import pytest
 from clustergym import trace as command
 from clustergym.inputs.errors import InputError
 from clustergym.models.model_class import ModelClass
-from clustergym.trace import main, sliced
+from clustergym.trace import main
 from clustergym.workload import draw
 from clustergym.workload.native import read_trace
+from clustergym.workload.slices import sliced
 
 ROOT = Path(__file__).parents[2]
 HELIOS = (

@@ -174,7 +174,7 @@ def generate(
 
 def _synthesise(request: _Request) -> Trace:
     gpus, duration_s = _requests_and_durations(request)
-    reference = _reference_type(request.cluster)
+    reference = request.cluster.gpu_types[int(np.argmax(request.cluster.capacity))]
     times = times_on(request.cluster)
     drawn = _models(request, gpus, duration_s, times, reference)
     draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
@@ -356,10 +356,6 @@ def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
     ]
     classes = sorted({model for tier in tiers for model, _ in tier})
     return RooflineOracle().tables(classes, cluster, counts).sha256
-
-
-def _reference_type(cluster: ClusterSpec) -> str:
-    return cluster.gpu_types[int(np.argmax(cluster.capacity))]
 
 
 def _most_gpus(request: _Request) -> int:

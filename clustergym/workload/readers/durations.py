@@ -11,9 +11,7 @@ from clustergym.arrays import Floats
 from clustergym.inputs.columns import MAX_GPUS, dates, integers, number, numbers, texts
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, header, read_csv
-from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import RecordedJobs, leave_out, pick, trace_of
-from clustergym.workload.trace import Trace
+from clustergym.workload.records import RecordedJobs, leave_out, pick
 
 NAME = "durations"
 SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
@@ -74,14 +72,3 @@ def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:
     except ValueError:
         return dates(table, column), True
     return numbers(table, column), False
-
-
-def read(path: Path, options: ReadOptions) -> Trace:
-    """Read an own log and draw models for its jobs.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
-    """
-    return trace_of(read_log(path), options)

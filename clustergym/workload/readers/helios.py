@@ -9,9 +9,7 @@ import numpy as np
 
 from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers, texts
 from clustergym.inputs.text_files import header, read_csv
-from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import RecordedJobs, leave_out, pick, trace_of
-from clustergym.workload.trace import Trace
+from clustergym.workload.records import RecordedJobs, leave_out, pick
 
 NAME = "helios"
 REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
@@ -53,14 +51,3 @@ def read_log(path: Path) -> RecordedJobs:
         virtual_cluster=take(texts(table, "vc")),
         source_names={"submit_s": "submit_time", "gpus": "gpu_num", "virtual_cluster": "vc"},
     )
-
-
-def read(path: Path, options: ReadOptions) -> Trace:
-    """Read `cluster_log.csv` and draw models for its jobs.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
-    """
-    return trace_of(read_log(path), options)

@@ -15,9 +15,7 @@ import numpy.typing as npt
 from clustergym.inputs.columns import MAX_GPUS, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, read_csv
-from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import RecordedJobs, trace_of
-from clustergym.workload.trace import Trace
+from clustergym.workload.records import RecordedJobs
 
 NAME = "pai"
 JOB_TABLE, TASK_TABLE = "pai_job_table", "pai_task_table"
@@ -158,14 +156,3 @@ def _gpus(need: Need, jobs: TextTable, row: int) -> int:
             message, file=jobs.path, line=jobs.line[row], field="plan_gpu", remedy="mend the task table"
         )
     return gpus
-
-
-def read(path: Path, options: ReadOptions) -> Trace:
-    """Read PAI's two tables, given as their folder or as either of them, and draw models for the jobs.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the files.
-    """
-    return trace_of(read_log(path), options)

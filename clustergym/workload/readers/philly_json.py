@@ -14,9 +14,7 @@ import numpy as np
 from clustergym.inputs.columns import seconds_of
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import read_text
-from clustergym.workload.options import ReadOptions
-from clustergym.workload.records import RecordedJobs, trace_of
-from clustergym.workload.trace import Trace
+from clustergym.workload.records import RecordedJobs
 
 NAME = "philly-json"
 _BLANK = re.compile(r"[ \t\r\n]*")
@@ -193,14 +191,3 @@ def read_log(path: Path) -> RecordedJobs:
         virtual_cluster=[job.virtual_cluster for job in jobs],
         source_names={"job_id": "jobid", "submit_s": "submitted_time", "virtual_cluster": "vc"},
     )
-
-
-def read(path: Path, options: ReadOptions) -> Trace:
-    """Read `cluster_job_log` and draw models for its jobs.
-
-    Raises
-    ------
-    InputError
-        At the first thing wrong with the file.
-    """
-    return trace_of(read_log(path), options)

@@ -1,0 +1,150 @@
+"""Policies and checkpoints, compared on the windows of a split or on trace files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameters import build
+from clustergym.learn.comparison import (
+    METRICS,
+    RATIOS,
+    Entrant,
+    common_knowledge,
+    full_parameters,
+    ratio,
+    run_figures,
+    tuned,
+)
+from clustergym.learn.distribution import Distribution
+from clustergym.learn.trace_files import TraceFiles
+from clustergym.learn.windows import SPLITS
+from clustergym.terminal.processes import lost_processes_told, workers
+from clustergym.terminal.progress import counted
+
+
+def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
+    """Run every policy on every window; return plain figures. `progress` is shown on stderr.
+
+    Returns
+    -------
+    dict
+        `policies`: label, parameters as chosen of each training seed, and `columns`, where `figures` has
+        these seeds; `groups`: one per load, with `figures` (window x column x metric) and `ratios`
+        (metric -> reference -> policy -> ratio, low, high, the least and the greatest of single seeds).
+    """
+    seed, windows, split = _count(config, "seed", 0), _count(config, "windows", 2), str(config["split"])
+    if split not in SPLITS:
+        raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
+    base = build(Distribution, config["scenarios"], "scenarios")
+    entrants = [Entrant.of(one) for one in config["policies"] or ()]
+    require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
+    for entrant in entrants:
+        for choice in entrant.choices():
+            common_knowledge([full_parameters(one) for one in entrant.seeds(choice)])
+    loads, groups, files = _loads(config["loads"]), [], None
+    if config["traces"] is not None:
+        files = TraceFiles.of(config["traces"])
+        windows = len(files.files)
+        require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
+    compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
+    with lost_processes_told(), workers(_count(config, "processes", 0), "spawn") as run:
+        tuning = _count(config, "tuning_windows", 1)
+        steps = (tuned(one, base, seed, tuning, run) for one in entrants)
+        chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))
+        members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
+        flat, columns = [one for seeds in members for one in seeds], _columns(members)
+        for load in loads:
+            drawn = base if load is None else replace(base, load=(load, load))
+            source = files or drawn
+            steps = run(partial(run_figures, source, split, seed, flat), range(windows))
+            name = "windows" if load is None else f"load {load:g}, windows"
+            figures = np.stack(list(counted(name, steps, windows, progress)))
+            ratios = _ratios(figures, columns, compared)
+            groups.append({"load": list(drawn.load), "figures": _plain(figures), "ratios": ratios})
+    rows = [
+        {
+            "label": _label(entrant.label, entrant.knobs, choice),
+            "knows": common_knowledge(seeds),
+            "parameters": [full_parameters(one) for one in seeds],
+            "columns": at,
+        }
+        for entrant, choice, seeds, at in zip(entrants, chosen, members, columns, strict=True)
+    ]
+    return {
+        "split": split,
+        "seed": seed,
+        "windows": windows,
+        "scenarios": dict(config["scenarios"]),
+        "traces": list(files.files) if files else None,
+        "metrics": list(METRICS),
+        "policies": rows,
+        "groups": groups,
+    }
+
+
+def _count(config: Mapping[str, Any], key: str, low: int) -> int:
+    value = config[key]
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= low
+    require(good, key, value, f"give a whole number from {low}")
+    return int(value)
+
+
+def _loads(given: Any) -> list[float] | list[None]:
+    """Return the loads to compare at, or that of the scenarios."""
+    if given is None or given == []:
+        return [None]
+    found = given if isinstance(given, list) else [given]
+    for load in found:
+        number = isinstance(load, int | float) and not isinstance(load, bool) and 0 < load < 100
+        require(number, "loads", load, "give numbers above 0, as in loads=[0.7,1.0]")
+    return [float(load) for load in found]
+
+
+def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
+    return " ".join([label, *(f"{key}={choice[key]} (tuned)" for key in knobs)])
+
+
+def _plain(figures: Any) -> Any:
+    """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
+    plain: Any = np.where(np.isnan(figures), None, figures)
+    return plain.tolist()
+
+
+def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
+    """Return for each row the columns of the figures that its seeds are in."""
+    ends = np.cumsum([len(seeds) for seeds in members]).tolist()
+    return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
+
+
+def _compared(given: Any, deadlines: bool) -> list[str]:
+    """Return the metrics to compare as ratios."""
+    require(isinstance(given, list) and len(given) > 0, "ratios", given, f"name some of {', '.join(RATIOS)}")
+    for name in given:
+        if name not in RATIOS:
+            raise InputError(f"no ratios of {name!r}", field="ratios", remedy=nearest(str(name), RATIOS))
+    remedy = "give scenarios.deadline_slack=[0.5,1.5], as these jobs have no deadlines"
+    require(deadlines or "deadline_satisfaction" not in given, "ratios", given, remedy)
+    return [str(name) for name in given]
+
+
+def _ratios(
+    figures: Any, columns: Sequence[Sequence[int]], compared: Sequence[str]
+) -> dict[str, list[list[Any]]]:
+    """Return metric -> [reference][policy] -> `Ratio`; of a policy to itself 1, whatever its seeds."""
+    found = {}
+    for metric in compared:
+        table = figures[:, :, METRICS.index(metric)]
+        if not (np.isnan(table) | (table > 0)).all() or np.isnan(table).all():
+            remedy = "leave it out, or draw other windows"
+            raise InputError(f"{metric} is 0 or missing in a window", field="ratios", remedy=remedy)
+        found[metric] = [
+            [[1.0] * 5 if p is r else _plain(ratio(table[:, p], table[:, r])) for p in columns]
+            for r in columns
+        ]
+    return found

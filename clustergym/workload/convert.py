@@ -1,0 +1,128 @@
+"""`clustergym trace import|validate|slice`: read traces of any format, and write them in the native one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clustergym.cluster.cluster_files import canonical_gpu_type
+from clustergym.inputs.errors import InputError
+from clustergym.workload.describe import check_models
+from clustergym.workload.formats import ReadOptions, find_format, load_trace
+from clustergym.workload.generate import refuse_overwrite
+from clustergym.workload.native import provenance_path, write_files, write_trace
+from clustergym.workload.slices import sliced
+from clustergym.workload.trace import Trace
+
+
+def import_trace(args: argparse.Namespace) -> int:
+    """Write a trace of any format in the native one; return the exit status."""
+    refuse_overwrite((args.output, provenance_path(args.output)), args.force)
+    trace, form = _load(args.source, args)
+    return _save(trace, form, args)
+
+
+def validate_traces(args: argparse.Namespace) -> int:
+    """Check traces of any format; return the exit status, 2 if one is not valid."""
+    shown, problems = [], []
+    for path in args.files:
+        try:
+            trace, form = _load(path, args)
+        except InputError as error:
+            problems.append(str(error))
+            print(f"error: {error}", file=sys.stderr)
+            continue
+        shown.append(_figures(trace, file=str(path), format=form))
+        left_out = f"; left out {_left_out(trace)}" if _left_out(trace) else ""
+        size = f"{len(trace):,} jobs over {trace.span_s / 3600:,.1f} h"
+        print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}{left_out}")
+    _write_json(args.json, {"valid": shown, "errors": problems})
+    return 2 if problems else 0
+
+
+def slice_trace(args: argparse.Namespace) -> int:
+    """Write a part of a trace; return the exit status."""
+    refuse_overwrite((args.output, provenance_path(args.output)), args.force)
+    trace, form = _load(args.source, args)
+    bounds = {name: getattr(args, name) for name in ("start_s", "end_s", "skip", "first", "rebase")}
+    return _save(replace(sliced(trace, **bounds), name=args.output.stem), form, args)
+
+
+def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
+    """Return a trace whose models the catalogue knows, and the name of its format."""
+    name = find_format(path).name if args.format == "auto" else args.format
+    trace = load_trace(path, name, _options(args))
+    check_models(trace)
+    return trace, name
+
+
+def _options(args: argparse.Namespace) -> ReadOptions:
+    types = args.gpu_types
+    chosen = (
+        None
+        if types is None
+        else ()
+        if types == "any"
+        else tuple(_canonical(name) for name in types.split(","))
+    )
+    return ReadOptions(
+        seed=args.seed,
+        rule=args.rule,
+        reference_gpu=_canonical(args.reference_gpu, "--reference-gpu"),
+        reference_cluster=args.reference_cluster,
+        gpu_types=chosen,
+        gavel_steps=args.gavel_steps,
+        power_of_two=not args.keep_counts,
+    )
+
+
+def _canonical(name: str, option: str = "--gpu-types") -> str:
+    try:
+        return canonical_gpu_type(name.strip())
+    except InputError as error:
+        raise InputError(error.message, field=option, remedy=error.remedy) from error
+
+
+def _figures(trace: Trace, **more: Any) -> dict[str, Any]:
+    return {
+        "name": trace.name,
+        "rows": len(trace),
+        "span_s": trace.span_s,
+        "sha256": trace.sha256,
+        "left_out": trace.provenance.get("left_out", {}),
+        **more,
+    }
+
+
+def _write_json(path: Path | None, figures: Any) -> None:
+    if path is not None:
+        write_files({path: (json.dumps(figures, indent=2) + "\n").encode()})
+
+
+def _left_out(trace: Trace) -> str:
+    counts = trace.provenance.get("left_out", {})
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
+
+
+def _say_written(trace: Trace, output: Path, form: str) -> None:
+    print(f"wrote    {output}")
+    print(f"         {provenance_path(output)}")
+    print(f"format   {form}")
+    print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
+    if _left_out(trace):
+        print(f"left out {_left_out(trace)}")
+    print(f"sha256   {trace.sha256}")
+
+
+def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
+    write_trace(trace, args.output)
+    figures = _figures(
+        trace, format=form, output=str(args.output), provenance_file=str(provenance_path(args.output))
+    )
+    _write_json(args.json, figures | {"provenance": trace.provenance})
+    _say_written(trace, args.output, form)
+    return 0
