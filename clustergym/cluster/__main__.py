@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Describe or draw a cluster; return the exit status."""
+    """Run `clustergym cluster`: describe or draw a cluster; return the exit status."""
     options = _parser().parse_args(argv)
     if options.command == "draw":
         return _draw(options)

@@ -61,12 +61,12 @@ def helped(name: str, summary: str, argv: Sequence[str], config: str | None = No
 
 def _groups(text: str) -> list[str]:
     """Return a line for each group of a configuration, with the names in it."""
-    defaults = [one for one in yaml.safe_load(text).get("defaults", ()) if isinstance(one, dict)]
-    chosen = {group: name for one in defaults for group, name in one.items() if " " not in group}
+    defaults = [entry for entry in yaml.safe_load(text).get("defaults", ()) if isinstance(entry, dict)]
+    chosen = {group: name for entry in defaults for group, name in entry.items() if " " not in group}
     lines = []
     for group, name in chosen.items():
         found = {path.stem for path in (conf_dir() / group).glob("*.yaml")} | _plugins(group)
-        names = ", ".join(f"{one}*" if one == name else one for one in sorted(found))
+        names = ", ".join(f"{option}*" if option == name else option for option in sorted(found))
         start, further = f"  {group + '=':<12}", " " * 14
         lines += textwrap.wrap(
             names, 108, initial_indent=start, subsequent_indent=further, break_on_hyphens=False
@@ -84,4 +84,4 @@ def _plugins(group: str) -> set[str]:
 def _keys(text: str) -> str:
     """Return a configuration's text without its choice of groups, and without what is Hydra's."""
     blocks = re.split(r"^(?=\S)", text, flags=re.MULTILINE)
-    return "".join(one for one in blocks if not one.startswith(("defaults:", "hydra:"))).strip()
+    return "".join(block for block in blocks if not block.startswith(("defaults:", "hydra:"))).strip()

@@ -50,7 +50,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     def composed(config: Any) -> float | None:
         folder = Path(HydraConfig.get().runtime.output_dir)
         sweep = HydraConfig.get().mode == RunMode.MULTIRUN
-        overrides = [str(one) for one in HydraConfig.get().overrides.task]
+        overrides = [str(override) for override in HydraConfig.get().overrides.task]
         try:
             plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             check_composed(plain)
@@ -228,7 +228,7 @@ def _absolute(plain: Any) -> dict[str, Any]:
 def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
     """Name the scenario after what was overridden in it, so that a name never means two things."""
     config = dict(plain)
-    keys = {one.lstrip("+~").partition("=")[0] for one in overrides}
+    keys = {override.lstrip("+~").partition("=")[0] for override in overrides}
     changed = [
         f"{group}={_short(config[group])}"
         for group in ("cluster", "trace", "oracle", "costs")

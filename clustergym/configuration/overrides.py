@@ -64,7 +64,7 @@ def _check_folder(folder: Path) -> None:
     from clustergym.inputs.yaml_file import read_mapping
 
     if not folder.is_dir():
-        raise InputError("is no folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
+        raise InputError("is not a folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
     files = list(islice(folder.rglob("*.yaml"), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         message = f"holds more than {MOST_FILES} YAML files"
@@ -96,7 +96,7 @@ def _check_choice(group: str, value: str) -> None:
     for name in value.split(","):
         if (name and not NAME_PATTERN.match(name.strip())) or name.strip() == "null":
             options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
-            raise InputError(f"{name} is no name", field=group, remedy=nearest(name, options))
+            raise InputError(f"{name} is not a name", field=group, remedy=nearest(name, options))
 
 
 def _group_with(word: str) -> str:

@@ -1,4 +1,4 @@
-"""Where the configuration and the committed traces lie, in a checkout and in an installed wheel."""
+"""Find the configuration and the committed traces, in a checkout or an installed wheel."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _data_folder(name: str) -> Path:
 
 
 def conf_dir() -> Path:
-    """Return the absolute folder of the YAML configuration."""
+    """Return the absolute path of the folder of YAML configuration."""
     return _data_folder("conf")
 
 
 def traces_dir() -> Path:
-    """Return the absolute folder of the committed traces."""
+    """Return the absolute path of the folder of committed traces."""
     return _data_folder("traces")
 
 

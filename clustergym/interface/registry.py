@@ -75,7 +75,7 @@ def _make(kind: str, group: str, base: type[T], parameters: Mapping[str, Any]) -
     made_by = _load(kind, name, points[name])
     if not (isinstance(made_by, type) and issubclass(made_by, base)):
         raise InputError(
-            f"{points[name]} is no {base.__name__}", field=f"{kind}.name", remedy="mend the entry point"
+            f"{points[name]} is not a {base.__name__}", field=f"{kind}.name", remedy="mend the entry point"
         )
     made: T = build(made_by, given, kind)
     return made

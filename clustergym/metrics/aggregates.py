@@ -84,7 +84,7 @@ def _whole(scores: Sequence[Floats]) -> float:
 def _resampled(scores: Sequence[Floats], seed: int) -> Floats:
     """Return interquartile means, shape (RESAMPLES,), of runs drawn inside each scenario by the seed."""
     rng = np.random.default_rng([seed, 271])
-    drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))] for one in scores]
+    drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
     return interquartile_mean(np.concatenate(drawn, axis=1))
 
 
@@ -101,5 +101,5 @@ def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats], 
     """
     rng = np.random.default_rng([seed, 277])
     wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
-    drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in wins]
-    return _aggregate(float(np.mean([one.mean() for one in wins])), np.mean(drawn, axis=0))
+    drawn = [won[rng.integers(len(won), size=(RESAMPLES, len(won)))].mean(axis=1) for won in wins]
+    return _aggregate(float(np.mean([won.mean() for won in wins])), np.mean(drawn, axis=0))

@@ -161,7 +161,7 @@ def serial_finish_s(order: Sequence[int] | Ints, submit_s: Floats, work_gpu_s: F
     Raises
     ------
     ValueError
-        If `order` is no permutation, or as in `fluid_finish_s`.
+        If `order` is not a permutation, or as in `fluid_finish_s`.
     """
     submit, work = _checked(submit_s, work_gpu_s, gpus)
     rank = np.empty(len(submit), dtype=np.int64)

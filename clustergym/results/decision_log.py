@@ -40,13 +40,13 @@ def read_decisions(
     Raises
     ------
     InputError
-        If it cannot be read, is no decision log, or names what the scenario does not have.
+        If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
     lines = log_lines(path, packed)
     header = next(lines, (1, {}))[1]
     if header.get("schema") != DECISIONS_SCHEMA:
         raise InputError(
-            "is no decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
+            "is not a decision log", file=path, line=1, field="schema", remedy=f"want {DECISIONS_SCHEMA}"
         )
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
     kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
@@ -62,7 +62,7 @@ def read_decisions(
                 raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"is no decision of this scenario: {shown(error)}",
+                f"is not a decision of this scenario: {shown(error)}",
                 file=path,
                 line=number,
                 remedy="the log is of another scenario, or was edited",
@@ -77,17 +77,17 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
         raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
     time_s = entry["time_s"]
     if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
-        raise ValueError(f"{time_s!r} is no time")
+        raise ValueError(f"{time_s!r} is not a time")
     launch = []
     for job, kind, gpus in entry.get("launch", ()):
         if type(gpus) is not int or abs(gpus) > MOST_GPUS:
-            raise ValueError(f"{gpus!r} is no number of GPUs")
+            raise ValueError(f"{gpus!r} is not a number of GPUs")
         launch.append((rows[job], kinds[kind], gpus))
     preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
     batches = []
     for job, batch in entry.get("batch", ()):
         if type(batch) is not int or not 0 < batch <= MOST_SAMPLES:
-            raise ValueError(f"{batch!r} is no global batch")
+            raise ValueError(f"{batch!r} is not a global batch")
         batches.append((rows[job], batch))
     return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches))
 
@@ -103,7 +103,7 @@ def _named(change: Change) -> int:
 
 def _names(value: Any) -> list[str]:
     if not isinstance(value, list):
-        raise TypeError("jobs are no list")
+        raise TypeError("jobs are not a list")
     return value
 
 
@@ -119,7 +119,7 @@ def log_lines(path: Path, packed: bytes | None = None) -> Iterator[tuple[int, di
     Raises
     ------
     InputError
-        If it cannot be read, a line is no JSON object, or it is larger than the limits above.
+        If the file cannot be read, has a line that is not a JSON object, or is larger than the limits above.
     """
     return read_json_lines(
         path,

@@ -269,13 +269,13 @@ def read_placements(
     Raises
     ------
     InputError
-        If it cannot be read, is no placement log, or names what the scenario does not have.
+        If the file cannot be read, is not a placement log, or names what the scenario does not have.
     """
     lines = log_lines(path, packed)
     header = next(lines, (1, {}))[1]
     if header.get("schema") != PLACEMENTS_SCHEMA:
         raise InputError(
-            "is no placement log", file=path, line=1, field="schema", remedy=f"want {PLACEMENTS_SCHEMA}"
+            "is not a placement log", file=path, line=1, field="schema", remedy=f"want {PLACEMENTS_SCHEMA}"
         )
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
@@ -288,7 +288,7 @@ def read_placements(
                 raise ValueError(f"more than {MOST_CHANGES:,} answers, or {MOST_NAMES:,} jobs and nodes")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             remedy = "the log is of another scenario, or was edited"
-            message = f"is no placement of this scenario: {shown(error)}"
+            message = f"is not a placement of this scenario: {shown(error)}"
             raise InputError(message, file=path, line=number, remedy=remedy) from error
         answers.append(answer)
         last_s = answer.time_s
@@ -307,14 +307,14 @@ class _PlacementReader:
         """Parse a line; raises KeyError, TypeError and ValueError."""
         keys, time_s = entry.keys() - {"time_s"}, entry["time_s"]
         if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
-            raise ValueError(f"{time_s!r} is no time")
+            raise ValueError(f"{time_s!r} is not a time")
         if keys == {"move"}:
             return Answer(float(time_s), moves=self._moves(entry["move"]))
         if keys not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
             raise ValueError(f"keys {sorted(keys)[:4]}")
         kind, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
         if not _whole(gpus, 1):
-            raise ValueError(f"{gpus!r} is no number of GPUs")
+            raise ValueError(f"{gpus!r} is not a number of GPUs")
         if "infeasible" in entry:
             return Answer(float(time_s), kind, gpus, infeasible=_infeasible(entry["infeasible"]))
         nodes = self._runs(entry["nodes"])
@@ -326,21 +326,21 @@ class _PlacementReader:
 
     def _moves(self, value: Any) -> Moves:
         if not isinstance(value, list) or not value:
-            raise TypeError("moves are no list")
+            raise TypeError("moves are not a list")
         return tuple((self.rows[job], self._runs(runs)) for job, runs in value)
 
     def _runs(self, value: Any) -> tuple[Run, ...]:
         """Parse runs of nodes of one type, ascending."""
         if not isinstance(value, list) or not value:
-            raise TypeError("nodes are no list")
+            raise TypeError("nodes are not a list")
         runs, types = [(first, number, each) for first, number, each in value], self.spec.node_type
         for first, number, each in runs:
             inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(types)
             if not inside or not _whole(each, 1):
-                raise ValueError(f"{[first, number, each]!r} are no nodes of this cluster")
+                raise ValueError(f"{[first, number, each]!r} are not nodes of this cluster")
             if len(self.kinds) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
                 raise ValueError(f"{[first, number, each]!r} are of another GPU type than the first")
-        if any(one[0] + one[1] > other[0] for one, other in pairwise(runs)):
+        if any(first + number > after[0] for (first, number, _), after in pairwise(runs)):
             raise ValueError("nodes are named twice or out of order")
         return tuple(runs)
 
@@ -353,5 +353,5 @@ def _infeasible(value: Any) -> Infeasible:
     reason, gpus, nodes = value
     plain = isinstance(reason, str) and len(reason) <= LONGEST_REASON and reason.isprintable()
     if not plain or not _whole(gpus, 0) or not _whole(nodes, 0):
-        raise ValueError("is no reason why nothing was placed")
+        raise ValueError("is not a reason why nothing was placed")
     return Infeasible(reason, gpus, nodes)

@@ -116,7 +116,7 @@ def read_result(path: Path) -> ResultFile:
     Raises
     ------
     InputError
-        If it cannot be read, is cut short, is no result of clustergym, or is of a newer schema.
+        If the file cannot be read, is cut short, is not a result of clustergym, or has a newer schema.
     """
     try:
         data = visible_all(read_json(path, LARGEST_BYTES, "run it again, or leave it out"))
@@ -151,7 +151,7 @@ def find_results(places: Iterable[Path]) -> list[Path]:
     Raises
     ------
     InputError
-        If a place does not exist or cannot be searched, or there is no result at all in it.
+        If a folder does not exist, cannot be searched, or contains no result.
     """
     found: set[Path] = set()
     for place in places:

@@ -106,7 +106,7 @@ class Costs:
             for key, value in getattr(self, table).items():
                 if not (value >= 0 and math.isfinite(value)):
                     raise InputError(
-                        f"{value} is no duration", field=f"costs.{table}.{key}", remedy="give seconds >= 0"
+                        f"{value} is not a duration", field=f"costs.{table}.{key}", remedy="give seconds >= 0"
                     )
         for name, price in self.profile.items():
             _check_price(name, price)
@@ -141,15 +141,15 @@ def _check_price(name: str, price: ProfilePrice) -> None:
         raise InputError(
             f"{name} has no price: {UNPRICED[name]}", field=key, remedy=f"leave it out, as ~{key} does"
         )
-    known = [one.value for one in InformationClass if one not in UNPRICED]
+    known = [known_class.value for known_class in InformationClass if known_class not in UNPRICED]
     _one_of(key, "information class", name, known)
     if not (price.seconds > 0 and math.isfinite(price.seconds)):
         raise InputError(
-            f"{price.seconds} is no duration",
+            f"{price.seconds} is not a duration",
             field=f"{key}.seconds",
             remedy=f"give seconds above 0; ~{key} lets the class know for nothing",
         )
     if price.gpus < 1:
-        raise InputError(f"{price.gpus} is no GPU count", field=f"{key}.gpus", remedy="give 1 or more")
+        raise InputError(f"{price.gpus} is not a GPU count", field=f"{key}.gpus", remedy="give 1 or more")
     _one_of(f"{key}.types", "value", price.types, TYPES)
     _one_of(f"{key}.per", "value", price.per, PER)

@@ -85,7 +85,7 @@ class Rules:
             )
         if not isinstance(self.rounds, str) and not 1e-3 <= self.rounds < 1e9:
             raise InputError(
-                f"{self.rounds} is no round", field="scenario.rounds", remedy="give seconds above 0.001"
+                f"{self.rounds} is not a round", field="scenario.rounds", remedy="give seconds above 0.001"
             )
 
 
@@ -108,7 +108,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     cluster = make_cluster(config["cluster"])
     seed = checked(config["seed"], int, "seed")
     if seed < 0:
-        raise InputError(f"{seed} is no seed", field="seed", remedy="give a whole number from 0")
+        raise InputError(f"{seed} is not a seed", field="seed", remedy="give a whole number from 0")
     most = int(cluster.capacity.min())
     for name, price in costs.profile.items():
         remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
@@ -161,7 +161,7 @@ def _horizon(value: Any) -> float | None:
     horizon_s: float | None = checked(value, float | None, "horizon_s")
     if horizon_s is not None and not 0 < horizon_s < 1e12:
         raise InputError(
-            f"{horizon_s} is no duration", field="horizon_s", remedy="give seconds above 0, or null"
+            f"{horizon_s} is not a duration", field="horizon_s", remedy="give seconds above 0, or null"
         )
     return horizon_s
 

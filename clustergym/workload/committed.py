@@ -40,10 +40,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"cannot be read: {error}", file=path, remedy="restore it from the repository"
         ) from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise InputError("is no manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
+        raise InputError("is not a manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
     entries: dict[str, Any] | None = manifest.get("traces")
     if not isinstance(entries, dict):
-        raise InputError("is no mapping", file=path, field="traces", remedy="restore it from the repository")
+        raise InputError(
+            "is not a mapping", file=path, field="traces", remedy="restore it from the repository"
+        )
     return entries
 
 

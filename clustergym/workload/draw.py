@@ -221,7 +221,7 @@ def reference_times(cluster: str) -> ReferenceTimes:
     Raises
     ------
     InputError
-        If there is no such cluster.
+        If the cluster does not exist.
     """
     from clustergym.cluster.cluster_files import load_cluster
 

@@ -103,7 +103,7 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
 
 
 def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:

@@ -162,7 +162,7 @@ class _Checker:
     def times(self) -> None:
         submit, deadline = self.columns["submit_s"], self.columns["deadline_s"]
         if np.isnan(submit).any():
-            raise self.error(int(np.argmax(np.isnan(submit))), "submit_s", "is no number", "give seconds")
+            raise self.error(int(np.argmax(np.isnan(submit))), "submit_s", "is not a number", "give seconds")
         late = deadline <= submit
         if late.any():
             row = int(np.argmax(late))

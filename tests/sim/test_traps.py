@@ -225,7 +225,7 @@ ILLEGAL = {
     "uses 6 X, 4 are available": Decision.of([(0, 0, 4), (1, 0, 2)]),
     "names GPU type 3": Decision.of([(0, 3, 1)]),
     "names GPU type -1": Decision.of([(0, -1, 1)]),
-    "has 3 GPUs, which is no count allowed here": Decision.of([(0, 0, 3)]),
+    "has 3 GPUs, which is not an allowed count": Decision.of([(0, 0, 3)]),
     "has 0 GPUs": Decision.of([(0, 0, 0)]),
     "is named twice": Decision.of([(0, 0, 1), (0, 0, 2)]),
     "does not fit on 1 X": Decision.of([(1, 0, 1)]),

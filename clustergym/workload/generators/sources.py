@@ -180,7 +180,7 @@ def _read_cached(path: Path, stamp: int) -> Source:
         return Source.model_validate(document.content)
     except ValidationError as error:
         found: list[Any] = list(error.errors())
-        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+        first = next((problem for problem in found if problem["type"] == "extra_forbidden"), found[0])
         keys = tuple(first["loc"])
         message = "unknown key" if first["type"] == "extra_forbidden" else str(first["msg"])
         message = message.removeprefix("Value error, ")

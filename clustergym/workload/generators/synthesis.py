@@ -419,6 +419,6 @@ def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> f
 
 def _slack(deadlines: DeadlineOptions | None) -> DeadlineOptions | None:
     if deadlines is not None and not 0 < deadlines.slack_low <= deadlines.slack_high < math.inf:
-        message = f"slack {deadlines.slack_low} to {deadlines.slack_high} is no range above 0"
+        message = f"slack {deadlines.slack_low} to {deadlines.slack_high} is not a range above 0"
         raise InputError(message, field="deadlines", remedy="give 0 < low <= high")
     return deadlines

@@ -139,10 +139,12 @@ def read_log(path: Path) -> RecordedJobs:
         line=[jobs.line[row] for row in kept],
         job_id=[jobs.columns["job_name"][row] for row in kept],
         submit_s=np.asarray(submit_s[kept]),
-        duration_s=np.array([one.end_s - one.start_s for one in mine], dtype=np.float64),
-        gpus=np.array([_gpus(one, jobs, row) for one, row in zip(mine, kept, strict=True)], dtype=np.int64),
+        duration_s=np.array([job_need.end_s - job_need.start_s for job_need in mine], dtype=np.float64),
+        gpus=np.array(
+            [_gpus(job_need, jobs, row) for job_need, row in zip(mine, kept, strict=True)], dtype=np.int64
+        ),
         left_out=left_out,
-        gpu_type=["".join(one.gpu_types) if len(one.gpu_types) == 1 else "" for one in mine],
+        gpu_type=["".join(job_need.gpu_types) if len(job_need.gpu_types) == 1 else "" for job_need in mine],
         user=[jobs.columns["user"][row] for row in kept],
         dated=False,
         source_names={"job_id": "job_name", "submit_s": "start_time", "gpus": "plan_gpu"},
