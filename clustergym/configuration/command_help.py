@@ -1,4 +1,4 @@
-"""Help of the commands that take KEY=VALUE: their groups with the names there are, their keys, and more."""
+"""Print the help of commands that take KEY=VALUE: their groups, names and keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ hydra.sweep.dir=DIR; of the reference policy below compare/. `clustergym collect
 
 
 def helped(name: str, summary: str, argv: Sequence[str], config: str | None = None, more: str = "") -> bool:
-    """Print what a command does, and what can be given to it, if asked to; return whether it was.
+    """Print the help of a command if `argv` asks for it; return whether it did.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def helped(name: str, summary: str, argv: Sequence[str], config: str | None = No
         What it does.
     argv : sequence of str
     config : str, optional
-        Its file of `conf/`, without suffix, if that is not named as it is.
+        Its file in `conf/`, without suffix, if it is not named like the command.
     more : str
-        What else there is to say.
+        Further text.
     """
     if not {"-h", "--help"} & set(argv):
         return False
@@ -60,7 +60,7 @@ def helped(name: str, summary: str, argv: Sequence[str], config: str | None = No
 
 
 def _groups(text: str) -> list[str]:
-    """Return a line for each group of a configuration, with the names in it."""
+    """Return one line for each group of a configuration, listing the names in the group."""
     defaults = [entry for entry in yaml.safe_load(text).get("defaults", ()) if isinstance(entry, dict)]
     chosen = {group: name for entry in defaults for group, name in entry.items() if " " not in group}
     lines = []
@@ -82,6 +82,6 @@ def _plugins(group: str) -> set[str]:
 
 
 def _keys(text: str) -> str:
-    """Return a configuration's text without its choice of groups, and without what is Hydra's."""
+    """Return the text of a configuration without its `defaults` and `hydra` blocks."""
     blocks = re.split(r"^(?=\S)", text, flags=re.MULTILINE)
     return "".join(block for block in blocks if not block.startswith(("defaults:", "hydra:"))).strip()

@@ -31,7 +31,7 @@ def traces_dir() -> Path:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that replaces it on success and vanishes on failure.
+    """Yield a temporary path that replaces `path` on success and is removed on failure.
 
     Raises
     ------

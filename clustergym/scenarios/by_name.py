@@ -1,4 +1,4 @@
-"""Scenarios of conf/scenario, by name and overrides."""
+"""Load scenarios of conf/scenario by name and overrides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clustergym.scenarios.scenario import Scenario
 
 
 def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the configuration that `python -m clustergym.run` would run with these overrides.
+    """Compose the configuration that `python -m clustergym.run` would run with these overrides.
 
     Raises
     ------
@@ -22,7 +22,7 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: int = 0) -> Scenario:
-    """Return a scenario of conf/scenario.
+    """Load a scenario of conf/scenario.
 
     Parameters
     ----------

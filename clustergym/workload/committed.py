@@ -25,7 +25,7 @@ SCHEMA = "clustergym.traces/1"
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the entries of a folder's manifest by file name.
+    """Read the manifest of a folder of traces; return its entries by file name.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def regenerate(arguments: dict[str, Any]) -> Trace:
-    """Return the trace that the arguments of a manifest's entry give."""
+    """Generate a trace again from the arguments in its manifest entry."""
     given = dict(arguments)
     given["gpu_types"] = tuple(given.get("gpu_types", ()))
     if given.get("deadlines") is not None:
@@ -59,12 +59,12 @@ def regenerate(arguments: dict[str, Any]) -> Trace:
 
 
 def fingerprint_now(arguments: dict[str, Any]) -> str:
-    """Return the fingerprint of the oracle that the arguments would use."""
+    """Return the current fingerprint of the oracle that a manifest entry's arguments use."""
     return oracle_fingerprint(load_cluster(arguments["cluster"]), arguments["rule"])
 
 
 def entry_of(trace: Trace, arguments: dict[str, Any], use: str) -> dict[str, Any]:
-    """Return a manifest's entry of a trace."""
+    """Build the manifest entry of a trace."""
     cluster = load_cluster(arguments["cluster"])
     return {
         "use": use,
@@ -79,7 +79,7 @@ def entry_of(trace: Trace, arguments: dict[str, Any], use: str) -> dict[str, Any
 
 
 def differences(folder: Path) -> list[str]:
-    """Return one line for each trace that is not what its entry says or its arguments give."""
+    """Return one line for each trace that differs from its manifest entry or from its regenerated self."""
     found = []
     for name, entry in read_manifest(folder).items():
         path = folder / name
@@ -95,7 +95,7 @@ def differences(folder: Path) -> list[str]:
 
 
 def write_all(folder: Path) -> None:
-    """Write every trace of a manifest anew, and what follows from it into the manifest."""
+    """Generate and write every trace of a manifest again, and update the manifest."""
     entries = read_manifest(folder)
     for name, entry in entries.items():
         trace = regenerate(entry["arguments"])
@@ -111,7 +111,7 @@ def _write(path: Path, text: str) -> None:
 
 @exits_on_bad_input
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check the committed traces, or write them anew; return the exit status."""
+    """Check the committed traces, or write them again; return the exit status."""
     parser = Parser(prog="python -m clustergym.workload.committed", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write them anew from the manifest's arguments")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""What the published traces call their models, in terms of the model catalogue."""
+"""Translate model names of published traces to families of the model catalogue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAMILIES = {
 def families(
     names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int], field: str
 ) -> list[str]:
-    """Return the catalogue's family of each model name, whatever its case.
+    """Return the catalogue's family of each model name, in upper or lower case.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The native format: one CSV of `COLUMNS`, and beside it where it came from."""
+"""The native trace format: a CSV file of `COLUMNS`, with a JSON file of its provenance beside it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
 
 def provenance_path(path: Path) -> Path:
-    """Return where the provenance of a trace file lies."""
+    """Return the path of the provenance file of a trace file."""
     return path.with_name(f"{path.stem}.provenance.json")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like the native format."""
+    """Whether the first lines look like the native format."""
     return bool({"submit_s", "model_family"} & header(lines))
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a native trace; it needs no options."""
+    """Read a native trace; the options are not used."""
     return read_trace(path)
 
 
 def read_trace(path: str | Path, name: str | None = None) -> Trace:
-    """Read a trace in the native format, and its provenance if that lies beside it.
+    """Read a trace in the native format, and its provenance file if there is one.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _no_constant(word: str) -> None:
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write `<path>` and `<stem>.provenance.json` beside it, both or neither.
+    """Write a trace to `path` and its provenance to `<stem>.provenance.json`: both files or neither.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 
 
 def write_files(files: dict[Path, bytes]) -> None:
-    """Write all the files or, where one cannot be written, none.
+    """Write all files, or none if one of them cannot be written.
 
     Raises
     ------

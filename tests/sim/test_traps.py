@@ -176,7 +176,7 @@ def test_a_log_that_names_another_time_is_one_line(time_s):
     log = sorted([*launch, Change(time_s, (), (0,), ())], key=lambda change: change.time_s)
     with pytest.raises(InputError) as error:
         replay(scenario, Buddy(), InformationClass.NONE, None, 0, log)
-    line = f"decision log: the decision at {time_s} s stands at no decision point"
+    line = f"decision log: the decision at {time_s} s is not at a decision point"
     assert str(error.value) == f"{line} (the log is of another scenario, version or seed)"
 
 

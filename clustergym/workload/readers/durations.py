@@ -1,4 +1,4 @@
-"""An operator's own log: a CSV of submission, duration in seconds and GPUs, one row per job."""
+"""Read an operator's own log: a CSV with submission, duration in seconds and GPUs of each job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the header has a submission, a duration and GPUs, and no model."""
+    """Whether the header has columns for submission, duration and GPUs, but not for the model."""
     found = header(lines)
     return all(found & set(names) for names in (SUBMIT, DURATION, GPUS)) and "model_family" not in found
 
@@ -60,7 +60,7 @@ def read_log(path: Path) -> RecordedJobs:
 
 
 def _column(table: TextTable, names: Sequence[str]) -> str:
-    """Return which of a column's names the table has."""
+    """Return the name under which the table has a column."""
     for name in names:
         if name in table.columns:
             return name
@@ -68,7 +68,7 @@ def _column(table: TextTable, names: Sequence[str]) -> str:
 
 
 def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:
-    """Return submissions in seconds, and whether they are dates."""
+    """Return the submissions in seconds, and whether the log gives them as dates."""
     try:
         number(table.columns[column][0])
     except ValueError:
@@ -77,7 +77,7 @@ def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read an own log and draw models for its jobs.
+    """Read an operator's own log and draw models for its jobs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Gavel (OSDI '20): `.trace` files, tab-separated without a header, in two layouts.
+"""Read Gavel's `.trace` files (OSDI '20): tab-separated, without a header, in two layouts.
 
 By default `total_steps` are the job's iterations and the batch in its job type is its global batch. With
 `ReadOptions.gavel_steps="worker"` the batch is each worker's and `total_steps` counts the steps of all
@@ -65,14 +65,14 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like one of Gavel's traces."""
+    """Whether the first lines look like one of Gavel's traces."""
     if path.suffix == ".trace":
         return True
     return bool(lines) and lines[0].count("\t") + 1 in LAYOUTS
 
 
 def read_table(path: Path) -> TextTable:
-    """Read the fields of the rows; one file has one layout."""
+    """Read the fields of a trace file, all of whose rows must have the same layout."""
     content = read_bytes(path)
     rows = [
         (number, [cell.strip() for cell in line.split("\t")])
@@ -114,7 +114,7 @@ def _deadlines(
     gpus: Ints,
     options: ReadOptions,
 ) -> Floats:
-    """Return arrival + SLO x run time at the reference GPU; NaN where the SLO is not positive."""
+    """Return the deadlines: arrival + SLO x run time on the reference GPU; NaN if the SLO is not positive."""
     slo = numbers(table, "SLO", default=-1.0)
     deadline_s = np.full(len(table), np.nan)
     for row in np.flatnonzero(slo > 0).tolist():
@@ -128,7 +128,7 @@ def _deadlines(
 
 
 def _factor(options: ReadOptions, gpus: Ints) -> Ints:
-    """Return by what a batch is smaller, and steps are more, than the whole job's."""
+    """Return how many times larger the whole job's batch is than the batch in the trace, shape (n,)."""
     choices = {"job": np.ones_like(gpus), "worker": gpus}
     if options.gavel_steps not in choices:
         message, remedy = f"unknown value {options.gavel_steps!r}", nearest(options.gavel_steps, choices)

@@ -1,4 +1,4 @@
-"""SenseTime Helios (SC '21): `cluster_log.csv`, one row per job."""
+"""Read SenseTime Helios (SC '21): `cluster_log.csv`, one row per job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = ("", "none", "null", "nan")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like `cluster_log.csv`."""
+    """Whether the first lines look like `cluster_log.csv`."""
     found = header(lines)
     return "gpu_num" in found or {"node_num", "submit_time"} <= found
 

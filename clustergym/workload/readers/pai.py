@@ -1,4 +1,4 @@
-"""Alibaba PAI 2020 (NSDI '22): `pai_job_table` and `pai_task_table`, CSV without a header."""
+"""Read Alibaba PAI 2020 (NSDI '22): `pai_job_table` and `pai_task_table`, CSV without a header."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ GPU_TYPES = {"V100": "V100", "V100M32": "V100", "P100": "P100", "T4": "T4"}
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the path is one of the two tables, or a folder with them."""
+    """Whether the path is one of PAI's two tables, or a folder that contains them."""
     if path.is_dir():
         return any((path / f"{table}.csv").is_file() for table in (JOB_TABLE, TASK_TABLE))
     return path.name.startswith((JOB_TABLE, TASK_TABLE))
 
 
 def both_tables(path: Path) -> tuple[Path, Path]:
-    """Return the job table and the task table of a folder, or of one of them.
+    """Return the paths of the job table and the task table, given their folder or one of them.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def both_tables(path: Path) -> tuple[Path, Path]:
 
 
 class Need(NamedTuple):
-    """What the GPU tasks of a job take together."""
+    """The GPUs and the time that a job's GPU tasks take together."""
 
     gpu_percent: float
     gpu_types: frozenset[str]
@@ -74,7 +74,7 @@ class Need(NamedTuple):
 
 
 def needs(tasks: TextTable) -> dict[str, Need]:
-    """Return job -> what its GPU tasks take; jobs without one are not in it."""
+    """Return what the GPU tasks of each job take, by job name; jobs without GPU tasks are left out."""
     percent = numbers(tasks, "plan_gpu", low=0, default=0.0)
     gpu_percent = (percent * numbers(tasks, "inst_num", low=0, default=0.0)).tolist()
     start_s = numbers(tasks, "start_time", low=0, default=math.nan).tolist()
@@ -94,7 +94,7 @@ def needs(tasks: TextTable) -> dict[str, Need]:
 
 
 def _extreme(choose: Callable[[Iterable[float]], float], values: list[float], rows: list[int]) -> float:
-    """Return the least or greatest of the values of some rows, but for missing ones."""
+    """Return the least or greatest value of some rows, ignoring missing ones; NaN if all are missing."""
     there = [values[row] for row in rows if not math.isnan(values[row])]
     return choose(there) if there else math.nan
 
@@ -117,7 +117,7 @@ def _kept(
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are.
+    """Read PAI's records without drawing models.
 
     A job is submitted at its start in the job table, and ran from its first GPU task's start to its
     last one's end. `plan_gpu` is percent of a GPU per instance: a job has as many GPUs as hold the sum
@@ -163,7 +163,7 @@ def _gpus(need: Need, jobs: TextTable, row: int) -> int:
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read PAI's two tables, given as their folder or as either of them, and draw models for the jobs.
+    """Read PAI's two tables, given by their folder or one of them, and draw models for the jobs.
 
     Raises
     ------
