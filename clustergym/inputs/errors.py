@@ -70,7 +70,7 @@ def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
     if close:
         return "did you mean " + " or ".join(close) + "?"
     shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
-    return f"valid: {shown}" if shown else "there is none to choose from"
+    return f"valid: {shown}" if shown else "there is nothing to choose from"
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:

@@ -26,10 +26,10 @@ T = TypeVar("T", Policy, Placer)
 
 @cache
 def entry_points(group: str) -> Mapping[str, str]:
-    """Return name -> `module:Class` of an entry-point group.
+    """Return the entry points of a group: name -> `module:Class`.
 
-    A bare clone that was never installed has no entry points of its own; its
-    pyproject.toml says what they would be.
+    A clone that was never installed has no entry points of its own, so they are read from its
+    pyproject.toml.
     """
     found = dict(_declared(group))
     for point in metadata.entry_points(group=group):

@@ -1,4 +1,4 @@
-"""Every metric of a result: its name, unit, better direction and definition."""
+"""The catalogue of metrics: name, unit, better direction and definition of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Better = Literal["lower", "higher", ""]
 
 
 class Metric(NamedTuple):
-    """What a metric is.
+    """The description of a metric.
 
     Attributes
     ----------

@@ -68,14 +68,14 @@ def fluid_finish_s(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
 def virtual_finish(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
     """Return the virtual finish F_j = V(a_j) + L_j of each job, GPU-seconds, shape (n,).
 
-    Among jobs it orders completion under fluid fair sharing. Parameters and errors are those of
+    Jobs complete in this order under fluid fair sharing. Parameters and errors are those of
     `fluid_finish_s`.
     """
     return _fluid(submit_s, work_gpu_s, gpus)[0]
 
 
 def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Ints, gpus: float) -> Floats:
-    """Return when each job finishes under fluid fair sharing in which none exceeds its cap.
+    """Return when each job finishes under fluid fair sharing if no job gets more GPUs than its cap.
 
     Max-min fair: what a job cannot use beyond its cap goes to the others in equal parts. With
     all caps at `gpus` it equals `fluid_finish_s`.
@@ -109,7 +109,7 @@ def capped_finish_s(submit_s: Floats, work_gpu_s: Floats, cap_gpus: Floats | Int
 def _fluid(
     submit_s: Floats, work_gpu_s: Floats, gpus: float, cap_gpus: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Return (virtual finish, finish time) of each job."""
+    """Return the virtual finish and the finish time of each job, both of shape (n,)."""
     submit, work = _checked(submit_s, work_gpu_s, gpus)
     caps = np.full(len(submit), float(gpus)) if cap_gpus is None else cap_gpus
     virtual, finish = np.empty(len(submit)), np.empty(len(submit))

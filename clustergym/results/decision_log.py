@@ -1,4 +1,4 @@
-"""Reading a decision log that nobody has checked."""
+"""Read an unchecked decision log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from clustergym.sim.engine import Change
 
 DECISIONS_SCHEMA = "clustergym.decisions/1"
 LARGEST_BYTES = 256_000_000
-"""Unpacked; lines are read one by one, so that it is time that this saves, not memory."""
+"""Limit on the unpacked size; it bounds the time to read a log, as lines are read one by one."""
 LONGEST_LINE_BYTES = 4_000_000
 MOST_GPUS = 2**31
 MOST_SAMPLES = 2**53
 MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
-"""Decisions, and jobs named in them all together: what is read takes a few hundred bytes of memory each."""
+"""Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
 KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
 
@@ -28,14 +28,14 @@ KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
 def read_decisions(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change]]:
-    """Read a decision log: its header and its changes.
+    """Read a decision log; return its header and its changes.
 
     Parameters
     ----------
     path : Path
     scenario : Scenario
     packed : bytes, optional
-        The log itself, where the file has those of several runs.
+        The gzip stream of the log, if the file has the logs of several runs.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
 
 
 def _named(change: Change) -> int:
-    """Return how many jobs a decision names, each once."""
+    """Return the number of jobs a decision names; raise ValueError if it names a job twice."""
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
     chosen = [job for job, _ in change.batch]
     if len(set(named)) < len(named) or len(set(chosen)) < len(chosen):
@@ -108,13 +108,13 @@ def _names(value: Any) -> list[str]:
 
 
 def shown(error: Exception) -> str:
-    """Return what is wrong with a line, shortened."""
+    """Return a short text of what is wrong with a line."""
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
 
 
 def log_lines(path: Path, packed: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number and content of every line of a packed log that nobody has checked.
+    """Yield (line number, content) of every line of an unchecked gzip log.
 
     Raises
     ------

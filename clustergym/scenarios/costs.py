@@ -143,7 +143,7 @@ def _check_price(name: str, price: ProfilePrice) -> None:
         raise InputError(
             f"{name} has no price: {UNPRICED[name]}", field=key, remedy=f"leave it out, as ~{key} does"
         )
-    known = [known_class.value for known_class in InformationClass if known_class not in UNPRICED]
+    known = [information.value for information in InformationClass if information not in UNPRICED]
     _one_of(key, "information class", name, known)
     if not (price.seconds > 0 and math.isfinite(price.seconds)):
         raise InputError(

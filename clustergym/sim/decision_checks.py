@@ -116,7 +116,7 @@ def _check_batches(decision: Decision, scenario: Scenario) -> None:
     if not allowed.all():
         first = int(np.argmin(allowed))
         raise DecisionError(
-            f"trains at global batch {int(batch[first])}, which is none of its choices",
+            f"trains at global batch {int(batch[first])}, which is not one of its choices",
             job_id=_job_id(scenario, rows[first]),
             remedy="choose among view.batch_options().sizes, or 0 for the requested one",
         )

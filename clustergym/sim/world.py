@@ -469,7 +469,7 @@ class World(ABC):
     def _put_off(self, holder: int) -> Profile:
         """Stop a profile whose nodes are needed or have failed, and queue it first of its type."""
         profile = next(
-            running for running in self._profiles.running if self._profile_holder(running) == holder
+            candidate for candidate in self._profiles.running if self._profile_holder(candidate) == holder
         )
         self._stop_profile(profile)
         self._profiles.put_off(profile)

@@ -30,7 +30,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If there is none, or it is of another schema.
+        If the manifest does not exist or has another schema.
     """
     path = folder / "manifest.json"
     try:

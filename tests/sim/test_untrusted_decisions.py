@@ -168,7 +168,9 @@ def test_the_job_at_fault_and_the_remedy_are_named(name):
 
 def test_a_batch_where_there_is_no_choice_of_batches_is_refused_unless_it_is_the_requested_one():
     simulation, _ = first_point()
-    with pytest.raises(DecisionError, match="job a: trains at global batch 64, which is none of its choices"):
+    with pytest.raises(
+        DecisionError, match="job a: trains at global batch 64, which is not one of its choices"
+    ):
         simulation.apply(columns(batch=np.array([64])))
     simulation.apply(columns(batch=np.array([32])))
     assert simulation.jobs.gpus.tolist() == [1, 0]
