@@ -36,7 +36,7 @@ def helped(name: str, summary: str, argv: Sequence[str], config: str | None = No
     Parameters
     ----------
     name : str
-        Of the command.
+        Name of the command.
     summary : str
         What it does.
     argv : sequence of str

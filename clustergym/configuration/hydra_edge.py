@@ -16,11 +16,11 @@ from clustergym.inputs.errors import InputError, nearest, out_of_memory
 from clustergym.inputs.paths import conf_dir
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
-"""Runs a configuration into a folder, and returns what a tuning sweep is to lower, if anything."""
+"""Runs a configuration into a folder; returns the figure that a tuning sweep minimizes, if any."""
 
 
 def run_hydra(job: Job, argv: list[str], program: str) -> int:
-    """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each of a sweep.
+    """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each run of a sweep.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     Raises
     ------
     InputError
-        For whatever Hydra does not accept, with the nearest valid names.
+        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     import hydra
     from hydra.core.hydra_config import HydraConfig
@@ -59,7 +59,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)
             if not sweep:
-                # Raised after Hydra has returned, which would print a line of its own about it.
+                # Raised only after Hydra has returned, as Hydra would print a line of its own about it.
                 failed.append(failure)
                 return None
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
@@ -96,7 +96,7 @@ def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        For whatever Hydra does not accept, with the nearest valid names.
+        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     import hydra
     from hydra.errors import HydraException

@@ -19,11 +19,11 @@ READ_WITH_FILE = {
     "cluster": ("path",),
     "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "sia_lengths", "seed"),
 }
-"""Keys of a group that count where its `path` names a file; the file says the rest."""
+"""Keys of a group that are still used if its `path` names a file, which sets all other keys."""
 
 
 MOST_FILES = 500
-"""YAML files of a folder of configuration."""
+"""Most YAML files in a folder of configuration."""
 
 OPTIONS: Mapping[str, Any] = {
     "seed": int,

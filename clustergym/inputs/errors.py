@@ -64,7 +64,7 @@ def _shown(part: str, longest: int) -> str:
 
 
 def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
-    """Return a remedy that names the valid names nearest to `name`."""
+    """Return a remedy such as "did you mean …?" with the valid names that are nearest to `name`."""
     options = sorted(set(valid))
     close = difflib.get_close_matches(name, options, n=limit, cutoff=0.5)
     if close:

@@ -14,7 +14,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.reading import read_regular
 
 LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
-"""Of one file."""
+"""Limits on one file."""
 SNIFFED_BYTES = 4096
 SNIFFED_LINES = 20
 
@@ -86,7 +86,7 @@ def read_bytes(path: Path) -> bytes:
     Raises
     ------
     InputError
-        As `check_path`, and if it is a folder, cannot be read, or is empty.
+        As `check_path`, or if the path is a folder, cannot be read, or is empty.
     """
     check_path(path)
     if path.is_dir():

@@ -52,7 +52,7 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
     Raises
     ------
     InputError
-        For an unknown name or parameter, or a value of the wrong type.
+        If a name or parameter is unknown, or a value has the wrong type.
     """
     policy = _make("policy", "clustergym.policies", Policy, parameters)  # type: ignore[type-abstract]
     _check_period("policy.round_s", policy.round_s)

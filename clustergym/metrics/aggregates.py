@@ -55,8 +55,8 @@ def paired_difference(mine: Sequence[Floats], other: Sequence[Floats], seed: int
 def paired_ratio(mine: Floats, other: Floats, seed: int = 0) -> Aggregate | None:
     """Return the mean of `mine` over the mean of `other`, with the same seeds resampled in both.
 
-    Of up to three seeds the interval is the range of the single seeds' ratios, as more than 2.5 % of the
-    resamples are one seed alone.
+    With up to three seeds, the interval is the range of the ratios of single seeds, because more than
+    2.5 % of the resamples consist of one seed alone.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def lower_bounds(scenario: Scenario) -> Bounds:
     if not len(submit):
         return Bounds(0.0, 0.0)
     served_s = work[fits] / float(scenario.cluster.capacity.sum())
-    # The trace is in order of submission: what arrives from a job on is a suffix.
+    # The trace is in order of submission, so the jobs that arrive from an instant on are a suffix.
     pending = served_s[::-1].cumsum()[::-1]
     last = max(float((submit + alone_s).max()), float((submit + pending).max()))
     jct = max(float(alone_s.mean()), shortest_remaining_first(submit, served_s) / len(submit))

@@ -102,7 +102,7 @@ _TABLE: tuple[Metric, ...] = (
         "restarts_mean",
         "",
         "lower",
-        "resumptions, rescalings and migrations per job that was ever launched; a first launch is none",
+        "resumptions, rescalings and migrations per job ever launched; the first launch is not counted",
     ),
     Metric("preemptions_mean", "", "lower", "preemptions per job that was ever launched"),
     Metric(

@@ -1,4 +1,4 @@
-"""Fluid fair sharing, the reference against which a run is called fair.
+"""Finish-time fairness of a run, relative to fluid fair sharing.
 
 The cluster's M GPUs are divided without remainder, at every instant, over the jobs in the system
 (`clustergym.metrics.fluid`). A job is an amount of GPU-seconds, those it takes at its request.
@@ -143,8 +143,8 @@ def _checked(submit_s: Floats, work_gpu_s: Floats, gpus: float) -> tuple[Floats,
 def serial_finish_s(order: Sequence[int] | Ints, submit_s: Floats, work_gpu_s: Floats, gpus: float) -> Floats:
     """Return when each job finishes if the whole cluster serves one job at a time.
 
-    At every instant the one that comes first in `order`, among the jobs in the system, has all
-    GPUs; a job that arrives preempts those after it. In the order of completion under fluid fair
+    At every instant, the job in the system that comes first in `order` has all GPUs; an arriving job
+    preempts the jobs after it. In the order of completion under fluid fair
     sharing no job finishes later than there (Ares, section 3 and Fig. 1).
 
     Parameters

@@ -284,7 +284,7 @@ def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
 
 
 def _launches(columns: _Columns, chain: Ints) -> Holdings:
-    """Let each launch, and each change of speed, last until the same job's next event."""
+    """Return the intervals after launches and changes of speed; each lasts until the job's next event."""
     job, time_s = columns.job[chain], columns.time_s[chain]
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     stop = np.where(last, np.inf, np.roll(time_s, -1))

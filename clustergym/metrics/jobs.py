@@ -137,7 +137,7 @@ def _time_in_states(intervals: Intervals) -> Floats:
     """Return the seconds that each job spends in each state, shape (len(State), n)."""
     changes, n = state_changes(intervals), len(intervals.trace)
     time_s = np.minimum(changes.time_s, intervals.end_s)
-    # A job's last change leads OUTSIDE, so what stands between two jobs is never read.
+    # A job's last change is to OUTSIDE, so the interval between two jobs is never counted.
     lasting_s = np.diff(time_s, append=time_s[-1:])
     return np.stack([_sum(changes.job, lasting_s * (changes.after == state), n) for state in State])
 

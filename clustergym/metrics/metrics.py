@@ -229,7 +229,7 @@ def _completion(run: _Run) -> Metrics:
 
 def _deadline_satisfaction(run: _Run) -> float | None:
     deadline = run.trace.deadline_s
-    # Without a horizon every deadline is decided: no job that is not finished ever will be.
+    # Without a horizon every deadline is decided: an unfinished job will never finish.
     decided = run.submitted & ((deadline <= run.until_s) | (run.complete & np.isfinite(deadline)))
     return _ratio(
         (run.records.end_s[decided & run.finished] <= deadline[decided & run.finished]).sum(), decided.sum()

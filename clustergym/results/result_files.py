@@ -83,11 +83,11 @@ class ResultFile(_Checked):
     metrics : dict
         Name to number, or None where the metric has no value.
     digest : str
-        Of the event log.
+        Digest of the event log.
     decisions : Decisions or None
     wall_s : float or None
     versions : dict
-        Of clustergym and the libraries.
+        Versions of clustergym and its libraries.
     """
 
     run_key: str = Field(min_length=1)

@@ -14,7 +14,7 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises
     ------
     InputError
-        For whatever Hydra does not accept, with the nearest valid names.
+        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     from clustergym.configuration.hydra_edge import composed
 

@@ -79,7 +79,7 @@ class FailureChoice:
     path : str or None
         A CSV file with the columns `COLUMNS`.
     mtbf_s, mttr_s, checkpoint_every_s
-        As of `Failures`.
+        As in `Failures`.
     seed : int or None
         Seed of the drawn failures; null: the run's seed.
     """
@@ -109,7 +109,7 @@ def failures_from_config(given: Mapping[str, Any], nodes: int, seed: int) -> Fai
     Raises
     ------
     InputError
-        For a key or value that is not valid, and as `read_schedule`.
+        If a key or value is not valid; also as `read_schedule`.
     """
     from clustergym.inputs.parameters import build
 

@@ -33,7 +33,7 @@ class Scenario:
     cluster : ClusterSpec
     trace : Trace
     tables : OracleTables
-        Of the trace's model classes on the cluster.
+        The oracle's times of the trace's model classes on the cluster.
     checkpoint_s : ndarray of float, shape (C,)
         Seconds to save and load the checkpoint of each model class of `tables`.
     costs : Costs

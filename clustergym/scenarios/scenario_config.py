@@ -37,7 +37,7 @@ class Rules:
     Attributes
     ----------
     name, version : str, int
-        Of the scenario.
+        Name and version of the scenario.
     rounds : str or float
         `policy`, `event`, or seconds.
     counts : str

@@ -137,7 +137,7 @@ def _received(reader: Connection, child: int, place: mmap.mmap, limit_s: float |
                 return reader.recv_bytes()
         except (EOFError, OSError):
             return None
-        # Processes of the policy's own may hold the pipe open.
+        # Processes that the policy started may hold the pipe open.
         if os.waitid(os.P_PID, child, ended) is not None and not reader.poll(0):
             return None
         role, *_, since = PLACE.unpack_from(place)

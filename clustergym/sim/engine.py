@@ -56,7 +56,7 @@ class Simulation(World):
     scenario : Scenario
     placer : Placer
     information : InformationClass
-        Of the policy that decides: sets what Views know, and what is profiled.
+        Information class of the policy: it sets what Views know and what is profiled.
     policy_round_s : float or None
         The policy's round, used where the scenario leaves rounds to the policy.
     seed : int
@@ -117,7 +117,7 @@ class Simulation(World):
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
                 if self._decided_at == self._now:
-                    # A log of decisions tells them apart by their times: an instant has one.
+                    # The decision log identifies decisions by their times, so an instant has at most one.
                     self._after(1, self._round_due)
                 elif self._in_view:
                     return self._decision_point()
@@ -294,7 +294,7 @@ class Simulation(World):
         if any(node in withheld for node, _ in nodes):
             return False
         locality = int(scenario.cluster.locality(nodes))
-        # Where it would share links it is taken to be slowed down as it is now; inside a leaf it shares none.
+        # If the job would share links, assume its present slowdown; inside a leaf it shares no links.
         shared = self._links is not None and locality > Locality.LEAF
         slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
         remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])

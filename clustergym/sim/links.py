@@ -23,7 +23,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
     Parameters
     ----------
     flows : sequence of mapping of int to int
-        Of each job: link -> its flows over that link, at least 1.
+        For each job: link -> number of its flows over that link, at least 1.
     demand : sequence of float
         GB/s of a flow of each job on a free link.
     capacity : sequence of float

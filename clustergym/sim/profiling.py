@@ -52,7 +52,7 @@ class ProfileBook:
     waiting : list of deque of Profile
         One queue per GPU type, first in, first out; a profile that was put off goes first.
     running : list of Profile
-        In order of start.
+        Running profiles, in order of start.
     held : ndarray of int, shape (T,)
         GPUs that running profiles hold.
     """

@@ -50,7 +50,7 @@ _MODULES = (
     *(helios, pai, sia, gavel, elasticflow),
 )
 FORMATS = {module.NAME: Format(module.NAME, module.sniff, module.read) for module in _MODULES}
-"""Formats by name; a file is of the first whose `sniff` says so."""
+"""Formats by name; a file has the first format whose `sniff` is true."""
 
 COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds, or dates for submissions):
   what ran:    {durations.COLUMNS};

@@ -29,7 +29,7 @@ FAMILIES = {
     "vgg16": "vgg16",
     "yolov3": "yolov3",
 }
-"""Models of Sia, Gavel and ElasticFlow, each of one size; Sia names ResNet-18 and ResNet-50 by data set."""
+"""Model names of Sia, Gavel and ElasticFlow -> families; Sia names ResNet-18 and -50 by data set."""
 
 
 def families(

@@ -50,7 +50,7 @@ def read_trace(path: str | Path, name: str | None = None) -> Trace:
     Raises
     ------
     InputError
-        At the first thing wrong with the file, and where the sha256 in its provenance is another.
+        At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
     table = read_csv(path, REQUIRED, known=COLUMNS)

@@ -29,7 +29,7 @@ class RecordedJobs:
     path : Path
         File named in errors and in the trace.
     format, sha256 : str
-        Of the source, for the provenance.
+        Format and SHA-256 of the source, for the provenance.
     row : ndarray of int
         Number of the row in the source, counting those that were left out.
     line, job_id, gpu_type, user, virtual_cluster : list

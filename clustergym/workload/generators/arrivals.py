@@ -26,7 +26,7 @@ from clustergym.workload.generators.sources import Arrivals, Source
 HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400
 HOURLY, WITHIN_HOUR, JOBS, PIECE = 101, 102, 103, 104
-"""Streams of random numbers."""
+"""Numbers of the random streams used here; every purpose of a generator has its own."""
 
 
 def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hour: int = 0) -> Floats:

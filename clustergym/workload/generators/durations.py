@@ -10,7 +10,7 @@ from clustergym.workload.generators.arrivals import whole_milliseconds
 from clustergym.workload.generators.sources import Durations, Mixture
 
 DURATIONS = 120
-"""Stream of random numbers."""
+"""Number of the random stream used here; every purpose of a generator has its own."""
 MOST_ROUNDS = 2000
 
 

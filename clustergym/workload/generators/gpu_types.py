@@ -13,7 +13,7 @@ from clustergym.workload.draw import RULES, ReferenceTimes
 from clustergym.workload.options import ReferenceTime
 
 GPU_TYPES = 130
-"""Stream of random numbers."""
+"""Number of the random stream used here; every purpose of a generator has its own."""
 
 
 def draw_gpu_types(
@@ -37,7 +37,7 @@ def draw_gpu_types(
     names : sequence of str
         The types to draw among.
     rule : str
-        Of `draw`.
+        Name of the rule of `draw`.
     gpu_s : ndarray of float, shape (n,)
         GPU-seconds of each job.
     gpus : ndarray of int, shape (n,)

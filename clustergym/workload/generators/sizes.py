@@ -18,7 +18,7 @@ PRETRAINING_SHARES: Mapping[int, float] = {64: 16, 128: 8, 256: 4, 512: 2, 1024:
 """Requests of pre-training jobs: as many GPUs in all for each power of two (assumed, for want of a trace)."""
 
 SIZES, VIRTUAL_CLUSTERS, REQUESTS = 110, 111, 112
-"""Streams of random numbers."""
+"""Numbers of the random streams used here; every purpose of a generator has its own."""
 
 
 def draw_gpus(

@@ -39,7 +39,7 @@ LOAD_TOLERANCE = 0.01
 STRATA = 4
 """Most classes of GPU time that a rule of `draw` distinguishes."""
 SLACKS = 140
-"""Stream of random numbers."""
+"""Number of the random stream used here; every purpose of a generator has its own."""
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {
     "source": None,
     "arena": ARENA_SHARES,
@@ -144,7 +144,7 @@ def generate(
     Raises
     ------
     InputError
-        For an argument out of range, a name that is not known, and a job that fits nowhere.
+        If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
     checked = _Request(
         source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,

@@ -11,7 +11,7 @@ from clustergym.workload.trace import Trace
 
 NAME = "arena-simulate"
 DIVISOR = 5
-"""By which the artifact's simulator divides `num_iteration` when it submits a job."""
+"""Arena's simulator divides `num_iteration` by this number when it submits a job."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:

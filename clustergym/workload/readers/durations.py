@@ -28,7 +28,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records: submission in seconds or as dates, duration in seconds, GPUs.
+    """Read the log without drawing models: submission in seconds or as dates, duration in seconds, GPUs.
 
     Jobs without GPUs and jobs of 0 s are left out. Columns of `OPTIONAL` are used where they are there.
     """

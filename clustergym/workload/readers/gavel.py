@@ -52,9 +52,9 @@ LAYOUTS = {
         "scale_factor",
     ),
 }
-"""Fields by their number: the physical traces' layout, and the older one of the MSR traces."""
+"""Names of the fields by their number: the layout of the physical traces, and the older one of MSR's."""
 NO_BATCH = {"a3c": 4, "cyclegan": 1}
-"""Batch of the job types that name none: A3C's four workers; CycleGAN trains on single images."""
+"""Batch of job types whose names do not say it: A3C has four workers, CycleGAN trains on single images."""
 _JOB_TYPE = re.compile(r"(?P<model>.+?)\s*(\(batch size (?P<batch>\d{1,9})\))?", re.ASCII)
 _NAMES = {
     "submit_s": "arrival_time",

@@ -35,7 +35,7 @@ TASK_COLUMNS = (
     "gpu_type",
 )
 GPU_TYPES = {"V100": "V100", "V100M32": "V100", "P100": "P100", "T4": "T4"}
-"""PAI's GPU types in ours; others (MISC) become any."""
+"""PAI's GPU types -> GPU types of the catalogue; jobs on others (MISC) may run on any type."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:

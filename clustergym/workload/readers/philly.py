@@ -24,7 +24,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are: submission (dated), duration in seconds, GPUs, virtual cluster.
+    """Read the log without drawing models: submission (dated), duration in seconds, GPUs, virtual cluster.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """

@@ -163,9 +163,9 @@ def _gpus(entry: _Entry, attempt: dict[str, Any]) -> int:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are: submission (dated), seconds of all attempts, GPUs, user, virtual cluster.
+    """Read the log without drawing models.
 
-    GPUs are those of a job's last attempt that lists any. Left out: jobs of which no attempt has both
+    It gives submission (dated), seconds of all attempts, GPUs, user and virtual cluster. GPUs are those of a job's last attempt that lists any. Left out: jobs of which no attempt has both
     a start and an end, jobs without GPUs, jobs of 0 s, and those an attempt of which ends before it
     starts (the log is in local time).
     """
