@@ -1,4 +1,4 @@
-"""`clustergym cluster describe NAME` and `… draw NAME`."""
+"""`clustergym cluster describe NAME` and `… draw NAME`: print or draw a cluster."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
 def read_log(path: Path) -> RecordedJobs:
     """Read the log without drawing models.
 
-    It gives submission (dated), duration in seconds, GPUs, user and virtual cluster. Jobs without GPUs, jobs that never started and jobs of 0 s are left out.
+    It gives submission (dated), duration in seconds, GPUs, user and virtual cluster. Jobs without
+    GPUs, jobs that never started and jobs of 0 s are left out.
     """
     table = read_csv(path, REQUIRED)
     gpus = integers(table, "gpu_num", low=0, high=MAX_GPUS)

@@ -165,9 +165,10 @@ def _gpus(entry: _Entry, attempt: dict[str, Any]) -> int:
 def read_log(path: Path) -> RecordedJobs:
     """Read the log without drawing models.
 
-    It gives submission (dated), seconds of all attempts, GPUs, user and virtual cluster. GPUs are those of a job's last attempt that lists any. Left out: jobs of which no attempt has both
-    a start and an end, jobs without GPUs, jobs of 0 s, and those an attempt of which ends before it
-    starts (the log is in local time).
+    It gives submission (dated), seconds of all attempts, GPUs, user and virtual cluster. The GPUs are
+    those of a job's last attempt that lists any. It leaves out jobs without GPUs, jobs of 0 s, jobs
+    without an attempt that has both a start and an end, and jobs with an attempt that ends before it
+    starts (possible because the log is in local time).
     """
     text, sha256 = read_text(path)
     jobs, left_out, row = [], Counter[str](), -1
