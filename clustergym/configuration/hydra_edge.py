@@ -1,4 +1,4 @@
-"""The only code that calls Hydra: composition, sweeps, and one-line errors."""
+"""Call Hydra: compose configurations, run sweeps, and turn its errors into one line each."""
 
 from __future__ import annotations
 

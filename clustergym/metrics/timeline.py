@@ -143,7 +143,7 @@ def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Int
 
 
 def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
-    """Sum rates like `_level`, in fixed point, so that sums are exact and independent of order."""
+    """Sum rates like `_level`, in fixed point, so that sums return to exactly 0 in any order."""
     total = float(rates.sum())
     if total == 0:
         return np.zeros(len(times))

@@ -79,7 +79,7 @@ def entry_of(trace: Trace, arguments: dict[str, Any], use: str) -> dict[str, Any
 
 
 def differences(folder: Path) -> list[str]:
-    """Return one line for each trace that differs from its manifest entry or from what its arguments generate."""
+    """Return one line for each trace that differs from its manifest entry or its generated content."""
     found = []
     for name, entry in read_manifest(folder).items():
         path = folder / name
