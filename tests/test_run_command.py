@@ -85,7 +85,7 @@ def test_open_mappings_of_costs_take_new_keys(small, tmp_path, capsys):
     assert run.main([*args, "costs.measured_s.bert=7", "costs.search_s_per_gpu={proxy: 1}"]) == 0
     assert "    bert: 7" in (tmp_path / "out" / "config.yaml").read_text()
     assert run.main([*args, "costs.measured_s={resnet18: -1}"]) == 2
-    assert "costs.measured_s.resnet18: -1.0 is no duration" in capsys.readouterr().err
+    assert "costs.measured_s.resnet18: -1.0 is not a duration" in capsys.readouterr().err
     assert run.main([*args, "costs.measured={resnet18: 50}"]) == 2
 
 
@@ -116,7 +116,7 @@ def test_one_failing_cell_does_not_stop_the_others(small, tmp_path, capsys, monk
     assert len(list((tmp_path / "sweep").rglob("result.json"))) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert line.startswith("error: policy=fcfs seed=-1")
-    assert ": seed: -1 is no seed" in line
+    assert ": seed: -1 is not a seed" in line
 
 
 def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
@@ -128,7 +128,7 @@ def test_a_sweep_in_parallel_processes_gives_the_same_and_reports_a_failure(
     assert run.main(["hydra.sweep.dir=parallel", "hydra/launcher=joblib", *sweep]) == 2
     errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 2
-    assert all("seed: -1 is no seed" in line for line in errors)
+    assert all("seed: -1 is not a seed" in line for line in errors)
     digests = [
         {json.loads(path.read_text())["seed"]: json.loads(path.read_text())["digest"] for path in found}
         for found in (Path("serial").rglob("result.json"), Path("parallel").rglob("result.json"))
@@ -242,9 +242,9 @@ BAD_CONFIGURATIONS = [
     (["policy.serch_depth=2"], "policy.search_depth"),
     (["policy=fcfs", "+policy.foo=1"], "policy.foo: unknown key 'foo'"),
     (["policy.name=arenas"], "did you mean arena"),
-    (["policy.search_depth=deep"], "policy.search_depth: 'deep' is no int"),
-    (["policy.search_depth=2.5"], "policy.search_depth: 2.5 is no int"),
-    (["policy.search_depth=true"], "policy.search_depth: True is no int"),
+    (["policy.search_depth=deep"], "policy.search_depth: 'deep' is not an int"),
+    (["policy.search_depth=2.5"], "policy.search_depth: 2.5 is not an int"),
+    (["policy.search_depth=true"], "policy.search_depth: True is not an int"),
     (["policy.search_depth=-1"], "policy.search_depth"),
     (["policy.round_s=0"], "policy.round_s"),
     (["policy.round_s=-300"], "policy.round_s"),
@@ -254,13 +254,13 @@ BAD_CONFIGURATIONS = [
     (["policy=fcfs", "policy.queue=both"], "policy.queue: unknown queue 'both'"),
     (["placer.defragment_s=-1"], "placer.defragment_s"),
     (["compare=arenaa"], "did you mean arena"),
-    (["seed=abc"], "seed: 'abc' is no int"),
-    (["seed=-1"], "seed: -1 is no seed"),
-    (["seed=1.5"], "seed: 1.5 is no int"),
-    (["horizon_s=-5"], "horizon_s: -5.0 is no duration"),
-    (["horizon_s=nan"], "horizon_s: nan is no float"),
-    (["horizon_s=inf"], "horizon_s: inf is no duration"),
-    (["horizon_s=tomorrow"], "horizon_s: 'tomorrow' is no float"),
+    (["seed=abc"], "seed: 'abc' is not an int"),
+    (["seed=-1"], "seed: -1 is not a seed"),
+    (["seed=1.5"], "seed: 1.5 is not an int"),
+    (["horizon_s=-5"], "horizon_s: -5.0 is not a duration"),
+    (["horizon_s=nan"], "horizon_s: nan is not a float"),
+    (["horizon_s=inf"], "horizon_s: inf is not a duration"),
+    (["horizon_s=tomorrow"], "horizon_s: 'tomorrow' is not a float"),
     (["scenario.rounds=sometimes"], "scenario.rounds: unknown value 'sometimes'"),
     (["scenario.rounds=0"], "scenario.rounds"),
     (["scenario.counts=odd"], "scenario.counts: unknown value 'odd'"),
@@ -269,12 +269,12 @@ BAD_CONFIGURATIONS = [
     (["costs.storage_gbs=-1"], "costs.storage_gbs"),
     (
         ["costs.profile.profiled.seconds=-5"],
-        "costs.profile.profiled.seconds: -5.0 is no duration (give seconds",
+        "costs.profile.profiled.seconds: -5.0 is not a duration (give seconds",
     ),
-    (["costs.profile.profiled.seconds=0"], "costs.profile.profiled.seconds: 0.0 is no duration"),
-    (["costs.profile.profiled.seconds=inf"], "costs.profile.profiled.seconds: inf is no duration"),
-    (["costs.profile.profiled.seconds=nan"], "costs.profile.profiled.seconds: nan is no float"),
-    (["costs.profile.profiled.seconds=null"], "costs.profile.profiled.seconds: None is no float"),
+    (["costs.profile.profiled.seconds=0"], "costs.profile.profiled.seconds: 0.0 is not a duration"),
+    (["costs.profile.profiled.seconds=inf"], "costs.profile.profiled.seconds: inf is not a duration"),
+    (["costs.profile.profiled.seconds=nan"], "costs.profile.profiled.seconds: nan is not a float"),
+    (["costs.profile.profiled.seconds=null"], "costs.profile.profiled.seconds: None is not a float"),
     (
         ["~costs.profile.data_parallel.seconds"],
         "costs.profile.data_parallel.seconds: is missing (give costs.",
@@ -283,7 +283,7 @@ BAD_CONFIGURATIONS = [
     (["+costs.profile.profiled.minutes=8"], "costs.profile.profiled.minutes: unknown key 'minutes'"),
     (
         ["costs.profile.profiled=510"],
-        "costs.profile.profiled: 510 is no mapping of seconds, gpus, types, per",
+        "costs.profile.profiled: 510 is not a mapping of seconds, gpus, types, per",
     ),
     (
         [PRICE.format("psychic")],
@@ -292,7 +292,7 @@ BAD_CONFIGURATIONS = [
     ([PRICE.format("data_paralel")], "unknown information class 'data_paralel' (did you mean data_parallel?"),
     ([PRICE.format("none")], "costs.profile.none: none has no price: a policy that knows nothing"),
     ([PRICE.format("clairvoyant")], "costs.profile.clairvoyant: clairvoyant has no price: an oracle"),
-    (["costs.profile.profiled.gpus=0"], "costs.profile.profiled.gpus: 0 is no GPU count"),
+    (["costs.profile.profiled.gpus=0"], "costs.profile.profiled.gpus: 0 is not a GPU count"),
     (["costs.profile.profiled.gpus=1000"], "costs.profile.profiled.gpus"),
     (
         ["costs.profile.profiled.types=some"],

@@ -231,7 +231,7 @@ EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
     "a key that is true": (
         text("config.yaml", "seed: 0", "seed: 0\nyes: 1"),
         replayed,
-        ["config.yaml:", "yes is no text"],
+        ["config.yaml:", "yes is not text"],
     ),
     "a cluster that is a number": (
         lambda folder: (folder / "config.yaml").write_text(

@@ -1,1 +1,1 @@
-"""Hardware, topology and the accounting of who holds which GPU."""
+"""Clusters: hardware, network topology, and which job holds which GPU."""

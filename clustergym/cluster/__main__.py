@@ -1,4 +1,4 @@
-"""`clustergym cluster describe NAME` and `… draw NAME`."""
+"""`clustergym cluster describe NAME` and `… draw NAME`: print or draw a cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Describe or draw a cluster; return the exit status."""
+    """Run `clustergym cluster`: describe or draw a cluster; return the exit status."""
     options = _parser().parse_args(argv)
     if options.command == "draw":
         return _draw(options)

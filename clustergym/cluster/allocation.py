@@ -1,4 +1,4 @@
-"""Who holds which GPU: accounting that cannot go negative or give a GPU twice."""
+"""Account for which job holds which GPU; no GPU can be given twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clustergym.cluster.spec import ClusterSpec, Nodes
 
 
 class AllocationError(RuntimeError):
-    """An allocation that the free GPUs do not cover; a fault of a placer or of the engine."""
+    """An impossible allocation or release: a fault of a placer or of the engine."""
 
 
 class Allocations:
@@ -42,11 +42,11 @@ class Allocations:
 
     @property
     def holders(self) -> KeysView[int]:
-        """Those who hold GPUs, in order of allocation: rows of jobs >= 0, profiling holds < 0."""
+        """Holders of GPUs in order of allocation: rows of jobs (>= 0) and profiles (< 0)."""
         return self._held.keys()
 
     def holding(self, holder: int) -> Nodes:
-        """Return what a holder holds; an empty tuple if nothing."""
+        """Return the nodes and GPUs of a holder; empty if it holds none."""
         return self._held.get(holder, ())
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
@@ -77,7 +77,7 @@ class Allocations:
         self._held[holder] = pairs
 
     def release(self, holder: int) -> Nodes:
-        """Take back all that a holder holds and return it.
+        """Take back all GPUs of a holder and return its nodes.
 
         Raises
         ------
@@ -96,16 +96,16 @@ class Allocations:
 
     @property
     def down(self) -> Set[int]:
-        """Nodes that have failed and are not repaired; none of their GPUs is free."""
+        """Nodes that have failed and are not yet repaired; none of their GPUs is free."""
         return self._down
 
     def fail(self, node: int) -> None:
-        """Take a node out of use.
+        """Take a failed node out of use.
 
         Raises
         ------
         AllocationError
-            If somebody holds GPUs on it, or it is out of use already.
+            If GPUs on it are held, or it is out of use already.
         """
         size, gpu_type = int(self.spec.node_gpus[node]), self._type_of_node[node]
         if node in self._down or self._free_on_node[node] != size:
@@ -115,7 +115,7 @@ class Allocations:
         self._free[gpu_type] -= size
 
     def repair(self, node: int) -> None:
-        """Take a node into use again.
+        """Put a repaired node back into use.
 
         Raises
         ------
@@ -131,7 +131,10 @@ class Allocations:
 
     @contextmanager
     def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
-        """Let the free GPUs of some nodes look taken meanwhile; nothing may be allocated or released."""
+        """Make the free GPUs of some nodes look taken inside a `with` block.
+
+        Nothing may be allocated or released inside the block.
+        """
         were = {node: int(self._free_on_node[node]) for node in nodes}
         for node, gpus in were.items():
             self._free_on_node[node] = 0

@@ -1,4 +1,4 @@
-"""Clusters and GPU types from conf/ and from a user's own YAML files."""
+"""Load clusters and GPU types from conf/ and from a user's own YAML files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster_names() -> list[str]:
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
-    """Return a named cluster, or the one a YAML file describes.
+    """Load a cluster by its name in conf/cluster or from a YAML file.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
 
 
 def canonical_gpu_type(name: str) -> str:
-    """Return the catalogue's name of a GPU type, upper and lower case being one, or of an alias.
+    """Return the catalogue's name of a GPU type or alias, given in upper or lower case.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def canonical_gpu_type(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def load_gpu_types() -> Mapping[str, GpuType]:
-    """Return the GPU types of conf/hardware/gpus.yaml by canonical name; read once."""
+    """Load the GPU types of conf/hardware/gpus.yaml by canonical name (cached)."""
     return _catalogue()[0]
 
 
@@ -122,7 +122,7 @@ def _from_file(path: Path) -> ClusterSpec:
 
 
 class _Builder:
-    """Turns checked keys into a cluster, and knows where each key stands."""
+    """Builds a cluster from checked keys, and knows the line of each key for errors."""
 
     def __init__(self, content: Mapping[str, Any], source: YamlMapping | None = None) -> None:
         from clustergym.cluster.schema import ClusterKeys, checked

@@ -1,4 +1,4 @@
-"""What a cluster consists of, as figures and as a table."""
+"""Describe a cluster as figures and as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The switches of a cluster as a picture: core, minipods, leaves and nodes."""
+"""Draw the switches of a cluster as a picture: core, minipods, leaves and nodes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import atomic_path
 
 SUFFIXES = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
-"""Formats, and what would make two drawings of a cluster differ."""
+"""File formats, with the metadata to leave out so that equal clusters give equal bytes."""
 
 MOST_COLUMNS = 20
-"""Leaves drawn one by one; of more, equal minipods are drawn once, and then equal leaves."""
+"""Most leaves to draw one by one; with more, equal minipods, then equal leaves are drawn once."""
 
 COLORS = ("#a6cee3", "#fdbf6f", "#b2df8a", "#fb9a99", "#cab2d6", "#ffff99")
-"""Of GPU types, in turn."""
+"""Colours of the GPU types, in turn."""
 
 HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "nodes": 0.0}
 
 
 def draw(spec: ClusterSpec, path: Path) -> None:
-    """Write a picture; the same bytes for the same cluster.
+    """Write a picture of a cluster's switches; equal clusters give equal bytes.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
     kind = path.suffix.lower()
     if kind not in SUFFIXES:
         remedy = f"give a file that ends in {', '.join(SUFFIXES)}"
-        raise InputError(f"{path.suffix!r} is no format of a picture", field="--output", remedy=remedy)
+        raise InputError(f"{path.suffix!r} is not a picture format", field="--output", remedy=remedy)
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -55,7 +55,7 @@ def draw(spec: ClusterSpec, path: Path) -> None:
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:
-    """Return what is drawn: every leaf of every minipod, or fewer with the number of equal ones."""
+    """Return the columns to draw: every leaf of every minipod, or groups of equal leaves."""
     each = [
         Minipod(1, tuple(leaf._replace(leaves=1) for leaf in run.leaves for _ in range(leaf.leaves)))
         for run in runs
@@ -81,7 +81,7 @@ class _Picture:
     colors: dict[str, str] = field(default_factory=dict)
 
     def draw(self, shown: Sequence[Minipod]) -> None:
-        """Draw the tree from left to right."""
+        """Draw the tree of switches from left to right."""
         self.colors = dict(zip(self.spec.gpu_types, cycle(COLORS), strict=False))
         self.axes.axis("off")
         centres, x = [], 0.0
@@ -111,7 +111,7 @@ class _Picture:
         self._box(x, "nodes", nodes, self.colors[leaf.gpu_type])
 
     def _tiers(self, width: float) -> None:
-        """Write each tier's oversubscription at the left, and what the figures are below."""
+        """Write each tier's oversubscription at the left, and a legend of the figures below."""
         rows = {Locality.CROSS: "core", Locality.MINIPOD: "minipod", Locality.LEAF: "leaf"}
         for tier, row in rows.items():
             rate = tier_label(self.spec, tier).replace(", ", "\n", 1)

@@ -1,4 +1,4 @@
-"""The switches of a cluster as a tree: runs of equal minipods, leaves and nodes, and their ports."""
+"""The switches of a cluster as a tree: groups of equal minipods and leaves, with their nodes and ports."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class Leaf(NamedTuple):
-    """Equal leaves that follow each other.
+    """A group of adjacent, equal leaf switches.
 
     Attributes
     ----------
     leaves : int
     nodes : int
-        Of each.
+        Nodes of each leaf.
     gpu_type : str
     gpus_per_node : int
     ports : int
-        Of each node.
+        Network ports of each node.
     port_gbps : float
-        Line rate of one, Gbit/s.
+        Line rate of a port, Gbit/s.
     spine_oversubscription : float
     """
 
@@ -40,39 +40,39 @@ class Leaf(NamedTuple):
 
     @property
     def down_ports(self) -> int:
-        """Ports of one leaf to its nodes."""
+        """Number of ports from a leaf down to its nodes."""
         return self.nodes * self.ports
 
     @property
     def up_ports(self) -> float:
-        """Ports of one leaf to the spine, at the rate of a node's port."""
+        """Number of ports from a leaf up to the spine, each as fast as a node's port."""
         return self.down_ports / self.spine_oversubscription
 
 
 class Minipod(NamedTuple):
-    """Equal minipods that follow each other, each with the same leaves."""
+    """A group of adjacent, equal minipods, each with the same leaves."""
 
     minipods: int
     leaves: tuple[Leaf, ...]
 
     @property
     def nodes(self) -> int:
-        """Nodes of one."""
+        """Number of nodes in one minipod."""
         return sum(leaf.leaves * leaf.nodes for leaf in self.leaves)
 
     @property
     def gpus(self) -> int:
-        """GPUs of one."""
+        """Number of GPUs in one minipod."""
         return sum(leaf.leaves * leaf.nodes * leaf.gpus_per_node for leaf in self.leaves)
 
     def up_gbps(self, core_oversubscription: float) -> float:
-        """Return the Gbit/s between one minipod and the core."""
+        """Return the bandwidth between one minipod and the core, Gbit/s."""
         below = sum(leaf.leaves * leaf.down_ports * leaf.port_gbps for leaf in self.leaves)
         return below / core_oversubscription
 
 
 def minipods(spec: ClusterSpec) -> list[Minipod]:
-    """Return the minipods of a cluster in order, runs of equal ones as one."""
+    """Return the minipods of a cluster in order, with adjacent equal ones grouped."""
     single = [_minipod(spec, number) for number in range(int(spec.node_minipod[-1]) + 1)]
     return [Minipod(len(list(run)), leaves) for leaves, run in groupby(single)]
 
@@ -90,7 +90,7 @@ def _minipod(spec: ClusterSpec, number: int) -> tuple[Leaf, ...]:
 
 
 def tier_label(spec: ClusterSpec, tier: Locality) -> str:
-    """Return how much a tier above the nodes is oversubscribed, and what nodes get through it."""
+    """Return a text with a tier's oversubscription and the bandwidth of a node through it."""
     factor = {
         Locality.LEAF: spec.fabric.leaf_oversubscription,
         Locality.MINIPOD: spec.fabric.spine_oversubscription,
@@ -102,12 +102,12 @@ def tier_label(spec: ClusterSpec, tier: Locality) -> str:
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun in singular or plural, e.g. `2 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def text_tree(spec: ClusterSpec) -> Tree:
-    """Return the tree for the terminal."""
+    """Return the tree of switches for printing on the terminal."""
     from rich.markup import escape
     from rich.tree import Tree
 

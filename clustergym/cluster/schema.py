@@ -1,4 +1,4 @@
-"""What the keys of a cluster and of a GPU type may hold (pydantic, so import this module late)."""
+"""Schemas of cluster and GPU-type files. Import this module late: it loads pydantic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.yaml_file import YamlMapping, field_name
 
 MOST_GPUS = 1_000_000
-"""GPUs of a cluster in total."""
+"""Most GPUs a cluster may have in total."""
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -21,13 +21,13 @@ Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 
 
 class Checked(BaseModel):
-    """Refuses unknown keys, NaN and infinity, and values of another type."""
+    """A schema that refuses unknown keys, NaN, infinity, and values of the wrong type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class GpuTypeKeys(Checked):
-    """The keys of `clustergym.cluster.spec.GpuType`, less its name."""
+    """The keys of a GPU type: those of `clustergym.cluster.spec.GpuType` but its name."""
 
     fp16_tflops: Positive
     fp32_tflops: Positive
@@ -41,7 +41,7 @@ class GpuTypeKeys(Checked):
 
 
 class NodesKeys(Checked):
-    """Equal nodes of one type; the network keys replace those of the GPU type."""
+    """The keys of a group of equal nodes; its network keys override those of the GPU type."""
 
     gpu_type: Text
     count: Count
@@ -51,7 +51,7 @@ class NodesKeys(Checked):
 
 
 class FabricKeys(Checked):
-    """The keys of `clustergym.cluster.spec.Fabric`."""
+    """The keys of a network fabric: those of `clustergym.cluster.spec.Fabric`."""
 
     nodes_per_leaf: Count = 16
     leaves_per_minipod: Count | None = None
@@ -62,7 +62,7 @@ class FabricKeys(Checked):
 
 
 class ClusterKeys(Checked):
-    """A cluster file."""
+    """The keys of a cluster file."""
 
     name: Text | None = None
     path: Text | None = None
@@ -72,7 +72,7 @@ class ClusterKeys(Checked):
 
 
 class CatalogueKeys(Checked):
-    """conf/hardware/gpus.yaml."""
+    """The keys of conf/hardware/gpus.yaml."""
 
     gpu_types: dict[Text, GpuTypeKeys]
     aliases: dict[Text, Text] = Field(default_factory=dict)
@@ -84,12 +84,12 @@ M = TypeVar("M", bound=Checked)
 def checked(
     schema: type[M], content: object, *, file: str | Path | None = None, source: YamlMapping | None = None
 ) -> M:
-    """Return `content` as `schema`.
+    """Validate content against a schema.
 
     Raises
     ------
     InputError
-        With the first key that is wrong, its line where `source` tells it, and what it must be.
+        Names the first wrong key, its line if `source` is given, and what the key must be.
     """
     try:
         return schema.model_validate(content)
@@ -116,14 +116,14 @@ def _explain(
 
 
 def _keys_at(schema: Any, keys: tuple[str | int, ...]) -> list[str]:
-    """Return the keys allowed at a place, following lists and mappings down to their schema."""
+    """Return the keys allowed at a path of keys in a schema."""
     for key in keys:
         if isinstance(schema, type) and issubclass(schema, Checked):
             schema = schema.model_fields[str(key)].annotation
         else:
             schema = get_args(schema)[-1]
         if type(None) in get_args(schema):
-            schema = next(one for one in get_args(schema) if one is not type(None))
+            schema = next(option for option in get_args(schema) if option is not type(None))
     return list(schema.model_fields)
 
 

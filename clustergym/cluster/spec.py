@@ -16,7 +16,7 @@ Nodes = tuple[tuple[int, int], ...]
 
 
 class Locality(enum.IntEnum):
-    """The lowest tier that joins all nodes of a placement; it sets the bandwidth of collectives."""
+    """The lowest network tier that connects all nodes of a placement; sets the bandwidth of collectives."""
 
     NODE = 0
     LEAF = 1
@@ -26,7 +26,7 @@ class Locality(enum.IntEnum):
 
 @dataclass(frozen=True)
 class GpuType:
-    """Data sheet of a GPU type and of the nodes that carry it.
+    """Data sheet of a GPU type and of the nodes it is built into.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class GpuType:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Equal nodes of one GPU type."""
+    """A group of equal nodes with one GPU type."""
 
     gpu_type: GpuType
     nodes: int
@@ -71,7 +71,7 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Fabric:
-    """Leaf (s0), spine (s1, one minipod each) and core (s2) switches.
+    """The network of a cluster: leaf (s0), spine (s1, one per minipod) and core (s2) switches.
 
     Attributes
     ----------
@@ -118,12 +118,12 @@ class ClusterSpec:
 
     @cached_property
     def capacity(self) -> Ints:
-        """GPUs per type, shape (T,)."""
+        """Number of GPUs of each type, shape (T,)."""
         return np.array([g.nodes * g.gpus_per_node for g in self.groups], dtype=np.int64)
 
     @cached_property
     def gpus_per_node(self) -> Ints:
-        """GPUs on a node of each type, shape (T,)."""
+        """Number of GPUs on a node of each type, shape (T,)."""
         return np.array([g.gpus_per_node for g in self.groups], dtype=np.int64)
 
     @cached_property
@@ -133,12 +133,12 @@ class ClusterSpec:
 
     @cached_property
     def node_gpus(self) -> Ints:
-        """GPUs on each node, shape (N,)."""
+        """Number of GPUs on each node, shape (N,)."""
         return self.gpus_per_node[self.node_type]
 
     @cached_property
     def node_leaf(self) -> Ints:
-        """Leaf switch of each node, ascending, shape (N,)."""
+        """Index of each node's leaf switch, ascending, shape (N,)."""
         changes = np.flatnonzero(np.diff(self.node_type) | np.diff(self._assigned_minipod)) + 1
         first = np.zeros(len(self.node_type), dtype=np.int64)
         first[changes] = changes
@@ -148,7 +148,7 @@ class ClusterSpec:
 
     @cached_property
     def node_minipod(self) -> Ints:
-        """Minipod (spine switch) of each node, ascending, shape (N,)."""
+        """Index of each node's minipod (spine switch), ascending, shape (N,)."""
         if self.fabric.minipods is not None:
             return self._assigned_minipod
         return self.node_leaf // self.fabric.leaves_per_minipod
@@ -166,7 +166,7 @@ class ClusterSpec:
         return self.node_leaf.tolist(), self.node_minipod.tolist()
 
     def locality(self, nodes: Nodes) -> Locality:
-        """Return the lowest tier that joins all the nodes."""
+        """Return the lowest network tier that connects all the nodes."""
         if len(nodes) == 1:
             return Locality.NODE
         leaf, minipod = self._switches
@@ -177,7 +177,7 @@ class ClusterSpec:
         return Locality.CROSS
 
     def compact_locality(self, gpu_type: int, gpus: int) -> Locality:
-        """Return the best locality `gpus` GPUs of a type can have on the empty cluster."""
+        """Return the lowest tier that can hold `gpus` GPUs of a type on the empty cluster."""
         per_node = int(self.gpus_per_node[gpu_type])
         if gpus <= per_node:
             return Locality.NODE
@@ -189,7 +189,7 @@ class ClusterSpec:
         return Locality.CROSS
 
     def bandwidth_gbs(self, gpu_type: int, locality: Locality) -> float:
-        """Return GB/s in one direction: per GPU inside a node, per node across nodes.
+        """Return the bandwidth in one direction, GB/s: per GPU inside a node, per node across nodes.
 
         A node whose GPUs each have a port counts all of its ports.
         """
@@ -206,5 +206,5 @@ class ClusterSpec:
         return group.gpu_type.nic_gbps / 8 * ports / slowdown
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return all that determines the cluster, as plain JSON values (the name does not count)."""
+        """Return everything that determines the cluster except its name, as plain JSON values."""
         return {"groups": [asdict(g) for g in self.groups], "fabric": asdict(self.fabric)}

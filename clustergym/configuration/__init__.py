@@ -1,1 +1,1 @@
-"""Hydra: composing a configuration from YAML files and overrides, and sweeps over it."""
+"""Compose configurations from YAML files and overrides with Hydra, and sweep over them."""

@@ -1,4 +1,4 @@
-"""Help of the commands that take KEY=VALUE: their groups with the names there are, their keys, and more."""
+"""Print the help of commands that take KEY=VALUE: their groups, names and keys."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ hydra.sweep.dir=DIR; of the reference policy below compare/. `clustergym collect
 
 
 def helped(name: str, summary: str, argv: Sequence[str], config: str | None = None, more: str = "") -> bool:
-    """Print what a command does, and what can be given to it, if asked to; return whether it was.
+    """Print the help of a command if `argv` asks for it; return whether it did.
 
     Parameters
     ----------
     name : str
-        Of the command.
+        Name of the command.
     summary : str
         What it does.
     argv : sequence of str
     config : str, optional
-        Its file of `conf/`, without suffix, if that is not named as it is.
+        Its file in `conf/`, without suffix, if it is not named like the command.
     more : str
-        What else there is to say.
+        Further text.
     """
     if not {"-h", "--help"} & set(argv):
         return False
@@ -60,13 +60,13 @@ def helped(name: str, summary: str, argv: Sequence[str], config: str | None = No
 
 
 def _groups(text: str) -> list[str]:
-    """Return a line for each group of a configuration, with the names in it."""
-    defaults = [one for one in yaml.safe_load(text).get("defaults", ()) if isinstance(one, dict)]
-    chosen = {group: name for one in defaults for group, name in one.items() if " " not in group}
+    """Return one line for each group of a configuration, listing the names in the group."""
+    defaults = [entry for entry in yaml.safe_load(text).get("defaults", ()) if isinstance(entry, dict)]
+    chosen = {group: name for entry in defaults for group, name in entry.items() if " " not in group}
     lines = []
     for group, name in chosen.items():
         found = {path.stem for path in (conf_dir() / group).glob("*.yaml")} | _plugins(group)
-        names = ", ".join(f"{one}*" if one == name else one for one in sorted(found))
+        names = ", ".join(f"{option}*" if option == name else option for option in sorted(found))
         start, further = f"  {group + '=':<12}", " " * 14
         lines += textwrap.wrap(
             names, 108, initial_indent=start, subsequent_indent=further, break_on_hyphens=False
@@ -81,6 +81,6 @@ def _plugins(group: str) -> set[str]:
 
 
 def _keys(text: str) -> str:
-    """Return a configuration's text without its choice of groups, and without what is Hydra's."""
+    """Return the text of a configuration without its `defaults` and `hydra` blocks."""
     blocks = re.split(r"^(?=\S)", text, flags=re.MULTILINE)
-    return "".join(one for one in blocks if not one.startswith(("defaults:", "hydra:"))).strip()
+    return "".join(block for block in blocks if not block.startswith(("defaults:", "hydra:"))).strip()

@@ -1,4 +1,4 @@
-"""Hydra at the edge: composition, sweeps, and its errors in one line each."""
+"""Call Hydra: compose configurations, run sweeps, and turn its errors into one line each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clustergym.inputs.errors import InputError, nearest, out_of_memory
 from clustergym.inputs.paths import conf_dir
 
 Job = Callable[[Mapping[str, Any], Path], float | None]
-"""Runs a configuration into a folder, and returns what a tuning sweep is to lower, if anything."""
+"""Runs a configuration into a folder; returns the figure that a tuning sweep minimizes, if any."""
 
 
 def run_hydra(job: Job, argv: list[str], program: str) -> int:
-    """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each of a sweep.
+    """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each run of a sweep.
 
     Returns
     -------
@@ -30,7 +30,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     Raises
     ------
     InputError
-        For whatever Hydra does not accept, with the nearest valid names.
+        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     import hydra
     from hydra.core.hydra_config import HydraConfig
@@ -50,7 +50,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     def composed(config: Any) -> float | None:
         folder = Path(HydraConfig.get().runtime.output_dir)
         sweep = HydraConfig.get().mode == RunMode.MULTIRUN
-        overrides = [str(one) for one in HydraConfig.get().overrides.task]
+        overrides = [str(override) for override in HydraConfig.get().overrides.task]
         try:
             plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             check_composed(plain)
@@ -59,7 +59,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
         except (InputError, OmegaConfBaseException, SystemExit, MemoryError, OSError) as error:
             failure = _one_line(error, overrides)
             if not sweep:
-                # Raised after Hydra has returned, which would print a line of its own about it.
+                # Raised only after Hydra has returned, as Hydra would print a line of its own about it.
                 failed.append(failure)
                 return None
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
@@ -91,12 +91,12 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
 
 
 def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `conf/NAME.yaml` composed with overrides, as plain values; nothing is written or run.
+    """Compose `conf/NAME.yaml` with overrides into plain values; write and run nothing.
 
     Raises
     ------
     InputError
-        For whatever Hydra does not accept, with the nearest valid names.
+        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     import hydra
     from hydra.errors import HydraException
@@ -121,7 +121,7 @@ def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _hydra() -> Iterator[None]:
-    """Have Hydra read `conf/`, also where a run of Hydra is under way, which goes on after it."""
+    """Let Hydra read `conf/` inside a `with` block; a surrounding Hydra run is restored afterwards."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
@@ -135,7 +135,7 @@ def _hydra() -> Iterator[None]:
 
 
 def _report(failures: Sequence[str]) -> int:
-    """Print a line for each run of a sweep that failed."""
+    """Print one line for each failed run of a sweep; return the exit status."""
     for line in failures:
         print(f"error: {line}", file=sys.stderr)
     return 2 if failures else 0
@@ -148,7 +148,7 @@ FLAGS = (
 
 
 def _flags_first(argv: list[str]) -> list[str]:
-    """Let `-m` stand anywhere among the overrides, and refuse unknown flags in one line."""
+    """Move `-m` to the front of the overrides, and refuse unknown flags in one line."""
     for word in argv:
         flag = word.partition("=")[0]
         if flag.startswith("-") and flag not in FLAGS:
@@ -158,16 +158,16 @@ def _flags_first(argv: list[str]) -> list[str]:
 
 
 _OPEN = re.compile(r"costs\.(measured_s|search_s_per_gpu|search_s_max)[.=]")
-"""Mappings whose keys are names that `conf/` need not have."""
+"""Mappings that accept keys which are not in `conf/`."""
 
 
 def _opened(words: Sequence[str]) -> list[str]:
-    """Let open mappings take new keys, which Hydra refuses without `++`."""
+    """Prefix overrides of open mappings with `++`, without which Hydra refuses new keys."""
     return [f"++{word}" if _OPEN.match(word) else word for word in words]
 
 
 def _offer_plugins() -> None:
-    """Let `policy=NAME`, `placer=NAME` and `env=NAME` find what has no YAML of ours."""
+    """Register policies, placers and environments that have no YAML file in `conf/` with Hydra."""
     from hydra.core.config_store import ConfigStore
 
     from clustergym.interface.environments import ENVIRONMENTS
@@ -182,7 +182,7 @@ def _offer_plugins() -> None:
 
 
 def folder_name(text: str) -> str:
-    """Return a folder name for a sweep's overrides; long or odd ones end in a hash of the whole."""
+    """Return a folder name for a sweep's overrides; long or unusual ones end in a hash of the text."""
     plain = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", text) or "default"
     if plain == text and len(plain) <= 120:
         return plain
@@ -190,7 +190,7 @@ def folder_name(text: str) -> str:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder that holds nothing, and such parents of it below the working directory."""
+    """Remove a folder if it is empty, and then its empty parents below the working directory."""
     below = [path for path in folder.parents if path.is_relative_to(Path.cwd()) and path != Path.cwd()]
     for path in (folder, *below):
         try:
@@ -204,11 +204,11 @@ FILES = (
     ("cluster", "path"),
     *(("oracle", key) for key in ("path", "models", "calibration")),
 )
-"""Keys of files."""
+"""Configuration keys (group, key) whose values are files."""
 
 
 def _absolute(plain: Any) -> dict[str, Any]:
-    """Make the files that a configuration names absolute, so that it can be replayed from any folder."""
+    """Make the paths in a configuration absolute, so that it can be replayed from any folder."""
     config: dict[str, Any] = dict(plain)
     for group, key in FILES:
         if config[group].get(key) is not None:
@@ -222,9 +222,9 @@ def _absolute(plain: Any) -> dict[str, Any]:
 
 
 def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
-    """Name the scenario after what was overridden in it, so that a name never means two things."""
+    """Add the overridden parts to the scenario's name, so that different scenarios differ in name."""
     config = dict(plain)
-    keys = {one.lstrip("+~").partition("=")[0] for one in overrides}
+    keys = {override.lstrip("+~").partition("=")[0] for override in overrides}
     changed = [
         f"{group}={_short(config[group])}"
         for group in ("cluster", "trace", "oracle", "costs")
@@ -238,7 +238,7 @@ def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
 
 
 def _rule(scenario: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key such as `scenario.failures.path`; of a file its name alone."""
+    """Return the value of a key such as `scenario.failures.path`; for a file, its name without suffix."""
     value: Any = scenario
     for part in key.split(".")[1:]:
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -246,7 +246,7 @@ def _rule(scenario: Mapping[str, Any], key: str) -> Any:
 
 
 def _short(group: Mapping[str, Any]) -> str:
-    """Return what a group stands for in a name: its file, its name, or that it was changed."""
+    """Return the short name of a group for the scenario's name: its file, its name, or `changed`."""
     if group.get("path"):
         return Path(str(group["path"])).stem
     return str(group.get("name") or group.get("committed") or group.get("source") or "changed")
@@ -294,7 +294,7 @@ def _missing_value(found: re.Match[str], argv: Sequence[str]) -> InputError:
 
 
 def _keys(argv: Sequence[str]) -> list[str]:
-    """Return every key of the configuration with the groups chosen in `argv`, dotted."""
+    """Return every dotted key of the configuration with the groups chosen in `argv`."""
     from hydra import compose
     from hydra.errors import HydraException
     from omegaconf import OmegaConf

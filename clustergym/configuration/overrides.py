@@ -1,4 +1,4 @@
-"""The words of a command line that Hydra is to compose, checked before it sees them."""
+"""Check the words of a command line before Hydra composes them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ READ_WITH_FILE = {
     "cluster": ("path",),
     "trace": ("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "sia_lengths", "seed"),
 }
-"""Keys of a group that count where its `path` names a file; the file says the rest."""
+"""Keys of a group that are still used if its `path` names a file, which sets all other keys."""
 
 
 MOST_FILES = 500
-"""YAML files of a folder of configuration."""
+"""Most YAML files in a folder of configuration."""
 
 OPTIONS: Mapping[str, Any] = {
     "seed": int,
@@ -35,11 +35,11 @@ OPTIONS: Mapping[str, Any] = {
     "table": bool,
     "report": bool,
 }
-"""Keys of `conf/config.yaml` outside its groups, with their types."""
+"""Keys of `conf/config.yaml` outside of its groups, with their types."""
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise an `InputError` about the first word that Hydra would answer with its grammar or a traceback."""
+    """Raise an `InputError` about the first word for which Hydra would print its grammar or a traceback."""
     if "--resolve" in words and not {"-c", "--cfg"} & {word.partition("=")[0] for word in words}:
         raise InputError("--resolve alone shows nothing", remedy="give --cfg job --resolve")
     for folder in _config_folders(words):
@@ -52,7 +52,7 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def _config_folders(words: Sequence[str]) -> list[Path]:
-    """Return the folders of configuration that a command line adds to `conf/`."""
+    """Return the configuration folders that a command line adds to `conf/`."""
     options = ("-cd", "--config-dir")
     given = [after for word, after in pairwise(words) if word in options]
     pairs = [word.partition("=") for word in words]
@@ -60,11 +60,11 @@ def _config_folders(words: Sequence[str]) -> list[Path]:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise an `InputError` about a YAML file that would take Hydra's own reader for ever."""
+    """Raise an `InputError` if a folder has a YAML file that would keep Hydra's reader busy for ever."""
     from clustergym.inputs.yaml_file import read_mapping
 
     if not folder.is_dir():
-        raise InputError("is no folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
+        raise InputError("is not a folder", file=folder, field="--config-dir", remedy="name a folder of YAML")
     files = list(islice(folder.rglob("*.yaml"), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         message = f"holds more than {MOST_FILES} YAML files"
@@ -90,13 +90,13 @@ def _check_word(word: str) -> None:
 
 
 def _check_choice(group: str, value: str) -> None:
-    """Check the names in `group=NAME` or, for a sweep, `group=NAME,NAME`; Hydra's functions pass."""
+    """Check the names in `group=NAME` or `group=NAME,NAME` (a sweep); leave Hydra's functions unchecked."""
     if value[:1] in ("[", "{") or "(" in value:
         return
     for name in value.split(","):
         if (name and not NAME_PATTERN.match(name.strip())) or name.strip() == "null":
             options = [path.stem for path in (conf_dir() / group).glob("*.yaml")]
-            raise InputError(f"{name} is no name", field=group, remedy=nearest(name, options))
+            raise InputError(f"{name} is not a name", field=group, remedy=nearest(name, options))
 
 
 def _group_with(word: str) -> str:
@@ -105,7 +105,7 @@ def _group_with(word: str) -> str:
 
 
 def check_composed(config: Mapping[str, Any]) -> None:
-    """Raise an `InputError` unless a composed run has just the keys it should, of their types."""
+    """Raise an `InputError` if a composed configuration has unknown or missing keys or wrong types."""
     from clustergym.inputs.parameters import checked
 
     groups = (*GROUPS, *OPTIONAL_GROUPS)
@@ -120,7 +120,7 @@ def check_composed(config: Mapping[str, Any]) -> None:
 
 
 def check_used(config: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise an `InputError` about an override that a file named by `path` would overrule in silence."""
+    """Raise an `InputError` about an override that has no effect because a `path` file overrules it."""
     for word in overrides:
         group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
         used = READ_WITH_FILE.get(group)

@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs, and what of it failed."""
+"""Show the progress of a sweep, and collect its failed runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from typing import Any
 from hydra.experimental.callback import Callback
 
 FAILED = "error.txt"
-"""In the folder of a run that failed: the line that says why. Gone when it is run again."""
+"""Name of the file with the error line in the folder of a failed run; removed when it runs again."""
 
 EVERY_S = 5.0
 DAY_S = 86_400.0
 
 
 def total_runs(params: Mapping[str, Any] | None, overrides: Sequence[str]) -> int:
-    """Return how many runs a sweep has: the product of its lists; an override wins over a parameter."""
+    """Return the number of runs of a sweep: the product of the lengths of its lists.
+
+    An override replaces the parameter of the same key.
+    """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     lines = [f"{key}={value}" for key, value in (params or {}).items()]
@@ -35,15 +38,15 @@ def total_runs(params: Mapping[str, Any] | None, overrides: Sequence[str]) -> in
 
 
 class SweepCallback(Callback):
-    """Shows how many runs of a sweep have ended.
+    """Hydra callback that shows how many runs of a sweep have ended.
 
-    The runs may be in other processes or on other machines, to which a copy of this goes; each
-    leaves a mark in a folder of the sweep, which the first process counts.
+    Runs may be in other processes or on other machines, which get a copy of this callback. Each run
+    leaves a mark (an empty file) in a folder of the sweep, and the first process counts the marks.
 
     Parameters
     ----------
     token : str, optional
-        Names the sweep; only copies are given one.
+        Names the sweep; given only to copies.
     """
 
     failures: Sequence[str] = ()
@@ -55,11 +58,11 @@ class SweepCallback(Callback):
         self._thread: threading.Thread | None = None
 
     def __reduce__(self) -> tuple[type[SweepCallback], tuple[str]]:
-        """Go to other processes without the thread, which stays where the sweep was started."""
+        """Pickle without the thread, which stays in the process that started the sweep."""
         return SweepCallback, (self.token,)
 
     def on_multirun_start(self, config: Any, **kwargs: Any) -> None:
-        """Begin to count the marks."""
+        """Start to count the marks of ended runs."""
         folder = Path(str(config.hydra.sweep.dir)).absolute()
         _make_absolute(config, folder)
         sweeper = config.hydra.sweeper
@@ -74,14 +77,14 @@ class SweepCallback(Callback):
         self._thread.start()
 
     def on_job_end(self, config: Any, job_return: Any, **kwargs: Any) -> None:
-        """Leave a mark that a run has ended."""
+        """Mark a run as ended."""
         if config.hydra.mode is not None and config.hydra.mode.name == "MULTIRUN":
             marks = Path(str(config.hydra.sweep.dir)) / self.token
             marks.mkdir(parents=True, exist_ok=True)
             (marks / str(config.hydra.job.num)).touch()
 
     def on_multirun_end(self, config: Any, **kwargs: Any) -> None:
-        """Say how it ended."""
+        """Stop counting and collect the error lines of failed runs."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -93,7 +96,7 @@ class SweepCallback(Callback):
 
 
 def _make_absolute(config: Any, folder: Path) -> None:
-    """Let runs write where the sweep was started; processes that live on may have begun elsewhere."""
+    """Make the sweep's folder absolute, as reused worker processes may have another working directory."""
     from omegaconf import open_dict, read_write
 
     quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
@@ -104,14 +107,14 @@ def _make_absolute(config: Any, folder: Path) -> None:
 
 
 def _remove_old_marks(folder: Path) -> None:
-    """Remove what sweeps that were killed have left; a sweep of today may still be running."""
+    """Remove the marks of killed sweeps; keep those less than a day old, whose sweep may still run."""
     for path in folder.glob(".sweep-*"):
         if time.time() - path.stat().st_mtime > DAY_S:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _watch(folder: Path, token: str, total: int, over: threading.Event) -> None:
-    """Print a line whenever more runs have ended, and a last one."""
+    """Print a line whenever more runs have ended, and one at the end."""
     shown, started = 0, time.monotonic()
     while True:
         ended = over.wait(EVERY_S)

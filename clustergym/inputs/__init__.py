@@ -1,1 +1,1 @@
-"""Reading what comes from outside: every way to be wrong ends in one clear line."""
+"""Read files and values from outside; any mistake in them is reported in one clear line."""

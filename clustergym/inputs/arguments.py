@@ -1,4 +1,4 @@
-"""Command lines whose complaints are one clear line."""
+"""A command-line parser that reports a mistake in one clear line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from clustergym.inputs.errors import InputError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are `InputError`s."""
+    """An `argparse` parser that raises an `InputError` instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the complaint."""
+        """Raise `message` as an `InputError`."""
         raise InputError(message, remedy=f"see `{self.prog} --help`")

@@ -1,4 +1,4 @@
-"""Columns of text cells as numbers, dates and names; a bad cell is named by line and column."""
+"""Convert columns of text cells to numbers, dates and names; errors name line and column of a bad cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
 
 LARGEST = 2.0**53
-"""No number of a trace may reach it: above, a float no longer holds every integer."""
+"""Numbers of a trace must be smaller: from here on, a float cannot represent every integer."""
 MAX_GPUS = 1_000_000
 DAY_S = 86_400.0
 
@@ -25,17 +25,17 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def shown(cell: str) -> str:
-    """Return a cell as an error message quotes it."""
+    """Return a cell's text quoted and shortened for an error message."""
     return repr(cell if len(cell) <= 40 else cell[:37] + "…")
 
 
 def number(cell: str) -> float:
-    """Return a finite number.
+    """Parse a cell as a finite number.
 
     Raises
     ------
     ValueError
-        With what is wrong with the cell.
+        The message says what is wrong with the cell.
     """
     if not cell:
         raise ValueError("is empty")
@@ -48,12 +48,12 @@ def number(cell: str) -> float:
 
 
 def seconds_of(cell: str) -> float:
-    """Return a date and time as seconds since 1970; without a time zone it counts as UTC.
+    """Parse a date and time as seconds since 1970 (UTC unless it names a time zone).
 
     Raises
     ------
     ValueError
-        With what is wrong with the cell.
+        The message says what is wrong with the cell.
     """
     if not _DATE.fullmatch(cell):
         raise ValueError(f"{shown(cell)} is not a time" if cell else "is empty")
@@ -89,7 +89,7 @@ def check_bounds(
     low: float | None = None,
     high: float | None = None,
 ) -> None:
-    """Raise InputError at the first value outside [low, high]; NaN passes."""
+    """Raise an `InputError` at the first value outside [low, high]; NaN is allowed."""
     least, most = -np.inf if low is None else low, np.inf if high is None else high
     for bad, word, remedy in (
         (values < least, "below", f"give at least {least:.17g}"),
@@ -118,7 +118,7 @@ def numbers(
     low, high : float, optional
         Least and greatest value allowed.
     default : float, optional
-        Stands for an empty cell and for a column that is not there; without it both are errors.
+        Value of empty cells and of a missing column; without a default both are errors.
 
     Raises
     ------
@@ -168,30 +168,30 @@ def dates(table: TextTable, column: str) -> Floats:
 
 
 def texts(table: TextTable, column: str) -> list[str]:
-    """Return a column of text; empty strings where the column is not there."""
+    """Return a column of text; a missing column gives empty strings."""
     return table.columns.get(column, [""] * len(table))
 
 
 def rounded_up(gpus: Ints) -> Ints:
-    """Return the least powers of two that are not below the counts."""
+    """Round each count up to a power of two."""
     return np.array([1 << (int(count) - 1).bit_length() for count in gpus], dtype=np.int64)
 
 
 def from_first(submit_s: Floats) -> tuple[Floats, float]:
-    """Return times on the clock of the first one, and what was subtracted; microseconds are kept."""
+    """Return the times relative to the first one, rounded to microseconds, and the time subtracted."""
     origin = float(submit_s.min())
     return np.round(submit_s - origin, 6), origin
 
 
 def relative_origin(submit_s: Floats) -> float:
-    """Return what to subtract from a relative clock: nothing, if it starts within its first day.
+    """Return the offset to subtract from a trace's clock: 0 if the trace starts within the first day.
 
-    A trace that starts later was cut from a longer one, or counts from 1970.
+    Otherwise it is the first time: the trace was cut from a longer one, or counts from 1970.
     """
     first = float(submit_s.min())
     return first if first > DAY_S else 0.0
 
 
 def iso(seconds: float) -> str:
-    """Return seconds since 1970 as `YYYY-MM-DDTHH:MM:SS`."""
+    """Format seconds since 1970 as `YYYY-MM-DDTHH:MM:SS`."""
     return datetime.fromtimestamp(seconds, tz=UTC).replace(tzinfo=None).isoformat()

@@ -1,4 +1,4 @@
-"""The one error a user's input can cause, and how a command reports it."""
+"""The error that bad input raises, and how a command reports it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustergym.inputs.visible_text import visible
 
 P = ParamSpec("P")
 LONGEST = (600, 200, 800, 380)
-"""Characters of the parts of the line: place, field, message, remedy. What a file brings may be longer."""
+"""Most characters shown of each part of the line: place, field, message, remedy."""
 
 
 class InputError(ValueError):
@@ -52,41 +52,41 @@ class InputError(ValueError):
         super().__init__(text + (f" ({remedy})" if remedy else ""))
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
-        """Cross a process boundary, as from a worker of a sweep, as the line alone."""
+        """Pickle as the error line alone, as when a worker of a sweep returns it."""
         return InputError, (str(self),)
 
 
 def _shown(part: str, longest: int) -> str:
-    """Return a part of the line with nothing invisible in it; a long one without its middle."""
+    """Return a part of the error line without invisible characters, its middle cut out if it is long."""
     text = visible(" ".join(part.split()))
     half = longest // 2
     return text if len(text) <= longest else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
-    """Return a remedy that names the valid names nearest to `name`."""
+    """Return a remedy such as "did you mean …?" with the valid names that are nearest to `name`."""
     options = sorted(set(valid))
     close = difflib.get_close_matches(name, options, n=limit, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
-    return f"valid: {shown}" if shown else "there is none to choose from"
+    return f"valid: {shown}" if shown else "there is nothing to choose from"
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
-    """Raise an `InputError` about a parameter's value unless a condition holds."""
+    """Raise an `InputError` about a parameter's value if a condition does not hold."""
     if not holds:
         raise InputError(f"{value} is not valid", field=field, remedy=remedy)
 
 
 def out_of_memory(error: MemoryError) -> InputError:
-    """Return the line about memory that ran out."""
+    """Return the `InputError` to report when memory has run out."""
     told = f": {error}" if str(error) else ""
     return InputError(f"out of memory{told}", remedy="give fewer jobs or processes, or more memory")
 
 
 def exits_on_bad_input(command: Callable[P, int]) -> Callable[P, int]:
-    """Turn an `InputError` of a command into one line on stderr and exit status 2."""
+    """Decorate a command so that an `InputError` becomes one line on stderr and exit status 2."""
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> int:

@@ -1,4 +1,4 @@
-"""Reading packed JSON lines that nobody has checked: decision logs and event logs."""
+"""Read unchecked gzip files of JSON lines, such as decision logs and event logs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from clustergym.inputs.reading import opened
 def read_json_lines(
     path: Path, *, largest_bytes: int, longest_line_bytes: int, remedy: str, packed: bytes | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and object of each line of a gzip file; lines are read one by one.
+    """Yield (line number, object) of each line of a gzip file, reading one line at a time.
 
     Parameters
     ----------
     path : Path
     largest_bytes : int
-        Unpacked.
+        Limit on the unpacked size.
     longest_line_bytes : int
     remedy : str
         What to do about a file that is damaged or too large.
     packed : bytes, optional
-        The gzip stream itself, where it is a part of the file.
+        The gzip stream, where it is only a part of the file.
 
     Raises
     ------
     InputError
-        If it cannot be read, is cut short or too large, or a line is too long or no JSON object.
+        If the file cannot be read, is cut short or too large, or a line is too long or not a JSON object.
     """
     read, number = 0, 0
     try:
@@ -59,7 +59,7 @@ def _parse(path: Path, number: int, line: bytes, remedy: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError("is no JSON", file=path, line=number, remedy=remedy) from error
+        raise InputError("is not JSON", file=path, line=number, remedy=remedy) from error
     if not isinstance(entry, dict):
-        raise InputError("is no JSON object", file=path, line=number, remedy=remedy)
+        raise InputError("is not a JSON object", file=path, line=number, remedy=remedy)
     return entry

@@ -1,4 +1,4 @@
-"""Dataclasses built from mappings whose names and types nobody has checked."""
+"""Build dataclasses from unchecked mappings, checking their keys and types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
     Raises
     ------
     InputError
-        For an unknown key, a missing one, a value of the wrong type, or where there is no mapping.
+        If a key is unknown or missing, a value has the wrong type, or `given` is not a mapping.
     """
     require(isinstance(given, Mapping), where, given, "give its keys")
     hints = typing.get_type_hints(made_by)
@@ -34,7 +34,10 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
 
 
 def checked(value: Any, hint: Any, where: str) -> Any:
-    """Return `value` as its hint has it: a plain type, literal or dataclass; optional, mapping or tuple."""
+    """Check and convert a value to its type hint; raises as `build`.
+
+    A hint is a plain type, a literal or a dataclass, or an optional, mapping or tuple of these.
+    """
     options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
@@ -57,10 +60,11 @@ def checked(value: Any, hint: Any, where: str) -> Any:
             inner = typing.get_args(option)[1]
             return {str(key): checked(item, inner, f"{where}.{key}") for key, item in value.items()}
     wanted = " or ".join(_shown(option) for option in options)
+    article = "an" if wanted[0] in "aeiou" else "a"
     raise InputError(
-        f"{value!r} is no {wanted.replace('NoneType', 'null')}",
+        f"{value!r} is not {article} {wanted.replace('NoneType', 'null')}",
         field=where,
-        remedy=f"give a {wanted.split(' or ')[0]}",
+        remedy=f"give {article} {wanted.split(' or ')[0]}",
     )
 
 

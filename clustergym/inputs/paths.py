@@ -1,4 +1,4 @@
-"""Where the configuration and the committed traces lie, in a checkout and in an installed wheel."""
+"""Find the configuration and the committed traces, in a checkout or an installed wheel."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def _data_folder(name: str) -> Path:
 
 
 def conf_dir() -> Path:
-    """Return the absolute folder of the YAML configuration."""
+    """Return the absolute path of the folder of YAML configuration."""
     return _data_folder("conf")
 
 
 def traces_dir() -> Path:
-    """Return the absolute folder of the committed traces."""
+    """Return the absolute path of the folder of committed traces."""
     return _data_folder("traces")
 
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that replaces it on success and vanishes on failure.
+    """Yield a temporary path that replaces `path` on success and is removed on failure.
 
     Raises
     ------

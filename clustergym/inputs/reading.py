@@ -1,4 +1,4 @@
-"""Opening files that nobody has checked: regular files only, and never more bytes than allowed."""
+"""Open unchecked files: only regular files, and never more bytes than a limit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from clustergym.inputs.errors import InputError
 
 @contextmanager
 def opened(path: Path, remedy: str | None = None) -> Iterator[BinaryIO]:
-    """Open a regular file; a pipe, which would keep a reader waiting, and a device are refused.
+    """Open a regular file for reading; refuse pipes (a reader could wait for ever) and devices.
 
     Raises
     ------
     InputError
-        If there is no such file, it is no regular one, or it cannot be opened.
+        If the file does not exist, is not a regular file, or cannot be opened.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -41,12 +41,12 @@ def _reason(error: Exception) -> str:
 
 
 def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> bytes:
-    """Return the bytes of a regular file.
+    """Read the bytes of a regular file.
 
     Raises
     ------
     InputError
-        As `opened`, or if it is larger than allowed.
+        As `opened`, or if the file is larger than `largest_bytes`.
     """
     try:
         with opened(path, remedy) as stream:
@@ -59,12 +59,12 @@ def read_regular(path: Path, largest_bytes: int, remedy: str | None = None) -> b
 
 
 def read_json(path: Path, largest_bytes: int, remedy: str) -> Any:
-    """Return the value in a JSON file; NaN and infinity are none.
+    """Read the value in a JSON file; NaN and infinity are refused.
 
     Raises
     ------
     InputError
-        As `read_regular`, or if it is no UTF-8 text or no JSON, or is nested too deep.
+        As `read_regular`, or if the file is not UTF-8 text or not JSON, or is nested too deep.
     """
     content = read_regular(path, largest_bytes, remedy)
     try:

@@ -1,4 +1,4 @@
-"""Text and CSV files from outside: whatever is wrong with one ends in one line."""
+"""Read text and CSV files from outside; whatever is wrong with one is reported in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.reading import read_regular
 
 LARGEST_BYTES, MOST_ROWS, MOST_COLUMNS = 2**29, 10_000_000, 1000
-"""Of one file."""
+"""Limits on one file."""
 SNIFFED_BYTES = 4096
 SNIFFED_LINES = 20
 
@@ -49,12 +49,13 @@ class TextTable:
 
 
 def check_path(path: Path) -> None:
-    """Check that a path is a file or a folder.
+    """Raise an `InputError` unless a path is a regular file or a folder.
 
     Raises
     ------
     InputError
-        If there is no such file (names the nearest one), it cannot be reached, or is a pipe or a device.
+        If the path does not exist (the error names the nearest name), cannot be reached, or is a pipe or
+        device.
     """
     try:
         mode = path.stat().st_mode
@@ -85,7 +86,7 @@ def read_bytes(path: Path) -> bytes:
     Raises
     ------
     InputError
-        As `check_path`, and if it is a folder, cannot be read, or is empty.
+        As `check_path`, or if the path is a folder, cannot be read, or is empty.
     """
     check_path(path)
     if path.is_dir():
@@ -97,7 +98,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(content: bytes, path: Path) -> str:
-    """Return UTF-8 text, without a byte-order mark.
+    """Decode UTF-8 text and drop a byte-order mark.
 
     Raises
     ------
@@ -130,7 +131,7 @@ def read_text(path: Path) -> tuple[str, str]:
 
 
 def first_lines(path: Path) -> list[str]:
-    """Return the first lines of a file as text, whatever its encoding; none of a folder."""
+    """Return the first lines of a file as text, whatever its encoding; empty for a folder."""
     if not path.is_file():
         return []
     try:
@@ -142,7 +143,7 @@ def first_lines(path: Path) -> list[str]:
 
 
 def header(lines: Sequence[str]) -> set[str]:
-    """Return the column names of a CSV's first line."""
+    """Return the column names in the first line of a CSV file."""
     return {cell.strip() for cell in lines[0].split(",")} if lines else set()
 
 

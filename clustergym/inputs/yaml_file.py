@@ -1,4 +1,4 @@
-"""Reading a YAML file that nobody has checked: every way to be wrong ends in one `InputError`."""
+"""Read an unchecked YAML file; whatever is wrong with it raises one `InputError`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 LARGEST_BYTES = 4_000_000
 DEEPEST = 40
-"""Levels of nesting; libyaml's composer recurses on the C stack and would crash the process."""
+"""Limit on levels of nesting; libyaml recurses on the C stack, and deeper files would crash the process."""
 LARGEST_NODES = 100_000
-"""Values of a file once every alias is written out."""
+"""Limit on the values of a file, counted with every alias written out."""
 LONGEST_NUMBER = 100
-"""Characters of a number; PyYAML reads a long one in time that grows with its square."""
+"""Limit on the characters of a number; PyYAML's time to read one grows with the square of its length."""
 KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:int")
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
@@ -35,7 +35,7 @@ class YamlMapping:
     content : dict
         Plain values, as `yaml.safe_load` gives them.
     root : yaml.MappingNode
-        The same with its positions.
+        The parsed nodes, with their positions in the file.
     """
 
     path: Path
@@ -55,20 +55,20 @@ class YamlMapping:
 
 
 def read_mapping(path: Path) -> YamlMapping:
-    """Read a YAML file of one mapping.
+    """Read a YAML file whose top level is a mapping.
 
     Raises
     ------
     InputError
-        If there is no such file, or it is a folder, pipe or device, empty, no UTF-8, no YAML, too large
-        (also once aliases are written out), too deep, carries a tag, a merge key, a key twice, a reference
-        to itself or a number in base 60, or is no mapping.
+        If the file does not exist; is a folder, pipe or device; is empty, not UTF-8, not YAML or not a
+        mapping; is too large (also once aliases are written out) or nested too deep; or contains a tag, a
+        merge key, a repeated key, a reference to itself or a number in base 60.
     """
     return parse_mapping(_content(path), path)
 
 
 def parse_mapping(content: bytes, path: Path) -> YamlMapping:
-    """Return the mapping in the content of a YAML file; raises as `read_mapping`."""
+    """Parse the content of a YAML file whose top level is a mapping; raises as `read_mapping`."""
     text = _text(content, path)
     try:
         _check_events(text, path)
@@ -163,7 +163,7 @@ def _check_nodes(root: yaml.Node, path: Path) -> None:
     above: set[int] = set()
 
     def visit(node: yaml.Node) -> int:
-        """Return how many values a node stands for once its aliases are written out."""
+        """Return the number of values in a node, counted with its aliases written out."""
         line = node.start_mark.line + 1
         if id(node) in above:
             raise InputError("an anchor refers to itself", file=path, line=line, remedy="write the value out")
@@ -213,7 +213,7 @@ def _check_keys(node: yaml.MappingNode, path: Path) -> None:
             message = "merge keys (<<) are not allowed"
             raise InputError(message, file=path, line=line, remedy="write the keys out")
         if key.tag not in KEYS:
-            message = f"{key.value} is no text to YAML where a key must be one"
+            message = f"{key.value} is not text to YAML, and a key must be text"
             raise InputError(message, file=path, line=line, field=key.value, remedy="put it in quotes")
         if key.value in seen:
             raise InputError("key stands twice", file=path, line=line, field=key.value, remedy="keep one")
@@ -245,6 +245,6 @@ def _input_error(error: yaml.YAMLError, path: Path) -> InputError:
 
 
 def field_name(keys: Sequence[str | int]) -> str:
-    """Return `nodes[0].count` for ("nodes", 0, "count")."""
+    """Return the keys of a value as a path, e.g. `nodes[0].count` for ("nodes", 0, "count")."""
     name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
     return name.removeprefix(".")

@@ -1,1 +1,1 @@
-"""What a scheduler is: the View it is shown, the Decision it returns, and how it is found by name."""
+"""The interface of schedulers: the View they see, the Decision they return, and their registry."""

@@ -1,4 +1,4 @@
-"""The table of environments, by the names that Gymnasium and `clustergym train env=NAME` know them by."""
+"""The table of environments, with their names in Gymnasium and in `clustergym train env=NAME`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Environment(NamedTuple):
-    """A row of the table.
+    """One environment: a row of the table.
 
     Attributes
     ----------
@@ -17,7 +17,7 @@ class Environment(NamedTuple):
     entry_point : str
         `module:Class`, loaded when the environment is made.
     kwargs : mapping
-        What its constructor is given, as plain JSON values.
+        Keyword arguments of its constructor, as plain JSON values.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Environment(NamedTuple):
 
     @property
     def short_name(self) -> str:
-        """The name in `clustergym train env=NAME`, as `elastic-16`."""
+        """Name in `clustergym train env=NAME`, such as `elastic-16`."""
         return self.id.removeprefix("ClusterGym/").removesuffix("-v0").lower()
 
 

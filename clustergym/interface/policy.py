@@ -1,4 +1,4 @@
-"""What a scheduling policy is, what it may see, and what it answers."""
+"""The interface of policies and placers: what they see and what they return."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class InformationClass(enum.StrEnum):
-    """What a policy's oracle knows of iteration times; never ranked across on a leaderboard."""
+    """What a policy knows of iteration times. A leaderboard ranks policies only within a class."""
 
     CLAIRVOYANT = "clairvoyant"
-    """The times jobs really run at."""
+    """The iteration times that jobs really have."""
     PROFILED = "profiled"
     """Estimates of adaptive parallelism, after profiling the job on the cluster."""
     DATA_PARALLEL = "data_parallel"
     """Profiles of pure data parallelism."""
     BOOTSTRAP = "bootstrap"
-    """The least count that runs, per GPU type, scaled linearly (Sia, section 3.2)."""
+    """The time at the least GPU count that runs, per GPU type, scaled linearly (Sia, section 3.2)."""
     NONE = "none"
     """No iteration times at all."""
 
@@ -45,7 +45,7 @@ KNOWS: Mapping[str, str] = {
 
 
 class InformationError(RuntimeError):
-    """A policy asked for what its information class does not grant."""
+    """A policy asked for iteration times that its information class does not include."""
 
 
 QUEUED, RUNNING = 0, 1
@@ -53,7 +53,7 @@ QUEUED, RUNNING = 0, 1
 
 
 def _lock(shown: object) -> None:
-    """Make all arrays among an object's fields read-only: what a policy is shown is not its own."""
+    """Make all arrays in an object's fields read-only, so that a policy cannot change them."""
     for value in vars(shown).values():
         if isinstance(value, np.ndarray):
             value.setflags(write=False)
@@ -61,7 +61,7 @@ def _lock(shown: object) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same during a run; its arrays are read-only.
+    """The constants of a run that a policy may use; the arrays are read-only.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Setting:
     round_s : float or None
         Seconds between decision points; None: a decision point at every event.
     batch_models : frozenset of ModelClass
-        Whose jobs may train at other global batches than the requested one.
+        Model classes whose jobs may train at other global batches than the requested one.
     """
 
     gpu_types: tuple[str, ...]
@@ -91,14 +91,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The global batches that jobs of a View may train at, each job's own B at most.
+    """The global batches that each job of a View may train at, at most B per job.
 
     Attributes
     ----------
     sizes : ndarray of int, shape (n, B)
-        Samples, ascending; 0 after the last one of a job. A job without a choice has the requested one.
+        Samples, ascending, then padded with 0. A job without a choice has only its requested batch.
     efficiency : ndarray of float, shape (n, B)
-        Progress of a sample now over that of one at the requested batch; 0 where there is no size.
+        Statistical efficiency: progress per sample now, relative to the requested batch; 0 where padded.
     iteration_time_s : ndarray of float, shape (n, T, K, B)
         Seconds per iteration as the policy's information class knows them; inf where infeasible.
     """
@@ -112,15 +112,15 @@ class BatchOptions:
 class View:
     """What a policy sees at a decision point: the n jobs in the system, in order of submission.
 
-    A job that must be profiled (`clustergym.scenarios.costs.ProfilePrice`) is not shown before it is on
-    some type. The arrays are read-only; copy one to work on it.
+    A job that must be profiled (`clustergym.scenarios.costs.ProfilePrice`) is shown once it is profiled on
+    some GPU type. The arrays are read-only; copy one to modify it.
 
     Attributes
     ----------
     now_s : float
     setting : Setting
     available : ndarray of int, shape (T,)
-        GPUs a decision may use: capacity less what profiling holds and what is on failed nodes.
+        GPUs a decision may use: all but those held for profiling or planned jobs or on failed nodes.
     free : ndarray of int, shape (T,)
         Available GPUs that no job holds now.
     job : ndarray of int, shape (n,)
@@ -132,13 +132,13 @@ class View:
     gpus : ndarray of int, shape (n,)
         GPUs held; 0: none.
     requested_type, requested_gpus : ndarray of int, shape (n,)
-        The request; type -1: any.
+        The job's request; type -1: any.
     submit_s, deadline_s : ndarray of float, shape (n,)
         Seconds; deadline NaN: none.
     queued_s : ndarray of float, shape (n,)
         When a queued job last began to wait (NaN for a running one).
     standstill_s : ndarray of float, shape (n,)
-        Seconds until a launched job works: the rest of its restart; 0 for the others.
+        Seconds until a launched job starts to work (the rest of its restart); 0 for other jobs.
     iterations, remaining_iterations : ndarray of float, shape (n,)
         Iterations at the requested batch. At another batch M an iteration does the work of
         M / requested x efficiency of them, so that a job's whole work is the same whatever its batch.
@@ -185,7 +185,7 @@ class View:
         return len(self.job)
 
     def iteration_time_s(self) -> Floats:
-        """Return seconds per iteration as the policy's information class knows them.
+        """Return the seconds per iteration that the policy's information class knows.
 
         Returns
         -------
@@ -200,7 +200,7 @@ class View:
         return self.times()
 
     def restart_cost_s(self) -> Floats:
-        """Return the seconds of standstill that moving a job to (type, count) costs now.
+        """Return the seconds each job would stand still if it were moved to (type, count) now.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class View:
         return self.costs()
 
     def batch_options(self) -> BatchOptions | None:
-        """Return the batches that jobs may train at; None: nobody has a choice.
+        """Return the global batches that jobs may train at; None if no job has a choice.
 
         Raises
         ------
@@ -222,11 +222,11 @@ class View:
 
 @dataclass(frozen=True)
 class Decision:
-    """The whole target: the allotment of every job that shall run from now on.
+    """A policy's decision: the allotment of every job that shall run from now on.
 
-    A running job left out is preempted, one whose allotment is unchanged is not touched. Where only its
-    batch changes it goes on without a restart, as a job of Pollux chooses its batch anew while it trains
-    (OSDI '21, section 4.1).
+    A running job that is left out is preempted; one whose allotment is unchanged keeps running. A job
+    whose batch alone changes continues without a restart, as jobs of Pollux change their batch while they
+    train (OSDI '21, section 4.1).
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ class Decision:
         return Decision(table[:, 0], table[:, 1], table[:, 2], np.array(list(drop), dtype=np.int64))
 
     def also(self, allotments: Iterable[tuple[int, int, int]]) -> Decision:
-        """Return this decision with further (job, type index, count) triples."""
+        """Return a copy of this decision with further (job, type index, count) triples."""
         more = Decision.of(allotments)
         return Decision(
             np.concatenate([self.job, more.job]),
@@ -263,13 +263,13 @@ class Decision:
 
     @staticmethod
     def keep(view: View) -> Decision:
-        """Leave everything as it is."""
+        """Build the decision that changes nothing."""
         held = view.gpus > 0
         return Decision(view.job[held], view.gpu_type[held], view.gpus[held], batch=view.batch[held])
 
 
 class Policy(ABC):
-    """A scheduler. Parameters are dataclass fields, so that a variant is a parameter.
+    """A scheduling policy. Its parameters are dataclass fields, so that a variant is a parameter.
 
     Attributes
     ----------
@@ -286,37 +286,37 @@ class Policy(ABC):
     @property
     @abstractmethod
     def information_class(self) -> InformationClass:
-        """A plain class attribute in most policies; a property where it depends on a parameter."""
+        """What the policy knows of iteration times; usually a plain class attribute."""
 
     def check(self, trace: Trace, setting: Setting) -> None:  # noqa: B027
         """Raise an `InputError` if the trace or the cluster lacks what the policy needs."""
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:  # noqa: B027
-        """Prepare for a new run; `rng` is the policy's own stream of the run's seed."""
+        """Prepare for a new run; `rng` is the policy's own random generator, derived from the run's seed."""
 
     def fingerprint(self) -> str:
-        """Return a digest of what the policy read besides its parameters, as weights; empty: nothing."""
+        """Return a digest of the files the policy reads, such as weights; empty if it reads none."""
         return ""
 
     def counters(self) -> Mapping[str, int]:
-        """Return what the policy counted in the run, as solver fallbacks; stands in result.json."""
+        """Return counts the policy made in the run, such as solver fallbacks, for result.json."""
         return {}
 
     @abstractmethod
     def schedule(self, view: View) -> Decision:
-        """Decide at one decision point."""
+        """Return the decision for one decision point."""
 
 
 @dataclass(frozen=True)
 class Infeasible:
-    """A placer's answer where an allotment cannot be placed.
+    """A placer's answer when it cannot place an allotment.
 
     Attributes
     ----------
     reason : str
-        On one line.
+        Why it cannot be placed, on one line.
     gpus_short, nodes_short : int
-        GPUs, and nodes, that would have to be free besides; 0 where that is not known.
+        Further GPUs and nodes that would have to be free; 0 if not known.
     """
 
     reason: str
@@ -324,7 +324,7 @@ class Infeasible:
     nodes_short: int = 0
 
     def __str__(self) -> str:
-        """Return the reason with the shortfall."""
+        """Return the reason and the number of GPUs and nodes short."""
         short = [
             f"{count} {unit}{'s' if count > 1 else ''} short"
             for count, unit in ((self.gpus_short, "GPU"), (self.nodes_short, "node"))
@@ -334,7 +334,7 @@ class Infeasible:
 
 
 class Placer(ABC):
-    """Finds nodes for an allotment. Parameters are dataclass fields.
+    """Chooses the nodes of an allotment. Its parameters are dataclass fields.
 
     Attributes
     ----------
@@ -346,21 +346,20 @@ class Placer(ABC):
     defragment_s: float | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:  # noqa: B027
-        """Prepare for a new run; `rng` is the placer's own stream of the run's seed."""
+        """Prepare for a new run; `rng` is the placer's own random generator, derived from the run's seed."""
 
     @abstractmethod
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return nodes for `gpus` GPUs of a type, without allocating them.
+        """Choose nodes for `gpus` GPUs of a type, without allocating them.
 
-        The engine asks only where `allocations.free[gpu_type] >= gpus`. A placer that needs more than
-        free GPUs, such as whole nodes, answers `Infeasible` where it finds too little: the job then
-        waits, or waits again, and nothing of it is placed.
+        The engine calls this only if `allocations.free[gpu_type] >= gpus`. A placer with further needs, such
+        as whole nodes, returns `Infeasible` if they are not met; the job then waits.
         """
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Propose better nodes for jobs that hold GPUs, each of its present type and count.
+        """Propose better nodes for running jobs, keeping each job's GPU type and count.
 
-        Proposals are independent: each must be possible alone, given what is free now and
-        what the job itself holds. The engine moves a job only where that repays its restart.
+        Proposals are independent: each must be possible alone, given the free GPUs and those of the job
+        itself. The engine moves a job only if the move saves more time than its restart costs.
         """
         return []

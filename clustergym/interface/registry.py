@@ -1,4 +1,4 @@
-"""Finds policies and placers by name, wherever they were installed from."""
+"""Find policies and placers by name, in this package and in installed plugins."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _built_in(group: str) -> Iterator[tuple[str, str]]:
 
 
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
-    """Build a policy from `{name: …, parameter: value, …}`.
+    """Build a policy from its name and parameters, `{name: …, parameter: value, …}`.
 
     Raises
     ------
     InputError
-        For an unknown name or parameter, or a value of the wrong type.
+        If a name or parameter is unknown, or a value has the wrong type.
     """
     policy = _make("policy", "clustergym.policies", Policy, parameters)  # type: ignore[type-abstract]
     _check_period("policy.round_s", policy.round_s)
@@ -59,7 +59,7 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
-    """Build a placer from `{name: …, parameter: value, …}`; raises as `make_policy`."""
+    """Build a placer from its name and parameters; raises as `make_policy`."""
     placer = _make("placer", "clustergym.placers", Placer, parameters)  # type: ignore[type-abstract]
     _check_period("placer.defragment_s", placer.defragment_s)
     return placer
@@ -117,14 +117,14 @@ def _only_class(module: ModuleType, base: type[Any]) -> type[Any]:
 
 
 def parameters_of(made: Policy | Placer) -> dict[str, Any]:
-    """Return the parameters a policy or placer was built with, by name."""
+    """Return the parameters of a policy or placer, by name."""
     if not dataclasses.is_dataclass(made):
         return {}
     return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
 
 
 def default_parameters(kind: str, name: str) -> dict[str, Any]:
-    """Return `{name: …}` and the default value of every parameter of a policy or placer."""
+    """Return the name of a policy or placer and the defaults of its parameters, as one mapping."""
     made_by = class_of(kind, name)
     parameters: dict[str, Any] = {"name": name}
     for f in (f for f in dataclasses.fields(made_by) if f.init):

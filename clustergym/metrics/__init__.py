@@ -1,1 +1,1 @@
-"""Metrics, computed from logs alone."""
+"""Metrics of a run, computed from its event log alone."""

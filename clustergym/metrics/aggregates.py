@@ -1,4 +1,4 @@
-"""Aggregates of scores over many cells, with intervals (Agarwal et al., NeurIPS '21)."""
+"""Aggregate scores over scenarios and seeds, with intervals (Agarwal et al., NeurIPS '21)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESAMPLES = 2000
 
 
 class Aggregate(NamedTuple):
-    """A figure with its 95 % bootstrap interval."""
+    """A value with its 95 % bootstrap interval."""
 
     value: float
     low: float
@@ -21,7 +21,7 @@ class Aggregate(NamedTuple):
 
 
 def interquartile_mean(scores: Floats) -> Floats:
-    """Return the mean of the middle half along the last axis; observations at its edges count in part."""
+    """Return the mean of the middle half along the last axis; values at its edges count in part."""
     ordered = np.sort(np.asarray(scores, dtype=np.float64), axis=-1)
     n = ordered.shape[-1]
     # The share of each observation's interval [i/n, (i+1)/n] inside [1/4, 3/4].
@@ -31,29 +31,30 @@ def interquartile_mean(scores: Floats) -> Floats:
 
 
 def stratified(scores: Sequence[Floats]) -> Aggregate:
-    """Return the interquartile mean of all scores, with runs resampled inside each scenario.
+    """Return the interquartile mean of all scores; its interval resamples runs within each scenario.
 
     Parameters
     ----------
     scores : sequence of ndarray of float
-        One per scenario, a value per seed.
+        One array per scenario, with a value per seed.
     """
     return _aggregate(_whole(scores), _resampled(scores))
 
 
 def paired_difference(mine: Sequence[Floats], other: Sequence[Floats]) -> Aggregate:
-    """Return the interquartile mean of one less that of the other, both over the same resampled cells.
+    """Return the interquartile mean of `mine` minus that of `other`, with the same cells resampled in both.
 
-    Both have the same scenarios and seeds; what makes a cell hard for both is not in the interval.
+    A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
+    they share.
     """
     return _aggregate(_whole(mine) - _whole(other), _resampled(mine) - _resampled(other))
 
 
 def paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
-    """Return the mean of one over the mean of the other, both over the same resampled seeds.
+    """Return the mean of `mine` over the mean of `other`, with the same seeds resampled in both.
 
-    Of up to three seeds the interval is the range of the single seeds' ratios, as more than 2.5 % of the
-    resamples are one seed alone.
+    With up to three seeds, the interval is the range of the ratios of single seeds, because more than
+    2.5 % of the resamples consist of one seed alone.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     Returns
     -------
     Aggregate or None
-        None where the other is 0 in some seed, as a resample may then have no ratio.
+        None if `other` is 0 for some seed, as a resample may then have no ratio.
     """
     if not other.all():
         return None
@@ -78,9 +79,9 @@ def _whole(scores: Sequence[Floats]) -> float:
 
 
 def _resampled(scores: Sequence[Floats]) -> Floats:
-    """Return interquartile means, shape (RESAMPLES,), of runs drawn inside each scenario."""
+    """Return the interquartile means of resampled runs, shape (RESAMPLES,), drawn within each scenario."""
     rng = np.random.default_rng([0, 271])
-    drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))] for one in scores]
+    drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
     return interquartile_mean(np.concatenate(drawn, axis=1))
 
 
@@ -92,10 +93,9 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
 def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats]) -> Aggregate:
     """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
 
-    Both have the same scenarios and seeds: cells are compared in pairs, and resampled inside each
-    scenario.
+    A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
     """
     rng = np.random.default_rng([0, 277])
     wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
-    drawn = [one[rng.integers(len(one), size=(RESAMPLES, len(one)))].mean(axis=1) for one in wins]
-    return _aggregate(float(np.mean([one.mean() for one in wins])), np.mean(drawn, axis=0))
+    drawn = [won[rng.integers(len(won), size=(RESAMPLES, len(won)))].mean(axis=1) for won in wins]
+    return _aggregate(float(np.mean([won.mean() for won in wins])), np.mean(drawn, axis=0))

@@ -1,4 +1,4 @@
-"""What no scheduler can beat: analytic lower bounds on mean JCT and makespan."""
+"""Analytic lower bounds on mean JCT and makespan, which no scheduler can beat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.scenarios.scenario import Scenario
 
 
 class Bounds(NamedTuple):
-    """Lower bounds of a scenario in which every job that fits somewhere finishes.
+    """Lower bounds for a run of a scenario in which every job that fits somewhere finishes.
 
     Attributes
     ----------
@@ -25,10 +25,10 @@ class Bounds(NamedTuple):
 
 
 def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
-    """Return seconds of each job alone at its best, and the least GPU-seconds it can need.
+    """Return the least run time (s) and the least work (GPU-seconds) of each job, both of shape (n,).
 
-    Over all types, counts and localities at which it runs; both of shape (n,), inf for a job that
-    fits nowhere. Waiting, profiling, plan search and restarts only add to them.
+    They are minima over all types, counts and localities; inf for a job that fits nowhere. Waiting,
+    profiling, plan search and restarts only add to them.
     """
     times = scenario.execution
     counts = scenario.tables.counts
@@ -41,9 +41,9 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
 
 
 def lower_bounds(scenario: Scenario) -> Bounds:
-    """Return the bounds of a scenario.
+    """Compute the lower bounds of a scenario.
 
-    The mean JCT is at least that of every job alone at its best, and at least that of the least
+    The mean JCT is at least that of every job alone at its fastest, and at least that of the least
     GPU-seconds served by one machine of all GPUs, shortest remaining work first, which is optimal for
     one machine with preemption (Schrage, 1968). The makespan is at least that of every job alone, and
     of the work that arrives from any instant on, at all GPUs.
@@ -54,7 +54,7 @@ def lower_bounds(scenario: Scenario) -> Bounds:
     if not len(submit):
         return Bounds(0.0, 0.0)
     served_s = work[fits] / float(scenario.cluster.capacity.sum())
-    # The trace is in order of submission: what arrives from a job on is a suffix.
+    # The trace is in order of submission, so the jobs that arrive from an instant on are a suffix.
     pending = served_s[::-1].cumsum()[::-1]
     last = max(float((submit + alone_s).max()), float((submit + pending).max()))
     jct = max(float(alone_s.mean()), shortest_remaining_first(submit, served_s) / len(submit))
@@ -62,12 +62,12 @@ def lower_bounds(scenario: Scenario) -> Bounds:
 
 
 def shortest_remaining_first(submit_s: Floats, work_s: Floats) -> float:
-    """Return the sum of times in the system on one machine that serves the shortest remaining work.
+    """Return the sum of JCTs on one machine that serves the job with the shortest remaining work first.
 
     Parameters
     ----------
     submit_s, work_s : ndarray of float, shape (n,)
-        Submission ascending; what the machine alone would need for each.
+        Submission times, ascending; seconds the machine needs for each job.
     """
     left: list[float] = []
     total, now = -float(submit_s.sum()), 0.0

@@ -1,4 +1,4 @@
-"""Every metric of a result: its name, unit, better direction and definition."""
+"""The catalogue of metrics: name, unit, better direction and definition of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Better = Literal["lower", "higher", ""]
 
 
 class Metric(NamedTuple):
-    """What a metric is.
+    """The description of a metric.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ _TABLE: tuple[Metric, ...] = (
         "restarts_mean",
         "",
         "lower",
-        "resumptions, rescalings and migrations per job that was ever launched; a first launch is none",
+        "resumptions, rescalings and migrations per job ever launched; the first launch is not counted",
     ),
     Metric("preemptions_mean", "", "lower", "preemptions per job that was ever launched"),
     Metric(

@@ -1,4 +1,4 @@
-"""Fluid fair sharing, the reference against which a run is called fair.
+"""Finish-time fairness of a run, relative to fluid fair sharing.
 
 The cluster's M GPUs are divided without remainder, at every instant, over the jobs in the system
 (`clustergym.metrics.fluid`). A job is an amount of GPU-seconds, those it takes at its request.

@@ -1,4 +1,4 @@
-"""Fluid fair sharing, event by event: the clock behind the fairness metrics and fair queuing.
+"""Fluid fair sharing, computed event by event; the fairness metrics and fair queuing use it.
 
 At every instant M GPUs are divided, without remainder, max-min fairly over the jobs not yet
 served in full: job j has min(c_j, lambda) GPUs, its cap c_j at most, where the water level
@@ -14,11 +14,11 @@ import heapq
 import math
 
 SLACK = 1e-12
-"""Relative room for the rounding of a clock that should have reached a finish."""
+"""Relative tolerance for the rounding of a clock that should have reached a finish."""
 
 
 class FluidSharing:
-    """Jobs under fluid fair sharing; time only goes forward.
+    """The jobs in the system under fluid fair sharing; time only moves forward.
 
     An event costs O(log n + D), with n jobs in the system of D distinct caps.
 
@@ -42,7 +42,7 @@ class FluidSharing:
         return sum(len(jobs) for jobs in self._active.values())
 
     def arrive(self, job: int, work_gpu_s: float, cap: float = math.inf) -> float:
-        """Add a job now; return its virtual finish V_c + work, GPU-seconds of its cap's clock."""
+        """Add a job now; return its virtual finish V_c + work in GPU-seconds on its cap's clock."""
         cap = min(cap, self.gpus)
         if cap not in self._clock:
             self._clock[cap], self._active[cap] = 0.0, []
@@ -52,7 +52,7 @@ class FluidSharing:
         return finish
 
     def advance(self, until_s: float) -> list[tuple[int, float]]:
-        """Go to a time (inf: until nobody is left); return (job, finish time) of who ended."""
+        """Advance to a time (inf: until no job is left); return (job, finish time) of the jobs that ended."""
         ended: list[tuple[int, float]] = []
         while True:
             level = self._level()
@@ -68,7 +68,7 @@ class FluidSharing:
         return ended
 
     def _level(self) -> float:
-        """Return the water level, GPUs a job; inf: every job has its cap."""
+        """Return the water level, GPUs per job; inf if every job has its cap."""
         left, jobs = self.gpus, len(self)
         for cap in self._caps:
             count = len(self._active[cap])

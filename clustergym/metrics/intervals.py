@@ -1,4 +1,4 @@
-"""The event log read as intervals: who was in the system, held GPUs, and worked, from when to when."""
+"""Turn an event log into intervals: when each job was in the system, held GPUs, and worked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOCK_S = 1e-6
 """Resolution of the log's clock, seconds."""
 
 KINDS = tuple(EventKind)
-"""Axis of `Intervals.counts`."""
+"""Event kinds in the order of the second axis of `Intervals.counts`."""
 
 _CODE = {kind: code for code, kind in enumerate(KINDS)}
 _PACE = np.array([_CODE[kind] for kind in PACES])
@@ -50,7 +50,7 @@ class LogError(AssertionError):
 
 
 class Outcome(enum.IntEnum):
-    """What had become of a job when the run ended."""
+    """State of a job at the end of the run."""
 
     NOT_SUBMITTED = 0
     UNFINISHED = 1
@@ -60,18 +60,18 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Intervals in which a job holds GPUs at one speed, in order of (job, time); each column has length m.
+    """Intervals in which a job holds GPUs at constant speed, as columns, in order of (job, time).
 
     Attributes
     ----------
     job : ndarray of int
         Row of the trace.
     start_s : ndarray of float
-        Since when the GPUs are held.
+        When the job begins to hold the GPUs.
     ready_s : ndarray of float
-        Since when the job works (not after `stop_s`).
+        When the job begins to work (not after `stop_s`).
     stop_s : ndarray of float
-        Until when the GPUs are held; inf where they still are when the run ends.
+        When the job stops holding the GPUs; inf if it still holds them when the run ends.
     gpu_type, gpus : ndarray of int
         Index of the type, GPUs held.
     iteration_time_s : ndarray of float
@@ -95,7 +95,7 @@ class Intervals:
     ----------
     trace : Trace
     end_s : float
-        End of the run: the horizon, or the last event of a run that came to its end before.
+        End of the run: the horizon, or the last event if the run ended before.
     launches, profiles : Holdings
         GPUs held for running, and for profiling.
     outcome : ndarray of int, shape (n,)
@@ -107,7 +107,7 @@ class Intervals:
     counts : ndarray of int, shape (n, len(KINDS))
         Events of each kind of `KINDS`.
     reason : tuple of str, length n
-        Why a job was dropped; else empty.
+        Why a job was dropped; empty for other jobs.
     lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
         GPU-seconds of work, and iterations, that failures of nodes undid.
     node_failures : int
@@ -127,7 +127,7 @@ class Intervals:
     node_failures: int
 
     def count(self, *kinds: EventKind) -> Ints:
-        """Return how many events of these kinds each job has, shape (n,)."""
+        """Return the number of events of these kinds for each job, shape (n,)."""
         return np.asarray(self.counts[:, [_CODE[kind] for kind in kinds]].sum(axis=1), dtype=np.int64)
 
 
@@ -145,7 +145,7 @@ class _Columns:
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
-    """Read an event log.
+    """Read the intervals of a run from its event log.
 
     The order of simultaneous events of different jobs does not matter.
 
@@ -213,7 +213,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], columns: _Columns, trace: Trace, what: str) -> None:
-    """Raise a LogError for the first event that `wrong` marks."""
+    """Raise a `LogError` for the first event that is marked in `wrong`."""
     if not wrong.any():
         return
     index = int(np.argmax(wrong))
@@ -237,7 +237,7 @@ def _check_rows(columns: _Columns, trace: Trace, end_s: float) -> None:
 
 
 def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
-    """Return when each job entered and left the system; check the profilings against it."""
+    """Return when each job entered and left the system; check that its profiling lies between."""
     submit = columns.kind == _CODE[EventKind.SUBMIT]
     off = np.abs(columns.time_s - trace.submit_s[columns.job]) > CLOCK_S
     _refuse(submit & off, columns, trace, "is not at the submit time of the trace")
@@ -254,7 +254,7 @@ def _presence(columns: _Columns, trace: Trace) -> tuple[Floats, Floats]:
 
 
 def _check_chain(columns: _Columns, chain: Ints, trace: Trace) -> None:
-    """Check that each job's events, profiling aside, follow from one another."""
+    """Check that each job's events, apart from profiling, come in a possible order."""
     allowed = np.zeros((_NOTHING + 1, len(KINDS)), dtype=np.bool_)
     for before, after in _NEXT.items():
         allowed[_NOTHING if before is None else _CODE[before], [_CODE[kind] for kind in after]] = True
@@ -284,7 +284,7 @@ def _outcomes(counts: Ints, trace: Trace, end_s: float) -> Ints:
 
 
 def _launches(columns: _Columns, chain: Ints) -> Holdings:
-    """Let each launch, and each change of speed, last until the same job's next event."""
+    """Return the intervals after launches and changes of speed; each lasts until the job's next event."""
     job, time_s = columns.job[chain], columns.time_s[chain]
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     stop = np.where(last, np.inf, np.roll(time_s, -1))
@@ -302,7 +302,7 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
 
 
 def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
-    """Match starts and ends of profiling of one job on one GPU type, first in, first out."""
+    """Return the profiling intervals, matching each end with the job's earliest open start on that type."""
     start, start_key = _numbered(columns, by_job, EventKind.PROFILE_START)
     stop, stop_key = _numbered(columns, by_job, EventKind.PROFILE_END)
     # One more key, greater than all, stands for "no such start".
@@ -326,7 +326,10 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
 
 
 def _numbered(columns: _Columns, by_job: Ints, kind: EventKind) -> tuple[Ints, Ints]:
-    """Return the events of a kind by (job, type, time), and ascending keys: job, type, how manieth."""
+    """Return the events of a kind in order of (job, type, time), with ascending keys.
+
+    A key encodes job, GPU type, and the event's number among those of the same job and type.
+    """
     index = by_job[columns.kind[by_job] == _CODE[kind]]
     index = index[np.lexsort((columns.gpu_type[index], columns.job[index]))]
     group = columns.job[index] * (int(columns.gpu_type.max(initial=0)) + 2) + columns.gpu_type[index] + 1

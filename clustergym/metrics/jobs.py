@@ -1,4 +1,4 @@
-"""What became of each job: a row per job of the trace, from the event log alone."""
+"""The records of all jobs: one row per job of the trace, from the event log alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clustergym.workload.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class JobRecords:
-    """One record per row of the trace; every array has shape (n,).
+    """The records of all jobs, one per row of the trace; every array has shape (n,).
 
     Attributes
     ----------
     outcome : ndarray of int
         `Outcome`.
     submit_s, first_start_s, end_s : ndarray of float
-        Submission, first launch, completion or drop; NaN where it did not happen.
+        Submission, first launch, completion or drop; NaN if it did not happen.
     jct_s : ndarray of float
         Completion less submission; NaN for a job that did not finish.
     queue_s, profile_s, run_s : ndarray of float
@@ -42,8 +42,8 @@ class JobRecords:
     iterations_done : ndarray of float
         Integrated piecewise, each launch at its own speed, less what failures undid.
     launches, restarts, preemptions, migrations, failures, unplaced : ndarray of int
-        A restart is a resumption, a rescaling or a migration; the first launch is none. Failures are
-        those of the job's nodes while it ran; unplaced are launches for which no nodes were found.
+        A restart is a resumption, a rescaling or a migration, not the first launch. Failures are those
+        of the job's nodes while it ran; unplaced are launches for which no nodes were found.
     reason : tuple of str, length n
         Why a job was dropped.
     """
@@ -115,16 +115,16 @@ def _sum(job: Ints, values: Floats, n: int) -> Floats:
 
 
 def _time_in_states(intervals: Intervals) -> Floats:
-    """Return the seconds each job spends in each state, shape (len(State), n)."""
+    """Return the seconds that each job spends in each state, shape (len(State), n)."""
     changes, n = state_changes(intervals), len(intervals.trace)
     time_s = np.minimum(changes.time_s, intervals.end_s)
-    # A job's last change leads OUTSIDE, so what stands between two jobs is never read.
+    # A job's last change is to OUTSIDE, so the interval between two jobs is never counted.
     lasting_s = np.diff(time_s, append=time_s[-1:])
     return np.stack([_sum(changes.job, lasting_s * (changes.after == state), n) for state in State])
 
 
 def check_work_conserved(intervals: Intervals, records: JobRecords | None = None) -> None:
-    """Check that finished jobs did all of their iterations, and no job did more.
+    """Check that finished jobs did all their iterations, and that no job did more than its iterations.
 
     The tolerance is 1e-9 of the iterations, plus what a tick of the clock amounts to at the
     speed of each launch.
@@ -176,7 +176,7 @@ _COLUMNS = (
 def write_jobs_csv(
     records: JobRecords, trace: Trace, path: Path, extra: Mapping[str, Sequence[object]] | None = None
 ) -> None:
-    """Write one line per job, a field empty where the value does not exist.
+    """Write a CSV file with one line per job; missing values are empty.
 
     Columns: job_id, outcome (not_submitted, unfinished, finished or dropped), the fields of
     `JobRecords` by name and unit, and the columns of `extra`, each of length n.

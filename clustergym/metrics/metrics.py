@@ -1,4 +1,4 @@
-"""The metrics of a run, from its event log."""
+"""Compute the metrics of a run from its event log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Metrics = dict[str, MetricValue]
 
 
 class Measurement(NamedTuple):
-    """All that is read off an event log, in one pass.
+    """Everything that is computed from an event log in one pass.
 
     Attributes
     ----------
@@ -42,7 +42,10 @@ class Measurement(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What the groups of metrics share. `until_s`: the horizon, or the end where there is none."""
+    """The inputs that all groups of metrics share.
+
+    `until_s` is the horizon, or the end of the run if there is no horizon.
+    """
 
     trace: Trace
     records: JobRecords
@@ -65,7 +68,7 @@ class _Run(NamedTuple):
 
     @property
     def first_s(self) -> float:
-        """First submission; the end of a run without any."""
+        """Time of the first submission; the end of the run if no job was submitted."""
         return float(self.records.submit_s[self.submitted].min(initial=self.end_s))
 
     @property
@@ -83,7 +86,7 @@ def measure(
     requested_gpus: Ints | None = None,
     fair_iteration_time_s: Floats | None = None,
 ) -> Measurement:
-    """Return metrics, job records and timeline of a run.
+    """Compute the metrics, job records and timeline of a run.
 
     Parameters
     ----------
@@ -133,7 +136,7 @@ def measure(
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
-    """Return a Python number; None for NaN and infinities, which JSON has no word for."""
+    """Return a plain Python number; None for NaN and infinities, which JSON cannot represent."""
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, int):
         return number
@@ -161,7 +164,10 @@ def _counts(run: _Run) -> Metrics:
 
 
 def _time_so_far(run: _Run) -> Floats:
-    """Return the JCT of each job, or how long it has waited for completion; NaN: not submitted."""
+    """Return the JCT of each finished job, the time so far of the others; NaN if not submitted.
+
+    A dropped job counts until the horizon, or the end of the run if there is no horizon.
+    """
     seen = np.select(
         [run.finished, run.records.outcome == Outcome.UNFINISHED, run.records.outcome == Outcome.DROPPED],
         [run.records.end_s, np.full(len(run.trace), run.end_s), np.full(len(run.trace), run.until_s)],
@@ -190,7 +196,7 @@ def _completion(run: _Run) -> Metrics:
 
 def _deadline_satisfaction(run: _Run) -> float | None:
     deadline = run.trace.deadline_s
-    # Without a horizon every deadline is decided: no job that is not finished ever will be.
+    # Without a horizon every deadline is decided: an unfinished job will never finish.
     decided = run.submitted & ((deadline <= run.until_s) | (run.complete & np.isfinite(deadline)))
     return _ratio(
         (run.records.end_s[decided & run.finished] <= deadline[decided & run.finished]).sum(), decided.sum()

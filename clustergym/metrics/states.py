@@ -1,4 +1,4 @@
-"""What each job was doing at each instant, from the intervals of the event log."""
+"""The state of each job over time, from the intervals of the event log."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from clustergym.metrics.intervals import Intervals, Outcome
 
 
 class State(enum.IntEnum):
-    """What a job is doing at an instant."""
+    """State of a job at an instant."""
 
     OUTSIDE = 0
     """Not yet submitted, finished, or dropped."""
     QUEUED = 1
-    """In the system without any GPU."""
+    """In the system, holding no GPU."""
     PROFILING = 2
-    """Holds GPUs for profiling only."""
+    """In the system, holding GPUs only for profiling."""
     RUNNING = 3
-    """Holds an allocation, standstill included."""
+    """In the system, holding an allocation (standstill included)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class StateChanges:
 
 
 def state_changes(intervals: Intervals) -> StateChanges:
-    """Return when each job's state changes; it starts and ends `OUTSIDE`."""
+    """Return the changes of each job's state, which starts and ends as `OUTSIDE`."""
     present = np.flatnonzero(intervals.outcome != Outcome.NOT_SUBMITTED)
     runs, profiles = intervals.launches, intervals.profiles
     submit_s, leave_s = intervals.submit_s[present], intervals.leave_s[present]

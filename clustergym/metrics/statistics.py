@@ -11,7 +11,7 @@ from clustergym.arrays import Bools, Floats
 
 
 def restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:
-    """Return the mean duration restricted to a limit, by the Kaplan-Meier estimate of survival.
+    """Return the restricted mean duration up to a limit, by the Kaplan-Meier estimate of survival.
 
     Parameters
     ----------
@@ -45,14 +45,14 @@ def restricted_mean(duration: Floats, observed: Bools, limit: float) -> float:
 
 
 class Estimate(NamedTuple):
-    """A figure over k seeds.
+    """A value over several seeds, with its interval.
 
     Attributes
     ----------
     mean : float
     low, high : float
-        95 % interval of the mean from three seeds on, as the function that made it says; least and
-        greatest value of two; the value itself of one.
+        From three seeds on, the 95 % interval of the mean, computed by the function that returns the
+        estimate; for two seeds the least and greatest value, for one seed the value itself.
     least, greatest : float
     seeds : int
     """
@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return mean and interval of independent values, at least one; the interval is Student's."""
+    """Return the mean of independent values (at least one) with Student's interval."""
     array = np.asarray(values, dtype=np.float64)
     mean, least, greatest, count = float(array.mean()), float(array.min()), float(array.max()), len(array)
     if count < 3 or least == greatest:
@@ -78,7 +78,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def estimate_within(values: Sequence[float], most: float | None = None) -> Estimate:
-    """Return mean and interval of independent values of a quantity that is never below 0.
+    """Return the mean of independent values with an interval, for a quantity that is never below 0.
 
     The interval is Student's on the logarithm of the mean, or on its log-odds where the quantity is never
     above `most`, with the standard error carried there by the delta method: it stays inside of the

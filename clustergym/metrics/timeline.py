@@ -1,4 +1,4 @@
-"""The cluster over time, as piecewise constant functions, from the event log alone."""
+"""The cluster's state over time as piecewise constant functions, from the event log alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clustergym.metrics.states import State, state_changes
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """State of the cluster from each breakpoint to the next; B breakpoints, the last is the run's end.
+    """The state of the cluster from each of B breakpoints to the next; the last is the end of the run.
 
     Attributes
     ----------
@@ -27,8 +27,8 @@ class Timeline:
     time_s : ndarray of float, shape (B,)
         Strictly ascending. The state at a time is the one after all events of that time.
     running_jobs, queued_jobs, profiling_jobs : ndarray of int, shape (B,)
-        Jobs that hold an allocation, none at all, and GPUs for profiling only: together all
-        jobs in the system.
+        Number of jobs that hold an allocation, hold no GPU, and hold GPUs only for profiling: together
+        all jobs in the system.
     held_gpus : ndarray of int, shape (B, T)
         GPUs held by running jobs, standstill included.
     profiling_gpus : ndarray of int, shape (B,)
@@ -57,14 +57,14 @@ class Timeline:
         return float(np.dot(values[:-1], np.diff(self.time_s)))
 
     def peak(self, values: Floats | Ints) -> float:
-        """Return the greatest value a column takes for more than an instant; 0 if there is none."""
+        """Return the greatest value that a column has for more than an instant; 0 if there is none."""
         return float(np.max(values[:-1], initial=0))
 
 
 def timeline_of(
     intervals: Intervals, gpu_types: Sequence[str], reference_iteration_time_s: Floats
 ) -> Timeline:
-    """Return the cluster's state over time.
+    """Compute the cluster's state over time from the event log.
 
     Parameters
     ----------
@@ -101,12 +101,12 @@ def timeline_of(
 
 
 def has_reference(reference_iteration_time_s: Floats) -> npt.NDArray[np.bool_]:
-    """Return which jobs have a finite positive iteration time at their request, shape (n,)."""
+    """Whether each job has a finite positive iteration time at its request, shape (n,)."""
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 
 
 def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
-    """Sum integer changes per breakpoint; changes after the end are none of the run's."""
+    """Sum integer changes at each breakpoint, ignoring changes after the end of the run."""
     during = at_s <= times[-1]
     total = np.zeros(len(times), dtype=np.int64)
     np.add.at(total, np.searchsorted(times, at_s[during]), amounts[during])
@@ -114,12 +114,12 @@ def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
 
 
 def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Ints:
-    """Sum the amounts of the intervals that each breakpoint lies in."""
+    """Return the sum, at each breakpoint, of the amounts of all intervals that contain it."""
     return np.cumsum(_deltas(times, start_s, amounts) - _deltas(times, stop_s, amounts))
 
 
 def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
-    """Sum rates as `_level` does, in fixed point: sums return to exactly 0 and know no order."""
+    """Sum rates like `_level`, in fixed point, so that sums return to exactly 0 in any order."""
     total = float(rates.sum())
     if total == 0:
         return np.zeros(len(times))
@@ -129,13 +129,13 @@ def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floa
 
 
 def _jobs_in_states(times: Floats, at_s: Floats, before: Ints, after: Ints) -> Ints:
-    """Return the jobs in each state from each breakpoint on, shape (len(State), B)."""
+    """Return the number of jobs in each state from each breakpoint on, shape (len(State), B)."""
     change = [(after == state).astype(np.int64) - (before == state) for state in State]
     return np.cumsum(np.stack([_deltas(times, at_s, amounts) for amounts in change]), axis=1)
 
 
 def write_timeline_csv(record: Timeline, path: Path) -> None:
-    """Write one line per breakpoint; each state lasts until the next line's time."""
+    """Write a CSV file with one line per breakpoint; each state lasts until the next line's time."""
     columns = {
         "time_s": record.time_s,
         "running_jobs": record.running_jobs,

@@ -1,1 +1,1 @@
-"""The models that jobs train: what a trace asks for, and what they compute."""
+"""The models that jobs train, with their sizes and computational costs."""

@@ -1,4 +1,4 @@
-"""The catalogue of models: one YAML file per family, read at the family's first use."""
+"""The catalogue of models: one YAML file per model family, read when the family is first used."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from clustergym.models.model_class import ModelClass
 from clustergym.models.model_spec import ModelSpec
 
 ARENA_FAMILIES = {"bert": "gpt3", "moe": "gshard_moe", "wide_resnet": "wide_resnet"}
-"""Family names of Arena's published files -> families of the catalogue."""
+"""Maps family names in Arena's published files to families of the catalogue."""
 
 
 class Catalog:
-    """Models by family and size.
+    """A catalogue of models by family and size.
 
     Parameters
     ----------
@@ -31,15 +31,15 @@ class Catalog:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Names of the families, sorted."""
+        """Names of the model families, sorted."""
         return tuple(self.files)
 
     def sizes(self, family: str) -> tuple[str, ...]:
-        """Return the sizes of a known family, smallest model first; ("",) for a family of one size."""
+        """Return the sizes of a known family, smallest model first; ("",) for a family with a single size."""
         return tuple(self._family(family))
 
     def knows(self, model: ModelClass) -> bool:
-        """Whether the family and the size are in the catalogue."""
+        """Whether the catalogue has a model's family and size."""
         return model.family in self.files and model.size in self._family(model.family)
 
     def get(
@@ -50,13 +50,13 @@ class Catalog:
         line: int | None = None,
         field: str | None = None,
     ) -> ModelSpec:
-        """Return a model; any global batch of at least one sample is allowed.
+        """Return the specification of a model; its global batch may be any number of samples from 1.
 
         Parameters
         ----------
         model : ModelClass
         file, line, field : optional
-            Where the model was named, for the error.
+            Where the model was named, for the error message.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Catalog:
         return self._family(model.family)[model.size]
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the sha256 of every family's file."""
+        """Return the SHA-256 digest of every family's file."""
         return {family: hashlib.sha256(path.read_bytes()).hexdigest() for family, path in self.files.items()}
 
     def _problem(self, model: ModelClass) -> tuple[str, str | None]:
@@ -98,7 +98,7 @@ class Catalog:
 
 
 def load_catalog(extra: str | Path | None = None) -> Catalog:
-    """Return the catalogue of the YAML files in `conf/model`; a file's name is the family's.
+    """Load the catalogue of models from `conf/model`; each YAML file is named after its family.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
 
 @lru_cache(maxsize=64)
 def _load_family(family: str, path: Path, modified_ns: int, size_bytes: int) -> dict[str, ModelSpec]:
-    """Read a family's file; the result is kept until the file changes."""
+    """Read the file of a model family; the result is cached until the file changes."""
     from clustergym.inputs.yaml_file import read_mapping
     from clustergym.models.model_schema import parse_family
 

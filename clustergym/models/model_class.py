@@ -1,4 +1,4 @@
-"""What a job trains, as an oracle knows it."""
+"""The class of a job: model family, size and global batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ModelClass(NamedTuple):
-    """What the oracle knows a job by: all jobs of one class train alike."""
+    """Model family, size and global batch of a job: all that an oracle knows of it."""
 
     family: str
     size: str
@@ -14,5 +14,5 @@ class ModelClass(NamedTuple):
 
     @property
     def model(self) -> str:
-        """`family-size`, or the family alone where it has one size only."""
+        """Name of the model: `family-size`, or the family alone if it has a single size."""
         return f"{self.family}-{self.size}" if self.size else self.family

@@ -1,4 +1,4 @@
-"""What a model's YAML file may hold, one schema per kind (pydantic, so import this module late)."""
+"""Schemas of the models' YAML files, one per kind. Import this module late: it loads pydantic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Positive = Annotated[float, Field(gt=0, le=1e24)]
 
 
 ABSENT: Any = None
-"""Default of keys that may be left out but may not be null."""
+"""Default of keys that may be left out but must not be null."""
 
 
 class TransformerSize(Checked):
@@ -29,7 +29,7 @@ class TransformerSize(Checked):
 
 
 class MoeSize(TransformerSize):
-    """Dimensions of a mixture of experts; every second layer has experts."""
+    """Dimensions of a mixture-of-experts model, in which every second layer has experts."""
 
     layers: Annotated[int, Field(ge=2, le=10**9, multiple_of=2)]
     experts: Whole
@@ -44,7 +44,7 @@ class WideResNetSize(Checked):
 
 
 class DenseSize(Checked):
-    """Totals of a data-parallel model; FLOPs count a multiply-add as 2."""
+    """Total costs of a data-parallel model; a multiply-add counts as 2 FLOPs."""
 
     parameters: Positive
     forward_flops_per_sample: Positive
@@ -53,7 +53,7 @@ class DenseSize(Checked):
 
 
 class Family(Checked):
-    """Keys of every kind; `size` where there is one size only, else `sizes` by name."""
+    """Keys of every kind of model: `size` for a single size, else `sizes` by name."""
 
     kind: str
     dtype: Literal["fp16", "fp32"]
@@ -64,29 +64,29 @@ class Family(Checked):
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of a weight or an activation."""
+        """Bytes of one weight or activation."""
         return models.ELEMENT_BYTES[self.dtype]
 
     def every_size(self) -> dict[str, Mapping[str, Any]]:
-        """Return the dimensions by size name; the name of an only size is empty."""
+        """Return the dimensions of each size by its name; a single size has an empty name."""
         sizes = self.sizes or {"": self.size}
         return {
             name: {key: getattr(size, key) for key in type(size).model_fields} for name, size in sizes.items()
         }
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one size."""
+        """Return the costs of one model size."""
         raise NotImplementedError
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return all whole numbers that describe one size: its own and the family's."""
+        """Return all dimensions of one size, including those of its family."""
         own = set(Family.model_fields)
         shared = {key: getattr(self, key) for key in type(self).model_fields if key not in own}
         return tuple(sorted((shared | dict(size)).items()))
 
 
 class TransformerFamily(Family):
-    """A transformer given by its dimensions."""
+    """A family of transformers, given by their dimensions."""
 
     vocabulary: Whole
     sequence_length: Whole
@@ -94,12 +94,12 @@ class TransformerFamily(Family):
     sizes: dict[Text, TransformerSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one size."""
+        """Return the costs of one model size."""
         return models.transformer(size, self.sequence_length, self.vocabulary, self.element_bytes)
 
 
 class MoeFamily(Family):
-    """A mixture of experts given by its dimensions."""
+    """A family of mixture-of-experts models, given by their dimensions."""
 
     vocabulary: Whole
     sequence_length: Whole
@@ -108,14 +108,14 @@ class MoeFamily(Family):
     sizes: dict[Text, MoeSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one size."""
+        """Return the costs of one model size."""
         return models.mixture_of_experts(
             size, self.sequence_length, self.vocabulary, self.element_bytes, self.expert_group_size
         )
 
 
 class WideResNetFamily(Family):
-    """A wide ResNet given by its dimensions."""
+    """A family of wide ResNets, given by their dimensions."""
 
     image_size: Annotated[int, Field(ge=32, le=10**5, multiple_of=32)]
     classes: Whole
@@ -123,22 +123,22 @@ class WideResNetFamily(Family):
     sizes: dict[Text, WideResNetSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one size."""
+        """Return the costs of one model size."""
         return models.wide_resnet(size, self.image_size, self.classes, self.element_bytes)
 
 
 class DenseFamily(Family):
-    """A data-parallel model given by its totals."""
+    """A family of data-parallel models, given by their total costs."""
 
     size: DenseSize = Field(default=ABSENT)
     sizes: dict[Text, DenseSize] = Field(default_factory=dict)
 
     def costs(self, size: Mapping[str, Any]) -> models.Costs:
-        """Return the costs of one size."""
+        """Return the costs of one model size."""
         return models.dense(size)
 
     def dimensions(self, size: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return nothing: totals are costs, not dimensions."""
+        """Return an empty tuple: this family is given by costs, not dimensions."""
         return ()
 
 
@@ -151,7 +151,7 @@ KINDS: dict[str, type[Family]] = {
 
 
 def parse_family(source: YamlMapping) -> Family:
-    """Check a model's YAML file.
+    """Check the YAML file of a model family.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Computes FLOPs, bytes and parameters of a model from its dimensions."""
+"""Compute FLOPs, bytes and parameters of a model from its dimensions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 ELEMENT_BYTES = {"fp16": 2, "fp32": 4}
-"""Bytes of a weight or an activation."""
+"""Bytes of one weight or activation, by data type."""
 
 CAPACITY_FACTOR = 2
 """Slots per token in GShard's top-2 gating: 2S per group of S tokens, whatever the number of experts."""
@@ -23,7 +23,7 @@ BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One size of a model family. Costs are of one sample; FLOPs count a multiply-add as 2.
+    """One size of a model family. Costs are per sample; a multiply-add counts as 2 FLOPs.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ def _attention(hidden: int, heads: int, tokens: int, element: int) -> tuple[floa
 
 
 def _language_model(kind: str, size: Mapping[str, int], tokens: int, vocabulary: int, element: int) -> Costs:
-    """Return the costs of the parts that transformers and mixtures of experts share."""
+    """Return the costs of the layers that transformers and mixtures of experts share."""
     hidden, layers, heads = size["hidden"], size["layers"], size["heads"]
     attention_flops, attention_bytes, attention_parameters = _attention(hidden, heads, tokens, element)
     width = FFN_FACTOR[kind] * hidden
@@ -177,12 +177,12 @@ class Convolution:
 
     @property
     def parameters(self) -> float:
-        """Weights."""
+        """Number of weights."""
         return float(self.kernel**2 * self.inputs * self.outputs)
 
     @property
     def flops(self) -> float:
-        """FLOPs of a forward pass on one image."""
+        """FLOPs of the forward pass on one image."""
         return 2.0 * self.parameters * self.side**2
 
 
@@ -238,7 +238,7 @@ def wide_resnet(size: Mapping[str, int], image: int, classes: int, element: int)
 
 
 def dense(size: Mapping[str, float]) -> Costs:
-    """Return the costs of a data-parallel model given by its totals.
+    """Return the costs of a data-parallel model from its totals.
 
     An activation is written and read in the forward pass; it is never recomputed.
     """

@@ -1,1 +1,1 @@
-"""A finished run: measured, written to a folder, read back, and replayed."""
+"""Results of runs: measure, write, read and replay them."""

@@ -1,4 +1,4 @@
-"""Reading a decision log that nobody has checked."""
+"""Read an unchecked decision log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from clustergym.sim.engine import Change
 
 DECISIONS_SCHEMA = "clustergym.decisions/1"
 LARGEST_BYTES = 256_000_000
-"""Unpacked; lines are read one by one, so that it is time that this saves, not memory."""
+"""Limit on the unpacked size; it bounds the time to read a log, as lines are read one by one."""
 LONGEST_LINE_BYTES = 4_000_000
 MOST_GPUS = 2**31
 MOST_SAMPLES = 2**53
 MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
-"""Decisions, and jobs named in them all together: what is read takes a few hundred bytes of memory each."""
+"""Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
 KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
 
@@ -28,19 +28,19 @@ KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
 def read_decisions(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Change]]:
-    """Read a decision log: its header and its changes.
+    """Read a decision log; return its header and its changes.
 
     Parameters
     ----------
     path : Path
     scenario : Scenario
     packed : bytes, optional
-        The log itself, where the file has those of several runs.
+        The gzip stream of the log, if the file has the logs of several runs.
 
     Raises
     ------
     InputError
-        If it cannot be read, is no decision log, or names what the scenario does not have.
+        If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
     header, lines = open_log(path, "decision", DECISIONS_SCHEMA, packed)
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
@@ -57,7 +57,7 @@ def read_decisions(
                 raise ValueError(f"more than {MOST_CHANGES:,} decisions, or {MOST_NAMES:,} jobs named")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"is no decision of this scenario: {shown(error)}",
+                f"is not a decision of this scenario: {shown(error)}",
                 file=path,
                 line=number,
                 remedy="the log is of another scenario, or was edited",
@@ -72,23 +72,23 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
         raise ValueError(f"unknown keys {sorted(entry.keys() - KEYS)[:3]}")
     time_s = entry["time_s"]
     if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
-        raise ValueError(f"{time_s!r} is no time")
+        raise ValueError(f"{time_s!r} is not a time")
     launch = []
     for job, kind, gpus in entry.get("launch", ()):
         if type(gpus) is not int or abs(gpus) > MOST_GPUS:
-            raise ValueError(f"{gpus!r} is no number of GPUs")
+            raise ValueError(f"{gpus!r} is not a number of GPUs")
         launch.append((rows[job], kinds[kind], gpus))
     preempt, drop = (tuple(rows[job] for job in _names(entry.get(key, []))) for key in ("preempt", "drop"))
     batches = []
     for job, batch in entry.get("batch", ()):
         if type(batch) is not int or not 0 < batch <= MOST_SAMPLES:
-            raise ValueError(f"{batch!r} is no global batch")
+            raise ValueError(f"{batch!r} is not a global batch")
         batches.append((rows[job], batch))
     return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches))
 
 
 def _named(change: Change) -> int:
-    """Return how many jobs a decision names, each once."""
+    """Return the number of jobs a decision names; raise ValueError if it names a job twice."""
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
     chosen = [job for job, _ in change.batch]
     if len(set(named)) < len(named) or len(set(chosen)) < len(chosen):
@@ -98,12 +98,12 @@ def _named(change: Change) -> int:
 
 def _names(value: Any) -> list[str]:
     if not isinstance(value, list):
-        raise TypeError("jobs are no list")
+        raise TypeError("jobs are not a list")
     return value
 
 
 def shown(error: Exception) -> str:
-    """Return what is wrong with a line, shortened."""
+    """Return a short text of what is wrong with a line."""
     text = f"unknown {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 120 else text[:120] + "…"
 
@@ -111,12 +111,12 @@ def shown(error: Exception) -> str:
 def open_log(
     path: Path, kind: str, schema: str, packed: bytes | None
 ) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
-    """Return the header of a packed log that nobody has checked, and number and content of its other lines.
+    """Return the header of an unchecked gzip log, and the number and content of each of its other lines.
 
     Raises
     ------
     InputError
-        If it cannot be read, its schema is another, a line is no JSON object, or it is larger than the
+        If it cannot be read, its schema is another, a line is not a JSON object, or it is larger than the
         limits above.
     """
     lines = read_json_lines(
@@ -128,5 +128,5 @@ def open_log(
     )
     header = next(lines, (1, {}))[1]
     if header.get("schema") != schema:
-        raise InputError(f"is no {kind} log", file=path, line=1, field="schema", remedy=f"want {schema}")
+        raise InputError(f"is not a {kind} log", file=path, line=1, field="schema", remedy=f"want {schema}")
     return header, lines

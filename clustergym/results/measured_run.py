@@ -1,4 +1,4 @@
-"""A policy run on a scenario, and what the metrics say of it."""
+"""Run a policy on a scenario and measure the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clustergym.sim.engine import Simulation
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run.
+    """The result of a finished run.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Result:
     timeline : Timeline
         The cluster's state over time.
     fairness : ndarray of float, shape (n,)
-        Finish-time fairness of each job; NaN where it has none.
+        Finish-time fairness of each job; NaN if it is not defined.
     digest : str
         SHA-256 over the event log.
     run : clustergym.sim.drive.Run
@@ -46,7 +46,7 @@ class Result:
 
 
 def measurement_of(simulation: Simulation) -> Measurement:
-    """Return metrics, job records and timeline of a run, from its event log."""
+    """Compute the metrics, job records and timeline of a run from its event log."""
     scenario = simulation.scenario
     return measure(
         simulation.log.events,
@@ -63,7 +63,7 @@ def measurement_of(simulation: Simulation) -> Measurement:
 def simulate(
     scenario: Scenario, policy: Policy | str, placer: Placer | str = "buddy", seed: int = 0
 ) -> Result:
-    """Run a policy, given by itself or by name, on a scenario."""
+    """Run a policy, given as an object or by its name, on a scenario."""
     policy = make_policy({"name": policy}) if isinstance(policy, str) else policy
     placer = make_placer({"name": placer}) if isinstance(placer, str) else placer
     run = driver.simulate(scenario, policy, placer, seed)

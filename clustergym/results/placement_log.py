@@ -1,4 +1,4 @@
-"""What a placer answered in a run: recorded, written, read without trust, and answered again without it."""
+"""The log of a placer's answers in a run: record, write, read and replay it."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from clustergym.sim.guard import Watch
 PLACEMENTS_SCHEMA = "clustergym.placements/1"
 LONGEST_REASON = 500
 Run = tuple[int, int, int]
-"""First node, number of nodes in a row, GPUs on each."""
+"""A run of adjacent nodes: first node, number of nodes, GPUs on each."""
 Moves = tuple[tuple[int, tuple[Run, ...]], ...]
-"""Rows of jobs, and the nodes that are proposed for each."""
+"""(row of a job, nodes proposed for it) of each proposed move."""
 
 
 class PlacementError(InputError):
-    """A logged answer that no placer may give where it stands."""
+    """A logged answer is not legal at its place in the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a placer answered.
+    """One answer of a placer.
 
     Attributes
     ----------
     time_s : float
     gpu_type, gpus : int
-        What was asked for; -1 and 0 where moves were.
+        The requested type and GPUs; -1 and 0 if moves were requested.
     nodes : tuple of Run
     infeasible : Infeasible or None
-        The answer instead of nodes.
+        The answer if the placer found no nodes.
     moves : Moves
-        The answer where moves were asked for.
+        The answer if moves were requested.
     """
 
     time_s: float
@@ -60,16 +60,16 @@ class Answer:
 
 @dataclass
 class RecordingPlacer(Placer):
-    """Asks another placer, and keeps its answers and how long each took.
+    """A placer that passes requests on to another placer and records its answers and their times.
 
     Attributes
     ----------
     answers : list of Answer
-        Without those that propose no move.
+        All answers but those that propose no move.
     times : DecisionTimes
-        Of all answers.
+        Wall seconds of all answers.
     clock : callable
-        Seconds of the simulation.
+        Returns the simulated time, seconds.
     """
 
     name: ClassVar[str] = "recording"
@@ -83,11 +83,11 @@ class RecordingPlacer(Placer):
         self.name = self.inner.name  # type: ignore[misc]
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare the other placer."""
+        """Prepare the inner placer for a new run."""
         self.inner.reset(cluster, rng)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return the other placer's answer."""
+        """Return and record the inner placer's answer."""
         before = time.perf_counter()
         found = self.inner.place(allocations, gpu_type, gpus)
         self.times.add(time.perf_counter() - before)
@@ -99,7 +99,7 @@ class RecordingPlacer(Placer):
         return found
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Return the other placer's proposals."""
+        """Return and record the inner placer's proposals."""
         before = time.perf_counter()
         found = self.inner.defragment(allocations)
         self.times.add(time.perf_counter() - before)
@@ -111,14 +111,14 @@ class RecordingPlacer(Placer):
 
 @dataclass
 class ReplayingPlacer(Placer):
-    """Answers from a log, and checks every answer against what is free.
+    """A placer that answers from a log, after checking that the logged GPUs are free.
 
     Attributes
     ----------
     asked : int
-        How often it was asked.
+        Number of requests so far.
     clock : callable
-        Seconds of the simulation.
+        Returns the simulated time, seconds.
     """
 
     name: ClassVar[str] = "replaying"
@@ -129,7 +129,7 @@ class ReplayingPlacer(Placer):
     _at: int = 0
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
-        """Return the log's next answer."""
+        """Return the next answer of the log."""
         self.asked += 1
         answer = self._next()
         if answer is None or (answer.time_s, answer.gpu_type, answer.gpus) != (self.clock(), gpu_type, gpus):
@@ -143,7 +143,7 @@ class ReplayingPlacer(Placer):
         return nodes
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
-        """Return the log's proposals of this instant; none if it has none."""
+        """Return the log's proposals for this instant; empty if it has none."""
         self.asked += 1
         answer = self._next()
         if answer is None or not answer.moves or answer.time_s != self.clock():
@@ -160,7 +160,7 @@ class ReplayingPlacer(Placer):
         return found
 
     def finish(self) -> None:
-        """Raise an `InputError` if the log goes on."""
+        """Raise an `InputError` if the log has further answers."""
         answer = self._next()
         if answer is not None:
             raise _diverged(answer.time_s, "the log answers what was never asked")
@@ -169,7 +169,7 @@ class ReplayingPlacer(Placer):
         return self.answers[self._at] if self._at < len(self.answers) else None
 
     def _check(self, allocations: Allocations, nodes: Nodes, held: Mapping[int, int]) -> None:
-        """Check that GPUs are free; on a node that has failed the engine takes the answer for none."""
+        """Check that the GPUs are free; skip failed nodes, for which the engine rejects the answer."""
         for node, count in nodes:
             free = int(allocations.free_on_node[node]) + held.get(node, 0)
             if count > free and node not in allocations.down:
@@ -185,7 +185,7 @@ def _diverged(time_s: float, message: str) -> InputError:
 
 
 def runs_of(nodes: Nodes) -> tuple[Run, ...]:
-    """Return nodes as runs of neighbours with as many GPUs each."""
+    """Group nodes into runs of adjacent nodes with equal numbers of GPUs."""
     runs: list[list[int]] = []
     for node, gpus in nodes:
         if runs and node == runs[-1][0] + runs[-1][1] and gpus == runs[-1][2]:
@@ -196,14 +196,14 @@ def runs_of(nodes: Nodes) -> tuple[Run, ...]:
 
 
 def nodes_of(runs: Sequence[Run]) -> Nodes:
-    """Return the nodes of runs."""
+    """Expand runs into their nodes."""
     return tuple((first + place, gpus) for first, number, gpus in runs for place in range(number))
 
 
 def simulate_recorded(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch | None = None
 ) -> tuple[Any, RecordingPlacer]:
-    """Run a policy and record its placer's answers; returns the `Run` and the record."""
+    """Run a policy and record its placer's answers; return the `Run` and the recording placer."""
     recording = RecordingPlacer(placer)
     simulation = Simulation(scenario, recording, policy.information_class, policy.round_s, seed)
     recording.clock = lambda: simulation.now_s
@@ -213,14 +213,19 @@ def simulate_recorded(
 def replay_placements(
     scenario: Scenario, policy: Policy, answers: Sequence[Answer], defragment_s: float | None, seed: int
 ) -> tuple[Simulation, int]:
-    """Run a policy again on logged answers; returns the simulation and how often a placer was asked.
+    """Run a policy again with a placer's logged answers.
+
+    Returns
+    -------
+    tuple of (Simulation, int)
+        The simulation, and the number of requests to the placer.
 
     Raises
     ------
     PlacementError
-        If an answer is not legal where it stands.
+        If an answer is not legal at its place in the run.
     InputError
-        If the log does not answer what is asked, or goes on after the end.
+        If the log does not answer a request, or has answers after the end of the run.
     StalledError
         If jobs wait for ever.
     """
@@ -235,7 +240,7 @@ def replay_placements(
 def placement_lines(
     scenario: Scenario, answers: Sequence[Answer], header: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the placement log: a header, then a line for each answer; proposals of no move have none."""
+    """Yield the lines of a placement log: a header, then one line per answer."""
     yield {"schema": PLACEMENTS_SCHEMA, "scenario_sha256": scenario.sha256, **header}
     for answer in answers:
         if answer.moves:
@@ -257,19 +262,19 @@ def placement_lines(
 def read_placements(
     path: Path, scenario: Scenario, packed: bytes | None = None
 ) -> tuple[dict[str, Any], list[Answer]]:
-    """Read a placement log that nobody has checked: its header and its answers.
+    """Read an unchecked placement log; return its header and its answers.
 
     Parameters
     ----------
     path : Path
     scenario : Scenario
     packed : bytes, optional
-        The log itself, where the file has those of several runs.
+        The gzip stream of the log, if the file has the logs of several runs.
 
     Raises
     ------
     InputError
-        If it cannot be read, is no placement log, or names what the scenario does not have.
+        If the file cannot be read, is not a placement log, or names what the scenario does not have.
     """
     header, lines = open_log(path, "placement", PLACEMENTS_SCHEMA, packed)
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
@@ -283,7 +288,7 @@ def read_placements(
                 raise ValueError(f"more than {MOST_CHANGES:,} answers, or {MOST_NAMES:,} jobs and nodes")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             remedy = "the log is of another scenario, or was edited"
-            message = f"is no placement of this scenario: {shown(error)}"
+            message = f"is not a placement of this scenario: {shown(error)}"
             raise InputError(message, file=path, line=number, remedy=remedy) from error
         answers.append(answer)
         last_s = answer.time_s
@@ -291,7 +296,7 @@ def read_placements(
 
 
 class _PlacementReader:
-    """Parses answers of a scenario's log."""
+    """Parses the answers in a placement log of a scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.spec = scenario.cluster
@@ -299,17 +304,17 @@ class _PlacementReader:
         self.kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
 
     def answer(self, entry: Mapping[str, Any]) -> Answer:
-        """Parse a line; raises KeyError, TypeError and ValueError."""
+        """Parse a line; raises KeyError, TypeError or ValueError if it is not valid."""
         keys, time_s = entry.keys() - {"time_s"}, entry["time_s"]
         if type(time_s) not in (int, float) or not 0 <= time_s < math.inf:
-            raise ValueError(f"{time_s!r} is no time")
+            raise ValueError(f"{time_s!r} is not a time")
         if keys == {"move"}:
             return Answer(float(time_s), moves=self._moves(entry["move"]))
         if keys not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
             raise ValueError(f"keys {sorted(keys)[:4]}")
         kind, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
         if not _whole(gpus, 1):
-            raise ValueError(f"{gpus!r} is no number of GPUs")
+            raise ValueError(f"{gpus!r} is not a number of GPUs")
         if "infeasible" in entry:
             return Answer(float(time_s), kind, gpus, infeasible=_infeasible(entry["infeasible"]))
         nodes = self._runs(entry["nodes"])
@@ -321,21 +326,21 @@ class _PlacementReader:
 
     def _moves(self, value: Any) -> Moves:
         if not isinstance(value, list) or not value:
-            raise TypeError("moves are no list")
+            raise TypeError("moves are not a list")
         return tuple((self.rows[job], self._runs(runs)) for job, runs in value)
 
     def _runs(self, value: Any) -> tuple[Run, ...]:
-        """Parse runs of nodes of one type, ascending."""
+        """Parse ascending runs of nodes of one GPU type."""
         if not isinstance(value, list) or not value:
-            raise TypeError("nodes are no list")
+            raise TypeError("nodes are not a list")
         runs, types = [(first, number, each) for first, number, each in value], self.spec.node_type
         for first, number, each in runs:
             inside = _whole(first, 0) and _whole(number, 1) and first + number <= len(types)
             if not inside or not _whole(each, 1):
-                raise ValueError(f"{[first, number, each]!r} are no nodes of this cluster")
+                raise ValueError(f"{[first, number, each]!r} are not nodes of this cluster")
             if len(self.kinds) > 1 and (types[first : first + number] != types[runs[0][0]]).any():
                 raise ValueError(f"{[first, number, each]!r} are of another GPU type than the first")
-        if any(one[0] + one[1] > other[0] for one, other in pairwise(runs)):
+        if any(first + number > after[0] for (first, number, _), after in pairwise(runs)):
             raise ValueError("nodes are named twice or out of order")
         return tuple(runs)
 
@@ -348,5 +353,5 @@ def _infeasible(value: Any) -> Infeasible:
     reason, gpus, nodes = value
     plain = isinstance(reason, str) and len(reason) <= LONGEST_REASON and reason.isprintable()
     if not plain or not _whole(gpus, 0) or not _whole(nodes, 0):
-        raise ValueError("is no reason why nothing was placed")
+        raise ValueError("is not a reason why nothing was placed")
     return Infeasible(reason, gpus, nodes)

@@ -1,4 +1,4 @@
-"""Reading result.json files: found in folders, checked, and stripped of repetitions."""
+"""Find, check and read result.json files, each run once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clustergym.inputs.visible_text import visible_all
 
 FILE_NAME = "result.json"
 UNFINISHED = "unfinished.txt"
-"""In the folder of a run that goes on, or that was killed; a run that ends, also by an error, removes it."""
+"""Name of a file in the folder of a run that still runs or was killed; it is removed when the run ends."""
 LARGEST_BYTES, LARGEST_NUMBER = 2**24, 1e30
 SCHEMA_VERSION = 1
 SCHEMA = f"clustergym.result/{SCHEMA_VERSION}"
-"""Value of the key `schema` in the result.json of this version."""
+"""Value of the key `schema` in a result.json of this version."""
 
 
 def _number(value: object) -> float | int | None:
@@ -48,12 +48,12 @@ class NamedPart(_Checked):
 
     @property
     def key(self) -> str:
-        """Equal for equal parts, whatever the order of their parameters."""
+        """Text that is equal for equal parts, whatever the order of their parameters."""
         return json.dumps([self.name, self.parameters], sort_keys=True)
 
 
 class ScenarioName(_Checked):
-    """Which scenario a result belongs to; the hash is over all that determines a run but policy and seed."""
+    """The scenario of a result; its hash covers all that determines a run but policy, placer and seed."""
 
     name: str
     version: int
@@ -61,7 +61,7 @@ class ScenarioName(_Checked):
 
 
 class Decisions(_Checked):
-    """How many decisions a policy made, and how long one took."""
+    """The number of decisions of a policy, and how long a decision took."""
 
     count: int = Field(ge=0)
     seconds_p50: float | None = Field(default=None, ge=0)
@@ -69,7 +69,7 @@ class Decisions(_Checked):
 
 
 class ResultFile(_Checked):
-    """A result.json, checked. Keys it may carry beyond these are kept.
+    """The checked content of a result.json. Further keys are kept.
 
     Attributes
     ----------
@@ -83,11 +83,11 @@ class ResultFile(_Checked):
     metrics : dict
         Name to number, or None where the metric has no value.
     digest : str
-        Of the event log.
+        Digest of the event log.
     decisions : Decisions or None
     wall_s : float or None
     versions : dict
-        Of clustergym and the libraries.
+        Versions of clustergym and its libraries.
     """
 
     run_key: str = Field(min_length=1)
@@ -106,7 +106,7 @@ class ResultFile(_Checked):
 
     @property
     def path(self) -> Path:
-        """The file it was read from."""
+        """The file that the result was read from."""
         return self._path
 
 
@@ -116,7 +116,7 @@ def read_result(path: Path) -> ResultFile:
     Raises
     ------
     InputError
-        If it cannot be read, is cut short, is no result of clustergym, or is of a newer schema.
+        If the file cannot be read, is cut short, is not a result of clustergym, or has a newer schema.
     """
     try:
         data = visible_all(read_json(path, LARGEST_BYTES, "run it again, or leave it out"))
@@ -146,12 +146,12 @@ def read_result(path: Path) -> ResultFile:
 
 
 def find_results(places: Iterable[Path]) -> list[Path]:
-    """Return every result.json in or under the given folders, or given itself; sorted.
+    """Return the paths of every result.json given or below the given folders, sorted.
 
     Raises
     ------
     InputError
-        If a place does not exist or cannot be searched, or there is no result at all in it.
+        If a folder does not exist, cannot be searched, or contains no result.
     """
     found: set[Path] = set()
     for place in places:
@@ -179,16 +179,16 @@ def _search(folder: Path) -> Iterator[Path]:
 
 
 def _unfinished(places: Sequence[Path]) -> str:
-    """Return a note on the runs below folders that were begun and not finished; empty: there are none."""
+    """Return a note on unfinished runs below the given folders; empty if there are none."""
     found = [path.parent for place in places for path in sorted(place.rglob(UNFINISHED))]
     several = f" and {len(found) - 1} more" * (len(found) > 1)
     return f"note: a run was begun and not finished in {found[0]}{several}" if found else ""
 
 
 def read_results(places: Iterable[Path]) -> list[ResultFile]:
-    """Return the results in the given folders, one per run key, in order of their paths.
+    """Read the results in the given folders, one per run key, in order of their paths.
 
-    Runs that were begun and not finished are noted on stderr.
+    A note on unfinished runs is printed on stderr.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The files of a result: written whole or not at all, and read back for replay."""
+"""Write the files of a result, completely or not at all."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from clustergym.sim.log import NO_JOB, EventKind
 
 RESULT_SCHEMA = "clustergym.result/1"
 FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
-"""Written in this order: a folder with a result.json is complete."""
+"""The files of a result in the order of writing, so that a folder with a result.json is complete."""
 
 
 def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> str:
-    """Return the hash of all that determines a run's result."""
+    """Return the SHA-256 of everything that determines a run's result."""
     parts = {
         "version": __version__,
         "scenario": scenario.sha256,
@@ -49,7 +49,7 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
 
 
 def finished(folder: Path, key: str) -> dict[str, Any] | None:
-    """Return the result that already lies in a folder, if it is of the same run."""
+    """Return the result that a folder already has, if it is of the same run."""
     try:
         result = read_json(folder / "result.json", 2**24, "run it again")
     except InputError:
@@ -59,7 +59,7 @@ def finished(folder: Path, key: str) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
-    """Mark a folder as that of a run that has not ended."""
+    """Mark a folder as that of an unfinished run inside a `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / UNFINISHED
     mark.write_text(f"{policy}: begun and not finished\n", encoding="utf-8")
@@ -111,7 +111,7 @@ def write_result(
     measured: Measurement,
     result: Mapping[str, Any],
 ) -> list[Path]:
-    """Write all files of a run; a reader never sees a part of them as a result."""
+    """Write all files of a run, result.json last, so that a reader never takes a part for a result."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
         made = Path(scratch)
@@ -143,7 +143,7 @@ def _write_lines(path: Path, lines: Iterable[object]) -> None:
 
 
 def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterable[object]:
-    """Yield the decision log: a header, then one object per decision that changed something."""
+    """Yield the lines of the decision log: a header, then one object per decision that changed something."""
     yield {
         "schema": DECISIONS_SCHEMA,
         "scenario_sha256": simulation.scenario.sha256,

@@ -1,1 +1,1 @@
-"""Scenarios: all that a run depends on besides its policy, placer and seed."""
+"""Scenarios: everything a run depends on besides its policy, placer and seed."""

@@ -1,4 +1,4 @@
-"""What a job's work is worth at another global batch than the requested one."""
+"""Progress of jobs at global batches other than the requested one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from clustergym.workload.trace import Trace
 class BatchChoices:
     """The batches that jobs of a trace may train at, and how their efficiency changes with progress.
 
-    Work is counted in iterations at the requested batch M0, so that a job's whole work is the same
-    whatever its batch. An iteration at batch M does that of M / M0 x E(M) of them, with the statistical
-    efficiency E of the segment of its training that a job is in. A segment's end belongs to the next.
+    Work is counted in iterations at the requested batch M0, so that a job's total work is the same
+    whatever its batch. One iteration at batch M does the work of M / M0 x E(M) requested iterations. The
+    statistical efficiency E is constant within each segment of a job's training; the end point of a
+    segment belongs to the next one.
 
     Parameters
     ----------
@@ -33,28 +34,36 @@ class BatchChoices:
         self._left[:, -1] = 0.0
 
     def column(self, row: int, batch: int) -> int:
-        """Return the column of a batch in `BatchTables.sizes`; -1: it is the requested one."""
+        """Return the column of a batch in `BatchTables.sizes`; -1 for the requested batch."""
         if batch == self._requested[row]:
             return -1
         return int(np.flatnonzero(self._sizes[self._class_of[row]] == batch)[0])
 
     def allowed(self, rows: Ints, batch: Ints) -> npt.NDArray[np.bool_]:
-        """Whether each job may train at a batch, shape of `rows`."""
+        """Whether each job may train at its given batch, shape of `rows`."""
         mine: npt.NDArray[np.bool_] = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
         return mine
 
     def worth(self, row: int, column: int, remaining: float) -> float:
-        """Return of how many requested iterations one does the work, with so many of them remaining."""
+        """Return how many requested iterations one iteration at a batch is worth.
+
+        Parameters
+        ----------
+        row, column : int
+            The job, and the batch's column in `BatchTables.sizes`.
+        remaining : float
+            Requested iterations the job has left, which set its segment.
+        """
         model = self._class_of[row]
         scale = float(self._sizes[model, column] / self._requested[row])
         return scale * float(self._efficiency[model, self._segment(row, remaining), column])
 
     def next_end(self, row: int, remaining: float) -> float:
-        """Return the iterations that remain when a job's efficiency next changes; 0: not before its end."""
+        """Return the iterations left when a job's efficiency next changes; 0 if it does not change again."""
         return float(self._left[row, self._segment(row, remaining)])
 
     def options(self, rows: Ints, remaining: Floats, time_s: Floats) -> BatchOptions:
-        """Return what jobs with `remaining` iterations may choose, of known times, shape (n, T, K, B)."""
+        """Return the batch options of jobs with `remaining` iterations and times of shape (n, T, K, B)."""
         model = self._class_of[rows]
         segments = (remaining[:, None] <= self._left[rows, :-1]).sum(axis=1)
         return BatchOptions(self._sizes[model], self._efficiency[model, segments], time_s)

@@ -1,4 +1,4 @@
-"""Scenarios of conf/scenario, by name and overrides."""
+"""Load scenarios of conf/scenario by name and overrides."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from clustergym.scenarios.scenario import Scenario
 
 
 def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the configuration that `python -m clustergym.run` would run with these overrides.
+    """Compose the configuration that `python -m clustergym.run` would run with these overrides.
 
     Raises
     ------
     InputError
-        For whatever Hydra does not accept, with the nearest valid names.
+        If Hydra does not accept an override; the error lists the nearest valid names.
     """
     from clustergym.configuration.hydra_edge import composed
 
@@ -22,7 +22,7 @@ def compose(overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def load_scenario(name: str = "testbed", overrides: Sequence[str] = (), seed: int = 0) -> Scenario:
-    """Return a scenario of conf/scenario.
+    """Load a scenario of conf/scenario.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What preemption, restart and profiling cost."""
+"""The costs of preemption, restart and profiling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.interface.policy import InformationClass
 
 BYTES_PER_PARAMETER = {"fp16": 14, "fp32": 12}
-"""Checkpoint of a model trained with Adam: weights, master weights where fp16, two moments."""
+"""Checkpoint bytes per parameter with Adam: weights, master weights (for fp16) and two moments."""
 
 SEARCHES = ("pruned", "full", "proxy")
 TYPES = ("each", "requested")
@@ -24,23 +24,23 @@ UNPRICED: Mapping[str, str] = {
     InformationClass.NONE: "a policy that knows nothing profiles nothing",
     InformationClass.CLAIRVOYANT: "an oracle knows what no profile can tell",
 }
-"""Information classes that have no price, and why."""
+"""Information classes that have no profile price, and why."""
 
 
 @dataclass(frozen=True)
 class ProfilePrice:
-    """What policies of an information class pay to know a job.
+    """The price that policies of an information class pay to profile a job.
 
     Attributes
     ----------
     seconds : float
-        That a profile takes on one GPU type.
+        Seconds that a profile takes on one GPU type.
     gpus : int
-        GPUs of the type that it holds meanwhile.
+        GPUs of the type that a profile holds meanwhile.
     types : {"each", "requested"}
-        Each type on which the job fits, or only the one it asks for (each, where it asks for any).
+        Profile each type on which the job fits, or only the requested one (each, if any is requested).
     per : {"job", "configuration"}
-        What takes these seconds: a job, or each allowed GPU count on which it fits on the type.
+        What takes these seconds: a job, or each allowed GPU count at which the job fits on the type.
     """
 
     seconds: float
@@ -50,14 +50,14 @@ class ProfilePrice:
 
 
 def _default_prices() -> dict[str, ProfilePrice]:
-    """Return the prices of conf/costs/default.yaml, which names their sources."""
+    """Return the prices in conf/costs/default.yaml, which names their sources."""
     seconds = {"bootstrap": 300.0, "data_parallel": 600.0, "profiled": 510.0}
     return {name: ProfilePrice(time, 1, "each", "job") for name, time in seconds.items()}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Standstill that a launch costs: checkpoint, parallelism search, profiling.
+    """The costs of launching a job: checkpoint, parallelism search and profiling.
 
     Attributes
     ----------
@@ -73,13 +73,12 @@ class Costs:
     search_s_per_gpu, search_s_max : mapping of str to float
         Seconds by kind of search: per GPU of the allotment, and at most.
     profile : mapping of str to ProfilePrice
-        What it takes to know a job, by the policy's information class; a class that is left out
-        knows without.
+        Price of profiling a job, by the policy's information class; a class that is left out does not
+        profile.
     profile_reuse : {"job", "model"}
-        What a profile is of: one job, or all jobs of a model and global batch, which then share it.
+        Whether a profile is of one job, or shared by all jobs of a model and global batch.
     first_launch : bool
-        Whether a job's first launch loads a checkpoint too, as every later one does: it starts the same
-        processes.
+        Whether a job's first launch costs a checkpoint too, as every later launch does.
     """
 
     storage_gbs: float = 1.0
@@ -93,7 +92,10 @@ class Costs:
     first_launch: bool = False
 
     def fingerprint(self) -> dict[str, object]:
-        """Return all values as plain mappings; what is off by default only where it is on."""
+        """Return all values as plain mappings, leaving out `first_launch` where it is off.
+
+        So the digest of a scenario without it stays the same.
+        """
         values = asdict(self)
         return values if self.first_launch else {k: v for k, v in values.items() if k != "first_launch"}
 
@@ -106,7 +108,7 @@ class Costs:
             for key, value in getattr(self, table).items():
                 if not (value >= 0 and math.isfinite(value)):
                     raise InputError(
-                        f"{value} is no duration", field=f"costs.{table}.{key}", remedy="give seconds >= 0"
+                        f"{value} is not a duration", field=f"costs.{table}.{key}", remedy="give seconds >= 0"
                     )
         for name, price in self.profile.items():
             _check_price(name, price)
@@ -114,7 +116,7 @@ class Costs:
     def checkpoint_s(
         self, model: str, family: str, parameters: float, dtype: str, relaunch_s: float | None
     ) -> float:
-        """Return the seconds that saving and loading a model's checkpoint take together."""
+        """Return the seconds to save and load a model's checkpoint."""
         for name in (model, family):
             if name in self.measured_s:
                 return float(self.measured_s[name])
@@ -123,7 +125,7 @@ class Costs:
         return 2 * parameters * BYTES_PER_PARAMETER[dtype] / (self.storage_gbs * 1e9)
 
     def search_s(self, counts: Ints) -> Floats:
-        """Return the seconds of a first search for each GPU count."""
+        """Return the seconds of a parallelism search at each GPU count, shape of `counts`."""
         per_gpu = self.search_s_per_gpu.get(self.search, 0.0)
         longest = self.search_s_max.get(self.search, math.inf)
         seconds: Floats = np.minimum(counts * per_gpu, longest)
@@ -141,15 +143,15 @@ def _check_price(name: str, price: ProfilePrice) -> None:
         raise InputError(
             f"{name} has no price: {UNPRICED[name]}", field=key, remedy=f"leave it out, as ~{key} does"
         )
-    known = [one.value for one in InformationClass if one not in UNPRICED]
+    known = [information.value for information in InformationClass if information not in UNPRICED]
     _one_of(key, "information class", name, known)
     if not (price.seconds > 0 and math.isfinite(price.seconds)):
         raise InputError(
-            f"{price.seconds} is no duration",
+            f"{price.seconds} is not a duration",
             field=f"{key}.seconds",
             remedy=f"give seconds above 0; ~{key} lets the class know for nothing",
         )
     if price.gpus < 1:
-        raise InputError(f"{price.gpus} is no GPU count", field=f"{key}.gpus", remedy="give 1 or more")
+        raise InputError(f"{price.gpus} is not a GPU count", field=f"{key}.gpus", remedy="give 1 or more")
     _one_of(f"{key}.types", "value", price.types, TYPES)
     _one_of(f"{key}.per", "value", price.per, PER)

@@ -1,4 +1,4 @@
-"""When nodes fail and for how long: a schedule from a file, or drawn from exponential distributions."""
+"""Node failures: a schedule from a file, or drawn from exponential distributions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ COLUMNS = ("time_s", "node", "repair_s")
 """Columns of a schedule: when a node fails, which (counted from 0), and how long its repair takes."""
 
 STREAM = 3
-"""Of the seed's random streams, the one that failures are drawn from (1: policy, 2: placer)."""
+"""Number of the random stream that failures are drawn from (1: policy, 2: placer)."""
 
 
 class NodeFailure(NamedTuple):
-    """A node fails and is back after its repair."""
+    """One failure of a node and the duration of its repair."""
 
     time_s: float
     node: int
@@ -29,21 +29,21 @@ class NodeFailure(NamedTuple):
 
 @dataclass(frozen=True)
 class Failures:
-    """The failures of a run, the same whatever policy runs; a schedule and drawn ones may come together.
+    """The node failures of a run: a schedule, drawn ones, or both. They do not depend on the policy.
 
     Attributes
     ----------
     schedule : tuple of NodeFailure
-        By time.
+        Scheduled failures, in order of time.
     mtbf_s : float or None
-        Mean seconds that each node works before it fails, exponential; None: none is drawn.
+        Mean seconds until a node fails, exponentially distributed; None: no failures are drawn.
     mttr_s : float
-        Mean seconds of a drawn repair, exponential.
+        Mean seconds of a drawn repair, exponentially distributed.
     seed : int
-        Of what is drawn.
+        Seed of the drawn failures.
     checkpoint_every_s : float
-        Seconds of work after which a job has written a checkpoint while it goes on working. A job
-        whose node fails goes back to its last checkpoint; where there is none, to its launch.
+        Seconds of work between a job's checkpoints, which do not interrupt it. A job whose node fails
+        goes back to its last checkpoint, or to its launch if there is none.
     """
 
     schedule: tuple[NodeFailure, ...] = ()
@@ -53,9 +53,9 @@ class Failures:
     checkpoint_every_s: float = 1800.0
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
-        """Yield the failures of a cluster of so many nodes in order of time, then node.
+        """Yield the failures of a cluster with that many nodes, in order of time, then node.
 
-        Where both are given, one may hit a node that the other has down; it is among them all the same.
+        With both a schedule and drawn failures, a node may be listed as failing while it is already down.
         """
         drawn = [] if self.mtbf_s is None else [self._drawn(node) for node in range(nodes)]
         return heapq.merge(self.schedule, *drawn)
@@ -79,9 +79,9 @@ class FailureChoice:
     path : str or None
         A CSV file with the columns `COLUMNS`.
     mtbf_s, mttr_s, checkpoint_every_s
-        As of `Failures`.
+        As in `Failures`.
     seed : int or None
-        Of what is drawn; null: the run's seed.
+        Seed of the drawn failures; null: the run's seed.
     """
 
     path: str | None = None
@@ -104,12 +104,12 @@ class FailureChoice:
 
 
 def failures_from_config(given: Mapping[str, Any], nodes: int, seed: int) -> Failures | None:
-    """Return the failures of a configuration; None where it asks for none.
+    """Build the failures of a configuration; None if it asks for none.
 
     Raises
     ------
     InputError
-        For a key or value that is not valid, and as `read_schedule`.
+        If a key or value is not valid; also as `read_schedule`.
     """
     from clustergym.inputs.parameters import build
 
@@ -131,8 +131,8 @@ def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
     Raises
     ------
     InputError
-        Names file, line and column: malformed, a node that the cluster of so many nodes does not have,
-        or one that fails while it is being repaired.
+        If the file is malformed, names a node that the cluster does not have, or lets a node fail while
+        it is being repaired. Names file, line and column.
     """
     from clustergym.inputs.columns import integers, numbers
     from clustergym.inputs.text_files import read_csv

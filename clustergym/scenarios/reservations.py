@@ -1,4 +1,4 @@
-"""Planned jobs: whole nodes are kept for them ahead of their start, and drained until then."""
+"""Planned jobs: whole nodes are reserved and drained before each job's planned start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = ("job_id", "start_s")
 
 
 class Reservation(NamedTuple):
-    """A planned job: its row of the trace, its planned start, and for how long before nodes are drained."""
+    """A planned job: row of the trace, planned start, and how long before it nodes are drained, seconds."""
 
     job: int
     start_s: float
@@ -36,7 +36,7 @@ class ReservationChoice:
     path : str or None
         A CSV file with the columns `COLUMNS`: jobs of the trace and when they are planned to start.
     lead_s : float
-        Seconds before that in which their nodes are drained.
+        Seconds before the planned start in which the nodes are drained.
     """
 
     path: str | None = None
@@ -47,13 +47,13 @@ class ReservationChoice:
 
 
 def reservations_from_config(given: Mapping[str, Any], trace: Trace) -> tuple[Reservation, ...]:
-    """Return the reservations of a configuration, by planned start.
+    """Build the reservations of a configuration, in order of planned start.
 
     Raises
     ------
     InputError
-        For a key or value that is not valid. Of a file, names line and column: malformed, a job that the
-        trace does not have or that is named twice, a start before the job is submitted.
+        If a key or value is not valid. For a file: if it is malformed, names a job twice or one that the
+        trace does not have, or plans a start before the job's submission. Names line and column.
     """
     from clustergym.inputs.parameters import build
 
@@ -84,16 +84,16 @@ def reservations_from_config(given: Mapping[str, Any], trace: Trace) -> tuple[Re
 
 
 class Book:
-    """The reservations of a run: which nodes are kept for whom, and until when others may use them.
+    """The reservations of a run: which nodes are kept for which planned job.
 
     Attributes
     ----------
     start : dict of int to int
         Planned start of each planned job, ticks.
     nodes : dict of int to tuple of int
-        Nodes kept for a job that drains; empty: none were found yet.
+        Nodes kept for each planned job that waits; empty if none were found yet.
     due : set of int
-        Jobs whose planned start has come and that do not run.
+        Jobs that do not run although their planned start has come.
     running : set of int
     """
 
@@ -105,21 +105,24 @@ class Book:
 
     @property
     def active(self) -> bool:
-        """Whether some planned job drains nodes or runs."""
+        """Whether any planned job drains nodes or runs."""
         return bool(self.nodes or self.running)
 
     def drain(self, job: int) -> None:
-        """Begin to keep nodes for a job, still to be found."""
+        """Start to keep nodes for a job; the nodes are found later."""
         self.nodes[job] = ()
 
     def release(self, node: int) -> None:
-        """Let jobs that wait for a node which has failed look for others."""
+        """Give up the nodes of planned jobs that wait for a failed node, so that others are found."""
         for job, nodes in self.nodes.items():
             if node in nodes:
                 self.nodes[job] = ()
 
     def withheld(self, until: float, job: int | None = None) -> set[int]:
-        """Return the nodes not open to what ends at tick `until`; a planned job's own are open to it."""
+        """Return the nodes that a job ending at tick `until` may not use.
+
+        They are kept for planned jobs other than `job` that start before then or are due.
+        """
         return {
             node
             for other, nodes in self.nodes.items()
@@ -128,7 +131,7 @@ class Book:
         }
 
     def first_of(self, nodes: Collection[int]) -> int:
-        """Return the planned job of least start that some of the nodes are kept for."""
+        """Return the planned job with the earliest start among those that some of the nodes are kept for."""
         jobs = [job for job, kept in self.nodes.items() if not set(kept).isdisjoint(nodes)]
         return min(jobs, key=lambda job: (self.start[job], job))
 
@@ -136,11 +139,10 @@ class Book:
 def choose_nodes(
     spec: ClusterSpec, placer: Placer, kind: int, gpus: int, closed: set[int], busy: set[int]
 ) -> tuple[int, ...]:
-    """Return whole nodes for a planned job; empty: there are too few.
+    """Choose whole nodes for a planned job; empty if there are too few.
 
-    They are those a placer chooses among the nodes that will be free by themselves; where these do not
-    suffice, among all that are not closed. Of a placer that spreads a job over more nodes than it fills, the
-    first ones.
+    The placer chooses among the nodes that will be free by themselves or, if these do not suffice, among
+    all nodes that are not closed. If it spreads the job over more nodes than needed, the first ones count.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ def choose_nodes(
     kind, gpus : int
         Type index and GPUs of the job.
     closed : set of int
-        Nodes that are failed or kept for others.
+        Nodes that have failed or are kept for other planned jobs.
     busy : set of int
         Nodes that will be in use at the planned start.
     """
@@ -167,6 +169,6 @@ def choose_nodes(
 
 
 def filled(nodes: tuple[int, ...], gpus: int, per_node: int) -> Nodes:
-    """Return an allocation of so many GPUs that fills nodes in order; the last one may have GPUs left."""
+    """Return an allocation of `gpus` GPUs that fills nodes in order; the last may keep free GPUs."""
     shares = np.minimum(gpus - per_node * np.arange(len(nodes)), per_node).tolist()
     return tuple(zip(nodes, shares, strict=True))

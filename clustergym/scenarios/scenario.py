@@ -25,7 +25,7 @@ from clustergym.workload.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Cluster, trace, oracle tables and rules; named, versioned, hashed.
+    """A scenario: cluster, trace, oracle tables and rules, with a name, a version and a hash.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Scenario:
     cluster : ClusterSpec
     trace : Trace
     tables : OracleTables
-        Of the trace's model classes on the cluster.
+        The oracle's times of the trace's model classes on the cluster.
     checkpoint_s : ndarray of float, shape (C,)
         Seconds to save and load the checkpoint of each model class of `tables`.
     costs : Costs
@@ -41,18 +41,18 @@ class Scenario:
         `policy`: decision points are the policy's rounds; `event`: every event; a number:
         rounds of that many seconds.
     horizon_s : float or None
-        When the clock stops; None: when every job has left.
+        Simulated time at which a run stops; None: when every job has left.
     counts_rule : str
         `power_of_two` or `any`: the GPU counts an allotment may have.
     oversize : str
-        `error` or `drop`: what becomes of a request for more GPUs than the cluster has.
+        `error` or `drop`: what to do with a request for more GPUs than the cluster has.
     communication_s : ndarray of float, shape (C, T, K, 4), optional
-        With it jobs share the links between switches (`sim.links`): seconds of each iteration of
-        `tables.execution` that traffic between nodes takes on free links. A job whose traffic is
-        slowed down by a factor f takes execution + (f - 1) x communication an iteration. The tables
-        are then those on free links (`oracle.traffic`).
+        Seconds of each iteration of `tables.execution` that traffic between nodes takes on free links. If
+        given, jobs share the links between switches (`sim.links`): a job whose traffic is slowed down by
+        a factor f takes execution + (f - 1) x communication seconds per iteration. The tables then hold
+        for free links (`oracle.traffic`).
     failures : Failures, optional
-        Of nodes.
+        Failures of nodes.
     reservations : tuple of Reservation
         Planned jobs, which no policy sees: the engine keeps nodes for them and starts them.
     """
@@ -74,7 +74,7 @@ class Scenario:
 
     @cached_property
     def sha256(self) -> str:
-        """Digest of all that determines a run besides policy, placer and seed."""
+        """SHA-256 digest of everything that determines a run besides policy, placer and seed."""
         parts = {
             "cluster": self.cluster.fingerprint(),
             "trace": self.trace.sha256,
@@ -96,7 +96,7 @@ class Scenario:
 
     @cached_property
     def class_of(self) -> Ints:
-        """Row of `tables.classes` of each job, shape (n,)."""
+        """Row of `tables.classes` that each job belongs to, shape (n,)."""
         index = {model: row for row, model in enumerate(self.tables.classes)}
         return np.array(
             [index[self.trace.model_class(row)] for row in range(len(self.trace))], dtype=np.int64
@@ -104,7 +104,7 @@ class Scenario:
 
     @cached_property
     def compact(self) -> Ints:
-        """Locality of a compact placement, shape (T, K)."""
+        """Locality of the most compact placement of each (type, count), shape (T, K)."""
         types = range(len(self.cluster.gpu_types))
         return np.array(
             [
@@ -119,22 +119,22 @@ class Scenario:
 
     @cached_property
     def execution(self) -> Floats:
-        """Seconds per iteration that jobs run at, shape (C, T, K, 4).
+        """Seconds per iteration of running jobs, shape (C, T, K, 4).
 
-        Memory does not depend on locality, so where the oracle has no time for a tier but
-        has one for a tighter tier, that one stands in.
+        Where the oracle has no time for a tier, that of the next tighter tier is used: a job that fits in
+        memory at one locality fits at every locality.
         """
         return _filled(self.tables.execution)
 
     @cached_property
     def batch_choices(self) -> BatchChoices | None:
-        """The global batches that jobs may choose, and what they are worth; None: nobody has a choice."""
+        """The global batches that jobs may train at, and their efficiency; None if no job has a choice."""
         batches = self.tables.batches
         return None if batches is None else BatchChoices(batches, self.class_of, self.trace)
 
     @cached_property
     def batch_models(self) -> frozenset[ModelClass]:
-        """Model classes with a choice of batches."""
+        """Model classes that have a choice of global batches."""
         batches = self.tables.batches
         if batches is None:
             return frozenset()
@@ -143,23 +143,23 @@ class Scenario:
 
     @cached_property
     def batch_execution(self) -> Floats:
-        """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), filled likewise."""
+        """Seconds per iteration at each of `BatchTables.sizes`, shape (C, T, K, 4, B), like `execution`."""
         assert self.tables.batches is not None
         return np.moveaxis(_filled(np.moveaxis(self.tables.batches.execution, -1, 1)), 1, -1)
 
     def iteration_s(
         self, job: int, kind: int, level: int, locality: int, slowdown: float = 1.0, column: int = -1
     ) -> float:
-        """Return the seconds an iteration of a job takes, to six significant digits.
+        """Return the seconds per iteration of a job on an allotment, to six significant digits.
 
         Parameters
         ----------
         job, kind, level, locality : int
             Row of the trace, type index, index of `tables.counts`, `Locality`.
         slowdown : float
-            How much slower than on free links its traffic between nodes is.
+            Factor by which its traffic between nodes is slower than on free links.
         column : int
-            Of `BatchTables.sizes`, the global batch it trains at; -1: the requested one.
+            Column of its global batch in `BatchTables.sizes`; -1: the requested batch.
         """
         cell = self.class_of[job], kind, level, locality
         alone = float(self.execution[cell] if column < 0 else self.batch_execution[*cell, column])
@@ -179,7 +179,7 @@ class Scenario:
         return np.take_along_axis(table, index, axis=3)[..., 0]
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return what a policy of an information class knows, seconds, shape (C, T, K).
+        """Return the seconds per iteration that an information class knows, shape (C, T, K).
 
         inf where infeasible, and for data-parallel profiles also where pure data
         parallelism does not fit.
@@ -197,11 +197,11 @@ class Scenario:
         return times
 
     def known_batch_times(self, information: InformationClass) -> Floats:
-        """Return what a policy knows of the batches of `BatchTables.sizes`, seconds, shape (C, T, K, B).
+        """Return the seconds per iteration at each batch that an information class knows, shape (C, T, K, B).
 
-        Bootstrapped by the same batch of each GPU on the least count that fits
-        (`oracle.views.same_local_batch`); every other class knows what jobs run at. A class without
-        a choice as in `known_times`.
+        `bootstrap` scales the time of the same batch per GPU on the least count that fits
+        (`oracle.bootstrap.same_local_batch`); every other class knows the times jobs run at. For model
+        classes without a choice of batches it is `known_times`.
         """
         assert self.tables.batches is not None
         sizes = self.tables.batches.sizes
@@ -224,26 +224,26 @@ class Scenario:
 
     @property
     def request_type(self) -> Ints:
-        """Type index each job asks for, shape (n,); -1: any."""
+        """Index of the GPU type each job requests, shape (n,); -1: any."""
         return self._requests[0]
 
     @property
     def request_gpus(self) -> Ints:
-        """GPUs each job asks for, shape (n,); 0: it fits nowhere on this cluster.
+        """Number of GPUs each job requests, shape (n,); 0 if it fits nowhere on this cluster.
 
-        A count the scenario does not allow is raised to the next that it does. A request
-        that does not fit in memory is raised to the least count of its type that fits, or
-        moves to the type with the least such count: a user asks for what can run.
+        A count that the scenario does not allow is raised to the next allowed one. A request that does
+        not fit in memory is raised to the least count of its type that fits, or else moved to the type
+        with the least such count, since a user would ask for what can run.
         """
         return self._requests[1]
 
     @property
     def request_changed(self) -> Bools:
-        """Whether the request had to be raised or moved, shape (n,)."""
+        """Whether each job's request had to be raised or moved to another type, shape (n,)."""
         return self._requests[2]
 
     def _request(self, row: int) -> tuple[int, int, bool]:
-        """Return the request of one job as (type index, GPUs, whether it was changed)."""
+        """Return the request of a job: (type index, GPUs, whether it was changed)."""
         name, asked = self.trace.gpu_type[row], int(self.trace.gpus[row])
         wanted = self.cluster.gpu_types.index(name) if name else -1
         if asked > self._most_gpus(wanted):
@@ -281,9 +281,9 @@ class Scenario:
 
     @cached_property
     def reference_iteration_time_s(self) -> Floats:
-        """Seconds per iteration at the request, compactly placed, shape (n,); NaN: fits nowhere.
+        """Seconds per iteration at each job's request, compactly placed, shape (n,); NaN if it fits nowhere.
 
-        A request for any type is taken at the type on which it runs fastest.
+        A job that requests any type counts with the type on which it runs fastest.
         """
         times = self._at_compact(self.execution)[self.class_of]
         out = np.full(len(self.trace), np.nan)
@@ -296,10 +296,10 @@ class Scenario:
 
     @cached_property
     def fair_iteration_time_s(self) -> Floats:
-        """Seconds per iteration at the requested count on GPUs of mean speed, shape (n,).
+        """Seconds per iteration at each job's requested count on GPUs of mean speed, shape (n,).
 
-        The mean of the job's speeds over the types it runs on at that count, weighted by their
-        GPUs; NaN: fits nowhere. On a cluster of one type the reference iteration time.
+        The mean speed is over the types that the job fits on at that count, weighted by their numbers of
+        GPUs; NaN if it fits nowhere. On a cluster of one type it is the reference iteration time.
         """
         times = self._at_compact(self.execution)[self.class_of]
         level = np.searchsorted(self.tables.counts, self.request_gpus)
@@ -314,7 +314,7 @@ class Scenario:
 
 
 def _filled(times: Floats) -> Floats:
-    """Return times, shape (..., 4), in which a tier without one has that of the next tighter tier."""
+    """Fill in times, shape (..., 4): a tier without a time gets that of the next tighter tier."""
     filled = times.copy()
     for tier in range(1, filled.shape[-1]):
         gap = np.isinf(filled[..., tier])
@@ -323,7 +323,7 @@ def _filled(times: Floats) -> Floats:
 
 
 def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:
-    """Return the GPU counts an allotment may have under a scenario's rule."""
+    """Return the GPU counts that a scenario's rule allows for an allotment."""
     most = int(cluster.capacity.max())
     if rule == "any":
         return list(range(1, most + 1))

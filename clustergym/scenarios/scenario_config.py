@@ -1,4 +1,4 @@
-"""From composed configuration (plain mappings) to a Scenario."""
+"""Build a Scenario from a composed configuration (plain mappings)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Rules:
     Attributes
     ----------
     name, version : str, int
-        Of the scenario.
+        Name and version of the scenario.
     rounds : str or float
         `policy`, `event`, or seconds.
     counts : str
@@ -85,7 +85,7 @@ class Rules:
             )
         if not isinstance(self.rounds, str) and not 1e-3 <= self.rounds < 1e9:
             raise InputError(
-                f"{self.rounds} is no round", field="scenario.rounds", remedy="give seconds above 0.001"
+                f"{self.rounds} is not a round", field="scenario.rounds", remedy="give seconds above 0.001"
             )
 
 
@@ -100,7 +100,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     Raises
     ------
     InputError
-        For anything in it, or in a file it names, that is not valid.
+        If anything in the configuration, or in a file it names, is not valid.
     """
     rules: Rules = build(Rules, config["scenario"], "scenario")
     costs: Costs = build(Costs, config["costs"], "costs")
@@ -108,7 +108,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     cluster = make_cluster(config["cluster"])
     seed = checked(config["seed"], int, "seed")
     if seed < 0:
-        raise InputError(f"{seed} is no seed", field="seed", remedy="give a whole number from 0")
+        raise InputError(f"{seed} is not a seed", field="seed", remedy="give a whole number from 0")
     most = int(cluster.capacity.min())
     for name, price in costs.profile.items():
         remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
@@ -141,7 +141,10 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
 def _tables(
     oracle: Oracle, classes: tuple[ModelClass, ...], cluster: ClusterSpec, rules: Rules
 ) -> tuple[OracleTables, Floats | None]:
-    """Build the tables, and with contention the traffic in them; those that take long are kept on disk."""
+    """Build the oracle's tables and, with contention, the seconds of traffic in them.
+
+    Tables that take long to build are cached on disk.
+    """
     counts = allowed_counts(cluster, rules.counts)
 
     def tables_of(cluster: ClusterSpec) -> OracleTables:
@@ -161,13 +164,13 @@ def _horizon(value: Any) -> float | None:
     horizon_s: float | None = checked(value, float | None, "horizon_s")
     if horizon_s is not None and not 0 < horizon_s < 1e12:
         raise InputError(
-            f"{horizon_s} is no duration", field="horizon_s", remedy="give seconds above 0, or null"
+            f"{horizon_s} is not a duration", field="horizon_s", remedy="give seconds above 0, or null"
         )
     return horizon_s
 
 
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
-    """Build the cluster of the `cluster` group: its `path` wins over what it names."""
+    """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
     path = config.get("path")
     if path is not None:
@@ -187,7 +190,7 @@ class TraceChoice:
     path : str or None
         A trace file; wins over `committed` and `source`.
     format : str
-        Its format; `auto`: found out.
+        Format of the file; `auto`: detected.
     rule : str
         How model, batch and iterations are drawn for records that have only time,
         duration and GPUs: `arena` or `ares`.
@@ -207,7 +210,7 @@ class TraceChoice:
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
-        Of the draw or the generator; null: the run's seed.
+        Seed of the draw or the generator; null: the run's seed.
     """
 
     path: str | None = None
@@ -239,7 +242,10 @@ class TraceChoice:
 def make_trace(
     config: Mapping[str, Any], seed: int, cluster: ClusterSpec, counts: str = "power_of_two"
 ) -> Trace:
-    """Read or generate the trace of the `trace` group; counts in a file are kept where any may be had."""
+    """Read or generate the trace of the `trace` group.
+
+    GPU counts in a file of another format are rounded up to powers of two unless `counts` is `any`.
+    """
     choice: TraceChoice = build(TraceChoice, config, "trace")
     seed = seed if choice.seed is None else choice.seed
     if choice.path is not None:
@@ -275,7 +281,7 @@ def make_trace(
 
 
 def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> ReadOptions:
-    """Return how a foreign trace is read for a cluster."""
+    """Return the options for reading a trace of another format for a cluster."""
     from clustergym.workload.options import ReadOptions, types_to_draw
 
     return ReadOptions(
@@ -300,7 +306,7 @@ def _committed(name: str) -> Trace:
 
 
 def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Trace:
-    """Check requested GPU types against the cluster's."""
+    """Check that the cluster has the requested GPU types, or let such jobs request any type."""
     missing = set(trace.gpu_type) - set(cluster.gpu_types) - {""}
     if not missing:
         return trace
@@ -319,7 +325,7 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
 
 
 def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
-    """Name the first job of a model the catalogue does not have."""
+    """Raise an `InputError` for the first job of a model that the catalogue does not have."""
     try:
         catalog.get(model)
     except InputError as error:

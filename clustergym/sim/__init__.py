@@ -1,1 +1,1 @@
-"""The simulation: engine, costs, log."""
+"""The simulation engine, its event log and the loop that runs a policy."""

@@ -1,4 +1,4 @@
-"""Runs of a policy or placer that is not the project's, each in a process of its own."""
+"""Run policies and placers from outside the project in processes of their own."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from clustergym.sim.guard import NO_ROLE, PLACE, PLACER, POLICY, OvertimeError, 
 R = TypeVar("R")
 
 GRACE_S = 5.0
-"""Seconds beyond the limit after which a process is killed that does not let itself be interrupted."""
+"""Wall seconds beyond the limit after which a process that cannot be interrupted is killed."""
 POLL_S = 0.1
 PR_SET_PDEATHSIG = 1
 
 
 def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s: float | None = None) -> R:
-    """Run a task that drives a policy; in a process of its own where not all of it is the project's code.
+    """Run a task that drives a policy, in a process of its own if policy or placer are foreign code.
 
     Parameters
     ----------
     task : callable
-        Is given the watch to `drive` with; what it returns or raises crosses a process boundary.
+        Called with the watch to pass to `drive`; its result or error is pickled.
     policy, placer
-        Which the task drives.
+        The policy and placer that the task runs.
     limit_s : float, optional
-        As `Watch` has it. A process that does not let itself be interrupted is killed.
+        As in `Watch`. A process that cannot be interrupted is killed.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def guarded(task: Callable[[Watch], R], policy: Policy, placer: Placer, limit_s:
         If the policy or placer exits, crashes its process, or takes longer than the limit.
     """
     names = {POLICY: f"policy {policy.name}", PLACER: f"placer {placer.name}"}
-    foreign = [names[role] for role, one in ((POLICY, policy), (PLACER, placer)) if not _ours(one)]
+    foreign = [names[role] for role, part in ((POLICY, policy), (PLACER, placer)) if not _ours(part)]
     if not foreign or not hasattr(os, "fork"):
         return task(Watch(limit_s))
     names[NO_ROLE] = " or ".join(foreign)
@@ -86,12 +86,12 @@ def _ending(status: int) -> str:
 
 
 def _forked(work: Callable[[], None]) -> int:
-    """Do some work in a copy of this process, which ends with this one; return its id."""
+    """Fork this process to do some work; return the child's id. The child ends with its parent."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     parent = os.getpid()
     with warnings.catch_warnings():
-        # Of threads, which the copy does not have and the work does not need.
+        # It warns of threads, which the copy does not have and the work does not need.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
@@ -106,7 +106,7 @@ def _forked(work: Callable[[], None]) -> int:
 
 
 def _send(task: Callable[[Watch], R], limit_s: float | None, place: mmap.mmap, writer: Connection) -> None:
-    """Send what the task returns, or what it raises."""
+    """Run the task and send its result, or the exception it raises."""
     try:
         answer = pickle.dumps((True, task(Watch(limit_s, place))))
     except BaseException as error:
@@ -117,7 +117,7 @@ def _send(task: Callable[[Watch], R], limit_s: float | None, place: mmap.mmap, w
 
 
 def _packed(error: BaseException) -> bytes:
-    """Pack an exception with its traceback; what cannot be unpacked is packed as its text."""
+    """Pickle an exception with its traceback; one that cannot be unpickled is sent as its text."""
     told = "".join(traceback.format_exception(error))
     error.add_note(told)
     try:
@@ -129,7 +129,7 @@ def _packed(error: BaseException) -> bytes:
 
 
 def _received(reader: Connection, child: int, place: mmap.mmap, limit_s: float | None) -> bytes | None:
-    """Return what a process sends, or None if it ends before; raises `OvertimeError`."""
+    """Return the bytes a process sends, or None if it ends first; raises `OvertimeError`."""
     ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
     while True:
         try:
@@ -137,7 +137,7 @@ def _received(reader: Connection, child: int, place: mmap.mmap, limit_s: float |
                 return reader.recv_bytes()
         except (EOFError, OSError):
             return None
-        # Processes of the policy's own may hold the pipe open.
+        # Processes that the policy started may hold the pipe open.
         if os.waitid(os.P_PID, child, ended) is not None and not reader.poll(0):
             return None
         role, *_, since = PLACE.unpack_from(place)

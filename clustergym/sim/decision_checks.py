@@ -1,4 +1,4 @@
-"""Checks a policy's Decision against the rules; nothing is clipped in silence."""
+"""Check a policy's Decision against the rules; an illegal decision is an error, never clipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clustergym.scenarios.scenario import Scenario
 
 
 class DecisionError(InputError):
-    """A Decision breaks a limit; names the job and the limit.
+    """A Decision breaks a rule; the message names the job and the rule.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class DecisionError(InputError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a decision may do, as the engine knows it: nothing that a policy can reach.
+    """What a decision may do, taken from the engine's own state so that a policy cannot alter it.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Limits:
         Rows of the jobs in the View, ascending.
     available : ndarray of int, shape (T,)
     profiled : ndarray of bool, shape (jobs of the trace, T)
-        On which types a job is known.
+        GPU types on which a job is profiled.
     """
 
     job: Ints
@@ -52,7 +52,7 @@ def coerced(decision: object) -> Decision:
     Raises
     ------
     DecisionError
-        If it is no Decision, or a column holds anything but whole numbers.
+        If the answer is not a Decision, or a column holds anything but whole numbers.
     """
     if not isinstance(decision, Decision):
         message = f"is a {type(decision).__name__}, not a Decision"
@@ -69,12 +69,12 @@ def coerced(decision: object) -> Decision:
 
 
 def _whole(name: str, value: Any) -> Ints:
-    """Return a column of whole numbers, whatever sequence it was given as."""
+    """Return a sequence of whole numbers as a one-dimensional int64 array."""
     remedy = "give a one-dimensional array of whole numbers"
     try:
         column = np.asarray(value)
     except ValueError as error:
-        raise DecisionError(f"its column {name} is no array: {error}", remedy=remedy) from None
+        raise DecisionError(f"its column {name} is not an array: {error}", remedy=remedy) from None
     if column.ndim != 1:
         raise DecisionError(f"its column {name} has {column.ndim} dimensions", remedy=remedy)
     if column.size and column.dtype.kind not in "iu":
@@ -85,7 +85,7 @@ def _whole(name: str, value: Any) -> Ints:
 
 
 def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> None:
-    """Raise a DecisionError if a decision is not legal."""
+    """Raise a `DecisionError` if a decision is not legal."""
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
@@ -116,7 +116,7 @@ def _check_batches(decision: Decision, scenario: Scenario) -> None:
     if not allowed.all():
         first = int(np.argmin(allowed))
         raise DecisionError(
-            f"trains at global batch {int(batch[first])}, which is none of its choices",
+            f"trains at global batch {int(batch[first])}, which is not one of its choices",
             job_id=_job_id(scenario, rows[first]),
             remedy="choose among view.batch_options().sizes, or 0 for the requested one",
         )
@@ -128,7 +128,7 @@ def _job_id(scenario: Scenario, row: int) -> str:
 
 
 def _members(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
-    """Whether each value is among the ascending ones; np.isin sorts both anew."""
+    """Whether each value is in `ascending`; faster than np.isin, which would sort both arrays."""
     if not len(ascending):
         return np.zeros(len(values), dtype=np.bool_)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
@@ -171,7 +171,7 @@ def _check_allotments(decision: Decision, limits: Limits, scenario: Scenario) ->
     if bad_count.any():
         first = int(np.argmax(bad_count))
         raise DecisionError(
-            f"has {int(decision.gpus[first])} GPUs, which is no count allowed here",
+            f"has {int(decision.gpus[first])} GPUs, which is not an allowed count",
             job_id=_job_id(scenario, decision.job[first]),
             remedy="choose among setting.counts",
         )

@@ -1,4 +1,4 @@
-"""Drives a simulation: by a policy, or by a decision log."""
+"""Run a simulation to its end with the decisions of a policy or of a decision log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[Simulation], None]
 
 @dataclass
 class DecisionTimes:
-    """Wall seconds of decisions, in a histogram of fixed size; percentiles are good to 2 %."""
+    """Histogram of the wall seconds that decisions took; its percentiles are accurate to 2 %."""
 
     count: int = 0
     bins: dict[int, int] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class DecisionTimes:
         self.bins[key] = self.bins.get(key, 0) + 1
 
     def percentile(self, share: float) -> float | None:
-        """Return the wall seconds below which a share of decisions lies; None without decisions."""
+        """Return the wall seconds that a `share` of the decisions stays below; None without decisions."""
         seen = 0
         for key in sorted(self.bins):
             seen += self.bins[key]
@@ -43,7 +43,7 @@ class DecisionTimes:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: the simulation with its logs, and how long deciding took."""
+    """A finished run: the simulation with its logs, and the time the decisions took."""
 
     simulation: Simulation
     decision_times: DecisionTimes
@@ -70,16 +70,16 @@ def drive(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Run:
-    """Run a policy on a simulation that was made for it, from the start to the end.
+    """Run a policy on a new simulation from its start to its end.
 
     Raises
     ------
     DecisionError
-        If the policy decides what is not legal.
+        If a decision of the policy is not legal.
     StalledError
-        If it starts nothing though nothing else can happen.
+        If the policy starts no job though nothing else can happen.
     StoppedError
-        If policy or placer exit, or take longer than the watch has it.
+        If the policy or placer exits, or takes longer than the watch allows.
     """
     started, scenario = time.perf_counter(), simulation.scenario
     times, role = DecisionTimes(), NO_ROLE
@@ -121,7 +121,7 @@ def replay(
     DecisionError
         If a logged decision is not legal where it stands.
     InputError
-        If the log names a time that is no decision point, or goes on after the end.
+        If the log names a time that is not a decision point, or has entries after the end of the run.
     """
     simulation = Simulation(scenario, placer, information, round_s, seed)
     at = 0
@@ -140,7 +140,7 @@ def replay(
 
 def _diverged(change: Change) -> InputError:
     return InputError(
-        f"the decision at {change.time_s} s stands at no decision point",
+        f"the decision at {change.time_s} s is not at a decision point",
         field="decision log",
         remedy="the log is of another scenario, version or seed",
     )

@@ -1,4 +1,4 @@
-"""The simulation: decision points, and the enactment of decisions."""
+"""The simulation engine: finds decision points and carries out decisions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from clustergym.sim.world import StalledError, World
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
 IDLE_ROUNDS = 1000
-"""Rounds in which nothing runs and nothing can happen before a run counts as stalled."""
+"""A run counts as stalled after this many rounds in which nothing runs and nothing can happen."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of the decision log: what a decision changed, nothing that it left alone.
+    """One entry of the decision log: only what a decision changed.
 
     Attributes
     ----------
@@ -45,10 +45,10 @@ class Change:
 
 
 class Simulation(World):
-    """One run of a scenario; whoever drives it makes the decisions.
+    """One run of a scenario; the caller makes the decisions.
 
     `advance` runs to the next decision point and returns its View, or None at the end;
-    `apply` enacts a Decision there. The state is a pure function of scenario, seed,
+    `apply` carries out a Decision there. The state is a pure function of scenario, seed,
     information class, round length and decisions.
 
     Parameters
@@ -56,7 +56,7 @@ class Simulation(World):
     scenario : Scenario
     placer : Placer
     information : InformationClass
-        Of the policy that decides: sets what Views know, and what is profiled.
+        Information class of the policy: it sets what Views know and what is profiled.
     policy_round_s : float or None
         The policy's round, used where the scenario leaves rounds to the policy.
     seed : int
@@ -117,7 +117,7 @@ class Simulation(World):
             if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
                 self._decision_due = False
                 if self._decided_at == self._now:
-                    # A log of decisions tells them apart by their times: an instant has one.
+                    # The decision log identifies decisions by their times, so an instant has at most one.
                     self._after(1, self._round_due)
                 elif self._in_view:
                     return self._decision_point()
@@ -141,12 +141,12 @@ class Simulation(World):
         return self._views.view(self._now, self._rows, available, free)
 
     def apply(self, decision: Decision) -> None:
-        """Enact a decision at the current decision point.
+        """Carry out a decision at the current decision point.
 
         Raises
         ------
         DecisionError
-            If it breaks a limit; the state is then unchanged.
+            If the decision breaks a limit; the state is then unchanged.
         """
         limits = self._limits
         if limits is None:
@@ -162,7 +162,7 @@ class Simulation(World):
         self._plan_round()
 
     def _enact(self, decision: Decision, rows: Ints) -> None:
-        """Bring the jobs of the View, `rows`, from what the engine knows they hold to what was decided."""
+        """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""
         held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
         changed = (held_type != decision.gpu_type) | (held != decision.gpus)
         leaving = self.jobs.gpus[rows] > 0
@@ -194,7 +194,11 @@ class Simulation(World):
             self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops), logged))
 
     def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:
-        """Return the batch of each job that is launched at another than requested, or goes on at another."""
+        """Return the new batch of each job, by row.
+
+        Contains jobs that are launched at another batch than the requested one, and running jobs whose
+        batch changes.
+        """
         if self.scenario.batch_choices is None:
             return {}
         requested = self.scenario.trace.global_batch[decision.job]
@@ -212,7 +216,7 @@ class Simulation(World):
             self._plan_round()
 
     def _plan_round(self) -> None:
-        """See to it that a round comes while jobs are in the system."""
+        """Schedule the next round, if rounds are used and jobs are in the system."""
         if self._round is None or self._round_pending or not self._in_view:
             return
         comes_now = self._decision_due or self._decided_at >= self._now
@@ -244,7 +248,7 @@ class Simulation(World):
         )
 
     def _untimed(self, rows: Ints) -> str:
-        """Say of which waiting jobs the policy knows no finite time where their requests fit."""
+        """Return a clause on waiting jobs whose iteration time at the request the policy does not know."""
         if self.information == InformationClass.NONE or not len(rows):
             return ""
         scenario, kinds = self.scenario, np.arange(len(self.setting.gpu_types))
@@ -276,7 +280,7 @@ class Simulation(World):
                 self._launch(row, kind, gpus, rescale=True, on=nodes)
 
     def _worth_moving(self, row: int, nodes: Nodes) -> bool:
-        """Whether a proposed move is still possible and ends the job earlier, restart included."""
+        """Whether a proposed move is still possible and lets the job end earlier despite its restart."""
         held = dict(self.allocations.holding(row))
         free = self.allocations.free_on_node
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
@@ -290,7 +294,7 @@ class Simulation(World):
         if any(node in withheld for node, _ in nodes):
             return False
         locality = int(scenario.cluster.locality(nodes))
-        # Where it would share links it is taken to be slowed down as it is now; inside a leaf it shares none.
+        # If the job would share links, assume its present slowdown; inside a leaf it shares no links.
         shared = self._links is not None and locality > Locality.LEAF
         slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
         remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])

@@ -1,4 +1,4 @@
-"""Runs whose policy or placer may exit or hang: where they were, and a limit of wall time."""
+"""Guard a run against a policy or placer that exits or hangs: a time limit and a clear error."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ R = TypeVar("R")
 Steps = tuple[Callable[[], View | None], Callable[[View], Decision], Callable[[Decision], None]]
 
 AGAIN_S = 1.0
-"""Seconds after which a step that caught its interruption is interrupted again."""
+"""Wall seconds after which a step that caught its interruption is interrupted again."""
 PLACE = struct.Struct("=qqqdd")
-"""What a process tells of where it is: role, decision, jobs in the view, simulated and monotonic seconds."""
+"""Where a process is in its run: role, decision, jobs in the view, simulated and monotonic seconds."""
 NO_ROLE, POLICY, PLACER = range(3)
 
 
 class StoppedError(InputError):
-    """A policy or placer ended or crashed its run, or took longer than it may."""
+    """The policy or placer ended or crashed its run, or exceeded its time limit."""
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str]]:
-        """Cross a process boundary as the line alone."""
+        """Pickle as the error line alone."""
         return StoppedError, (str(self),)
 
 
 class OvertimeError(BaseException):
-    """A step took longer than it may; no `Exception`, so that a policy that catches those lets it through."""
+    """A step exceeded its time limit.
+
+    It is not an `Exception`, so that a policy that catches exceptions does not catch it.
+    """
 
 
 def stopped(role: int, simulation: Simulation, policy: Policy, error: BaseException) -> StoppedError:
-    """Return what to raise where a policy or placer ends the process instead of answering."""
+    """Return the error to raise where a policy or placer ends its process instead of answering."""
     what = f"raised {type(error).__name__}"
     if isinstance(error, SystemExit):
         what = f"called sys.exit({error.code!r})"
@@ -52,7 +55,7 @@ def stopped(role: int, simulation: Simulation, policy: Policy, error: BaseExcept
 
 
 def stopped_at(who: str, what: str, role: int, decision: int, jobs: int, now_s: float) -> StoppedError:
-    """Return the same of a process of which only its place is known."""
+    """Return the error for a run that stopped at the given decision and simulated time."""
     shown = f"{jobs} job{'s' * (jobs != 1)} in the view"
     where = f"in decision {decision}, at {now_s:,.0f} s of simulated time with {shown}"
     if role == NO_ROLE:
@@ -61,9 +64,9 @@ def stopped_at(who: str, what: str, role: int, decision: int, jobs: int, now_s: 
 
 
 class Watch:
-    """Interrupts a step of a run that takes too long, and tells a parent process where the run is.
+    """Interrupts steps of a run that take too long, and tells a parent process where the run is.
 
-    Python code is interrupted wherever it is; a call into C that does not return is not.
+    Python code can be interrupted anywhere; a call into C that does not return cannot.
 
     Parameters
     ----------
@@ -76,14 +79,14 @@ class Watch:
     Raises
     ------
     InputError
-        If the limit is no duration, or there is no timer: in a thread, and where the system has none.
+        If the limit is not a duration, or there is no timer: in a thread, or on a system without timers.
     """
 
     def __init__(self, limit_s: float | None = None, place: mmap.mmap | None = None) -> None:
         self.limit_s, self.place = check_limit(limit_s), place
 
     def __enter__(self) -> Watch:
-        """Take over the alarm of this process."""
+        """Install the handler of this process's alarm signal."""
         if self.limit_s is not None:
             alone = threading.current_thread() is threading.main_thread()
             if not hasattr(signal, "setitimer") or not alone:
@@ -93,7 +96,7 @@ class Watch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        """Give the alarm back."""
+        """Restore the previous handler of the alarm signal."""
         if self.limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, self._before)
@@ -104,7 +107,7 @@ class Watch:
         raise OvertimeError(f"took longer than {self.limit_s:g} s")
 
     def steps(self, simulation: Simulation, policy: Policy) -> Steps:
-        """Return what a run consists of: to the next decision point, the decision, and its enactment."""
+        """Return the three steps of a run (advance, schedule, apply), each under the time limit."""
         if self.limit_s is None and self.place is None:
             return simulation.advance, policy.schedule, simulation.apply
 
@@ -133,7 +136,7 @@ class Watch:
 
 
 def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> float | None:
-    """Return a limit of decisions, or raise an `InputError` if it is no duration."""
+    """Return the time limit of decisions; raise an `InputError` if it is not a duration."""
     require(limit_s is None or 1e-3 <= limit_s < 1e9, field, limit_s, "give seconds from 0.001, or null")
     return limit_s
 
@@ -145,7 +148,7 @@ class RunOptions:
     Attributes
     ----------
     decision_limit_s : float or None
-        Wall seconds that a decision may take; null: as long as it likes.
+        Wall seconds that a decision may take; null: no limit.
     """
 
     decision_limit_s: float | None = None

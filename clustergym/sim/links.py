@@ -1,4 +1,4 @@
-"""Links between switches that jobs share, max-min fair."""
+"""Network links between switches, whose bandwidth jobs share max-min fairly."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from clustergym.cluster.spec import ClusterSpec, Nodes
 
 Flows = Mapping[int, int]
-"""Link -> flows of a job over it."""
+"""Link index -> number of a job's flows over that link."""
 
 
 def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Sequence[float]) -> list[float]:
-    """Return the max-min fair rate of a flow of each job, GB/s.
+    """Return the max-min fair rate of each job's flows, GB/s per flow.
 
     Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5): the rate of all flows rises
     evenly; a job stops at its demand, or where a link that it crosses is full. All flows of a job
@@ -23,7 +23,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
     Parameters
     ----------
     flows : sequence of mapping of int to int
-        Of each job: link -> its flows over that link, at least 1.
+        For each job: link -> number of its flows over that link, at least 1.
     demand : sequence of float
         GB/s of a flow of each job on a free link.
     capacity : sequence of float
@@ -54,7 +54,7 @@ def max_min_rates(flows: Sequence[Flows], demand: Sequence[float], capacity: Seq
 
 
 class Uplinks:
-    """The uplinks of leaves (to their spine) and of minipods (to the core), and what jobs put on them.
+    """The uplinks of leaves (to their spine) and of minipods (to the core), and the flows jobs put on them.
 
     All uplinks of a switch count as one link in each direction: the bandwidth of the ports below it
     over `Fabric.spine_oversubscription`, for a minipod over `Fabric.core_oversubscription`. A job
@@ -83,11 +83,11 @@ class Uplinks:
         self._minipod: list[int] = (spec.node_minipod + len(leaves)).tolist()
 
     def demand_gbs(self, nodes: Nodes) -> float:
-        """Return GB/s of one flow of an allocation on free links."""
+        """Return the rate of one flow of an allocation on free links, GB/s."""
         return self._flow_gbs[self._type[nodes[0][0]]]
 
     def flows(self, nodes: Nodes) -> dict[int, int]:
-        """Return the flows of an allocation over each link it crosses; none inside a leaf."""
+        """Return the flows of an allocation over each link it crosses; empty inside a leaf."""
         per_gpu = self._per_gpu[self._type[nodes[0][0]]]
         below: dict[int, int] = {}
         total = 0
@@ -100,10 +100,10 @@ class Uplinks:
 
 
 class SharedLinks:
-    """Who shares links with whom, and how much slower than alone each job's traffic is.
+    """Tracks which jobs share links, and how much sharing slows down each job's traffic.
 
-    Only links that the jobs on them could fill matter to anybody: a change is worked out for the
-    jobs that such links connect to it, and for no others.
+    Only a link that its jobs could fill (a crowded link) slows jobs down, so a change is worked out
+    only for the jobs that crowded links connect to it.
     """
 
     def __init__(self, spec: ClusterSpec) -> None:
@@ -117,7 +117,7 @@ class SharedLinks:
         self._came: set[int] = set()
 
     def enter(self, job: int, nodes: Nodes) -> None:
-        """Put a job's traffic on the links it crosses."""
+        """Add a job's traffic to the links it crosses."""
         flows = self._uplinks.flows(nodes)
         if not flows:
             return
@@ -129,7 +129,7 @@ class SharedLinks:
             self._on.setdefault(link, set()).add(job)
 
     def leave(self, job: int) -> None:
-        """Take it off again; a job that crosses no link is none here."""
+        """Remove a job's traffic; a job that crosses no link is ignored."""
         flows = self._flows.pop(job, {})
         self._slowdown.pop(job, None)
         self._came.discard(job)
@@ -138,7 +138,7 @@ class SharedLinks:
             self._on[link].remove(job)
 
     def slowdown(self, job: int) -> float:
-        """Return by how much the job's traffic is slower than alone, as of the last `update`."""
+        """Return the factor by which sharing slows the job's traffic, as of the last `update`."""
         return self._slowdown.get(job, 1.0)
 
     def update(self) -> dict[int, float]:
@@ -162,7 +162,7 @@ class SharedLinks:
         return news
 
     def _weigh(self, link: int) -> None:
-        """Note whether the jobs on a link could fill it."""
+        """Update whether a link is crowded: whether its jobs could fill it."""
         load = math.fsum(self._flows[job][link] * self._demand[job] for job in self._on.get(link, ()))
         if load > self._uplinks.capacity[link]:
             self._crowded.add(link)
@@ -170,7 +170,7 @@ class SharedLinks:
             self._crowded.discard(link)
 
     def _connected(self, links: set[int]) -> list[int]:
-        """Return the jobs on these links, and those that crowded links connect to them."""
+        """Return the jobs on these links and all jobs that crowded links connect to them, ascending."""
         seen, frontier, jobs = set(links), list(links), set[int]()
         while frontier:
             for job in self._on.get(frontier.pop(), set()) - jobs:

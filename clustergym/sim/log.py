@@ -1,4 +1,4 @@
-"""The event log: all that happened in a run, and the digest over it."""
+"""The event log: everything that happened in a run, and a digest of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 
 class EventKind(enum.StrEnum):
-    """What can happen to a job, or to a node."""
+    """Kinds of events of jobs and nodes."""
 
     SUBMIT = "submit"
     PROFILE_START = "profile_start"
-    """Holds `gpus` GPUs of `gpu_type` from now on, for profiling."""
+    """The job holds `gpus` GPUs of `gpu_type` from now on, for profiling."""
     PROFILE_END = "profile_end"
-    """Gives the GPUs of the matching PROFILE_START back."""
+    """The job gives back the GPUs of the matching PROFILE_START."""
     START = "start"
     """First launch."""
     RESUME = "resume"
@@ -24,20 +24,20 @@ class EventKind(enum.StrEnum):
     MIGRATE = "migrate"
     """A running job moves to other nodes with the same type and count."""
     RATE = "rate"
-    """A running job's speed changes, its GPUs do not: others come to or leave the links it shares, it goes
-    on at another batch, or it passes a point of its training from which its batch is worth more or less."""
+    """A running job's speed changes but its GPUs do not: other jobs enter or leave the links it shares, its
+    batch changes, or its training reaches a point where the efficiency of its batch changes."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
     DROP = "drop"
-    """Leaves the system for good without completing; `reason` says why."""
+    """The job leaves the system for good without completing; `reason` says why."""
     FAIL = "fail"
-    """Loses its GPUs and its work since the last checkpoint, as one of its nodes fails; waits again."""
+    """A node of the job fails: the job loses its GPUs and its work since the last checkpoint, and waits."""
     UNPLACED = "unplaced"
-    """A launch that was decided found no nodes: nothing was launched, the job waits; `reason` says why."""
+    """The placer found no nodes for a launch: the job is not launched and waits; `reason` says why."""
     NODE_FAIL = "node_fail"
-    """The node of `nodes` is out of use, with all of its `gpus`; no job's event."""
+    """The node in `nodes` fails; all of its `gpus` are out of use."""
     NODE_REPAIR = "node_repair"
-    """It is back."""
+    """The node in `nodes` works again."""
 
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
@@ -64,17 +64,17 @@ class Event(NamedTuple):
     gpu_type : int
         Index of the cluster's GPU types; -1 where the event has none.
     gpus : int
-        GPUs held after a launch, or held for profiling, lost by a FAIL, asked for by what is UNPLACED,
-        or of a node; 0 where the event has none.
+        GPUs held after a launch or for profiling, lost by a FAIL, asked for by an UNPLACED launch, or of
+        the node; 0 where the event has none.
     nodes : tuple of (int, int)
-        (node, GPUs on it) of the allocation, nodes ascending; empty after a RATE, which changes none.
+        (node, GPUs on it) of the allocation, nodes ascending; empty for a RATE, which changes no nodes.
     locality : int
         `Locality` of the placement after a launch or a RATE; -1 otherwise.
     overhead_s : float
         Seconds after `time_s` in which the GPUs are held but no work is done.
     iteration_time_s : float
-        Seconds that the work of an iteration at the requested batch takes after that; 0 where the event is
-        neither a launch nor a RATE.
+        Seconds that the work of an iteration at the requested batch takes after the overhead; 0 where the
+        event is neither a launch nor a RATE.
     reason : str
         Why a job was dropped, failed, or could not be placed.
     lost_s, lost_iterations : float
@@ -106,13 +106,14 @@ class EventLog:
         self._sha256 = hashlib.sha256()
 
     def append(self, event: Event) -> None:
-        """Add an event; its time must not lie before the last one's."""
+        """Add an event; its time must not be before that of the last event."""
         self.events.append(event)
-        # What only failures have, and what only a chosen batch has, is hashed only where there is some.
+        # Fields of failures and of chosen batches are hashed only where an event has them, so that the
+        # digests of runs without them stay the same.
         values = event if event.batch else event[:-1] if event.lost_s or event.lost_iterations else event[:-3]
         self._sha256.update((repr(tuple(map(str, values))) + "\n").encode())
 
     @property
     def digest(self) -> str:
-        """Hexadecimal digest of all events so far."""
+        """SHA-256 digest of all events so far, hexadecimal."""
         return self._sha256.hexdigest()

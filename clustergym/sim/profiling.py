@@ -1,4 +1,4 @@
-"""What is measured of jobs before a policy may start them: which profiles wait, and which hold GPUs."""
+"""Profiling of jobs before a policy may start them: which profiles wait and which hold GPUs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from clustergym.sim.state import ticks
 
 @dataclass(eq=False)
 class Profile:
-    """A profile that is not finished, on one GPU type.
+    """An unfinished profile on one GPU type.
 
     Attributes
     ----------
     unit : int
-        What it is of: a job, or with `costs.profile_reuse=model` a row of `scenario.tables.classes`.
+        What is profiled: a job, or with `costs.profile_reuse=model` a row of `scenario.tables.classes`.
     kind : int
         Index of the GPU type.
     row : int
-        The job it is made for now, in whose name it holds GPUs.
+        The job in whose name the profile holds GPUs.
     left : int
-        Ticks still to measure, as of its last start.
+        Ticks still to measure, counted from its last start.
     since : int
         Tick of its last start.
     """
@@ -38,21 +38,21 @@ class Profile:
     since: int = -1
 
     def settle(self, now: int) -> None:
-        """Write down what has been measured up to a tick."""
+        """Subtract the time measured up to a tick from what is left."""
         self.left, self.since = self.left - (now - self.since), now
 
 
 class ProfileBook:
-    """The profiles of a run, for policies of one information class.
+    """The profiles of a run that a policy's information class asks for.
 
     Attributes
     ----------
     gpus : int
         GPUs that a profile holds; 0: nothing is profiled.
     waiting : list of deque of Profile
-        For each GPU type, first in, first out; one that was put off goes on before the others.
+        One queue per GPU type, first in, first out; a profile that was put off goes first.
     running : list of Profile
-        In order of start.
+        Running profiles, in order of start.
     held : ndarray of int, shape (T,)
         GPUs that running profiles hold.
     """
@@ -70,11 +70,19 @@ class ProfileBook:
 
     @property
     def active(self) -> bool:
-        """Whether some profile waits or runs."""
+        """Whether any profile waits or runs."""
         return bool(self.running) or any(self.waiting)
 
     def ask(self, row: int, known: Bools) -> None:
-        """Let the profiles wait that a job needs: on types, shape (T,), that are not known or under way."""
+        """Queue the profiles that a job needs, except on types that are known or already being profiled.
+
+        Parameters
+        ----------
+        row : int
+            The job.
+        known : ndarray of bool, shape (T,)
+            GPU types on which it is already profiled.
+        """
         for kind in np.flatnonzero(self._needed(row) & ~known).tolist():
             unit = int(self._unit_of[row])
             profile = self._begun.get((unit, kind))
@@ -100,30 +108,30 @@ class ProfileBook:
         return ticks(self._price.seconds * (int(fits.sum()) if self._price.per == "configuration" else 1))
 
     def jobs_of(self, profile: Profile) -> Ints:
-        """Return the jobs, rows of the trace, that share what a profile measures."""
+        """Return the jobs (rows of the trace) that share the result of a profile."""
         return np.flatnonzero(self._unit_of == profile.unit)
 
     def made_for(self, row: int) -> list[Profile]:
-        """Return the profiles that run or wait in the name of a job."""
+        """Return the profiles, running or waiting, that are made in the name of a job."""
         there = [*self.running, *(profile for queue in self.waiting for profile in queue)]
         return [profile for profile in there if profile.row == row]
 
     def start(self, profile: Profile, now: int) -> None:
-        """Let a profile run from a tick on."""
+        """Start a profile at a tick."""
         profile.since = now
         self.running.append(profile)
         self.held[profile.kind] += self.gpus
 
     def stop(self, profile: Profile, now: int) -> None:
-        """Let a profile run no more; what it has measured is kept."""
+        """Stop a profile at a tick; keep what it has measured."""
         profile.settle(now)
         self.running.remove(profile)
         self.held[profile.kind] -= self.gpus
 
     def put_off(self, profile: Profile) -> None:
-        """Let a profile that was stopped wait before all others of its type."""
+        """Queue a stopped profile before all others of its GPU type."""
         self.waiting[profile.kind].appendleft(profile)
 
     def forget(self, profile: Profile) -> None:
-        """Lose what an unfinished profile has measured."""
+        """Discard what an unfinished profile has measured."""
         profile.left = self._ticks(profile.row, profile.kind)

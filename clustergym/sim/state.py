@@ -1,4 +1,4 @@
-"""The state of all jobs as arrays, and the View a policy is shown of it."""
+"""The state of all jobs as arrays, and the View of it that a policy is shown."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from clustergym.interface.policy import BatchOptions, InformationClass, Informat
 from clustergym.scenarios.scenario import Scenario
 
 TICKS_PER_S = 1_000_000
-"""The clock counts whole microseconds, so that what is at one instant is exactly at one instant."""
+"""The clock counts whole microseconds, so that simultaneous events have exactly equal times."""
 
 
 def ticks(seconds: float) -> int:
-    """Return the clock's whole microseconds nearest to a time in seconds."""
+    """Return a time in seconds as the nearest clock tick (whole microseconds)."""
     return round(seconds * TICKS_PER_S)
 
 
 def seconds(tick: int) -> float:
-    """Return a clock time in seconds."""
+    """Return a clock tick as seconds."""
     return tick / TICKS_PER_S
 
 
 class Phase(enum.IntEnum):
-    """Where a job is in its life."""
+    """Stage of a job's life in the simulation."""
 
     FUTURE = 0
     PROFILING = 1
@@ -37,13 +37,14 @@ class Phase(enum.IntEnum):
 
 
 class JobStates:
-    """Mutable columns, a row per job of the trace; times are ticks.
+    """State of every job as mutable columns, one row per job of the trace; times are ticks.
 
     Progress is integrated piecewise: `remaining` holds at tick `worked_until`, and a
     running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration. Iterations
-    are those at the requested batch; at another `batch` `iteration_s` is what the work of one takes.
+    are those at the requested batch; at another `batch`, `iteration_s` is the time in which the work of
+    one such iteration is done.
     `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
-    written every `checkpoint_every` ticks of work since `ready` (0: nobody needs them).
+    written every `checkpoint_every` ticks of work since `ready` (0: no failures, so no checkpoints needed).
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -71,14 +72,14 @@ class JobStates:
         self.profiled = np.zeros(shape[:2], dtype=np.bool_)
 
     def remaining_at(self, rows: Ints, now: int) -> Floats:
-        """Return the iterations left at tick `now`, shape of `rows`."""
+        """Return the iterations each job has left at tick `now`, shape of `rows`."""
         worked = np.maximum(now - np.maximum(self.worked_until[rows], self.ready[rows]), 0)
         done = worked / (self.iteration_s[rows] * TICKS_PER_S)
         running = self.phase[rows] == Phase.RUNNING
         return np.where(running, np.maximum(self.remaining[rows] - done, 0.0), self.remaining[rows])
 
     def attained_at(self, rows: Ints, now: int) -> Floats:
-        """Return GPU-seconds held up to tick `now`, shape of `rows`."""
+        """Return the GPU-seconds each job has held up to tick `now`, shape of `rows`."""
         return self.attained_gpu_s[rows] + self.gpus[rows] * (now - self.held_since[rows]) / TICKS_PER_S
 
     def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
@@ -92,17 +93,17 @@ class JobStates:
         return float(self.remaining_at(np.array([row]), now - since)[0]), since
 
     def settle(self, row: int, now: int) -> None:
-        """Write progress and service up to `now` into the columns, before an allotment changes."""
+        """Record a job's progress and GPU-seconds up to tick `now`; call it before its allotment changes."""
         if self.checkpoint_every:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
-        one = np.array([row])
-        self.remaining[row] = self.remaining_at(one, now)[0]
-        self.attained_gpu_s[row] = self.attained_at(one, now)[0]
+        rows = np.array([row])
+        self.remaining[row] = self.remaining_at(rows, now)[0]
+        self.attained_gpu_s[row] = self.attained_at(rows, now)[0]
         self.worked_until[row] = self.held_since[row] = now
 
 
 class ViewMaker:
-    """Builds Views for one information class; what stays the same in a run is computed once."""
+    """Builds Views for a policy's information class; computes once what does not change in a run."""
 
     def __init__(
         self, scenario: Scenario, jobs: JobStates, information: InformationClass, setting: Setting
@@ -171,7 +172,7 @@ class ViewMaker:
         return self.batches.options(rows, self.jobs.remaining_at(rows, now), times)
 
     def costs(self, rows: Ints) -> Floats:
-        """Return seconds of standstill for each allotment, shape (len(rows), T, K)."""
+        """Return the seconds each job would stand still for each allotment, shape (len(rows), T, K)."""
         jobs = self.jobs
         pays = jobs.launched[rows] | self.first_launch
         checkpoint = np.where(pays, self.checkpoint_s[self.class_of[rows]], 0.0)

@@ -1,4 +1,4 @@
-"""What happens in a cluster over time: the lives of jobs and of nodes on SimPy's clock."""
+"""The world of a simulation: jobs and nodes that change over time, driven by SimPy's clock."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.state import TICKS_PER_S, JobStates, Phase, ViewMaker, seconds, ticks
 
 FRUITLESS_FAILURES = 200_000
-"""Failures of nodes without a job that completes after which a run counts as stalled."""
+"""A run counts as stalled after this many node failures in a row during which no job completes."""
 
 
 class StalledError(RuntimeError):
-    """Jobs wait, nothing runs, nothing will happen, and the policy starts nothing; or nodes only fail."""
+    """The run cannot go on: jobs wait and no event or decision will start them, or nodes only fail."""
 
 
 class World(ABC):
-    """The jobs and nodes of a scenario; who decides what runs is left to a subclass.
+    """The jobs and nodes of a scenario; a subclass adds who decides which jobs run.
 
     Attributes
     ----------
     scenario : Scenario
     placer : Placer
     information : InformationClass
-        Of the policy that decides.
+        What the deciding policy knows of iteration times.
     round_s : float or None
     setting : Setting
     log : EventLog
@@ -81,21 +81,21 @@ class World(ABC):
 
     @abstractmethod
     def _request_decision(self) -> None:
-        """See to it that whoever decides is asked."""
+        """Ask for a decision at the next possible time."""
 
     @property
     def now_s(self) -> float:
-        """The clock, seconds."""
+        """Simulated time, seconds."""
         return seconds(self._now)
 
     @property
     def jobs_left(self) -> int:
-        """Jobs that have completed or were dropped."""
+        """Number of jobs that have completed or were dropped."""
         return int((self.jobs.phase >= Phase.COMPLETED).sum())
 
     @property
     def jobs_in_view(self) -> int:
-        """Jobs that a View shows now."""
+        """Number of jobs that a View shows now."""
         return len(self._in_view)
 
     @property
@@ -103,7 +103,7 @@ class World(ABC):
         return int(self._clock.now)
 
     def _gpus_out_of_use(self) -> Ints:
-        """Return GPUs of each type that no decision may use, shape (T,)."""
+        """Return how many GPUs of each type no decision may use, shape (T,)."""
         out, cluster = self._profiles.held.copy(), self.scenario.cluster
         for node in self.allocations.down:
             out[cluster.node_type[node]] += cluster.node_gpus[node]
@@ -163,11 +163,11 @@ class World(ABC):
 
     @property
     def _decision_comes_first(self) -> bool:
-        """Whether profiles start only on what a decision leaves: some job that is known is queued."""
+        """Whether a decision is made before profiles start: profiles are active and a job is queued."""
         return self._profiles.active and any(self.jobs.phase[row] == Phase.QUEUED for row in self._in_view)
 
     def _start_profiling(self) -> None:
-        """Start the profiles that wait on GPUs that are free, in order."""
+        """Start waiting profiles on free GPUs, in the order in which they wait."""
         book = self._profiles
         for kind, queue in enumerate(book.waiting):
             while queue and self.allocations.free[kind] >= book.gpus:
@@ -205,7 +205,7 @@ class World(ABC):
         self._request_decision()
 
     def _pass_on_profiles(self, row: int) -> None:
-        """Let the profiles of a job that leaves go on for another that shares them, or stop them."""
+        """Hand the profiles of a leaving job to another job that shares them, or stop them."""
         for profile in self._profiles.made_for(row):
             others = set(self._profiles.jobs_of(profile).tolist()) - {row} - self._book.start.keys()
             here = (job for job in self._left if job in others and self.jobs.phase[job] < Phase.COMPLETED)
@@ -220,7 +220,10 @@ class World(ABC):
                 self._start_profile(profile, nodes)
 
     def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
-        """Launch a job on the nodes the placer finds, or on given ones: a job that ran on others migrates."""
+        """Launch a job on the nodes `on`, or on nodes that the placer finds.
+
+        A running job that is given nodes (`rescale` and `on`) migrates.
+        """
         jobs, scenario = self.jobs, self.scenario
         level = int(np.searchsorted(scenario.tables.counts, gpus))
         overhead = ticks(self._overhead_s(row, kind, level))
@@ -244,7 +247,10 @@ class World(ABC):
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
 
     def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
-        """Ask the placer for what ends at tick `until`; an answer from before a node of it failed is none."""
+        """Ask the placer for nodes that a job or profile will hold until tick `until`.
+
+        An answer that names a failed node counts as `Infeasible`.
+        """
         allocations = self.allocations
         if self._book.nodes:
             nodes = self._place_beside_planned(kind, gpus, self._book.withheld(until))
@@ -266,14 +272,17 @@ class World(ABC):
             return self.placer.place(self.allocations, kind, gpus)
 
     def _unplaced(self, row: int, kind: int, gpus: int, answer: Infeasible) -> None:
-        """Let a job wait whose launch found no nodes; one that was to be rescaled is preempted by that."""
+        """Keep a job waiting because its launch found no nodes; a running job is preempted."""
         self._record(EventKind.UNPLACED, row, gpu_type=kind, gpus=gpus, reason=str(answer))
         if self.jobs.phase[row] == Phase.RUNNING:
             self._record(EventKind.PREEMPT, row)
             self._enqueue(row)
 
     def _await_completion(self, row: int) -> None:
-        """Set the job's completion anew from its progress, which holds as of now."""
+        """Schedule the job's completion, or its next change of efficiency, from its current progress.
+
+        A new `generation` makes what was scheduled before void.
+        """
         jobs = self.jobs
         jobs.generation[row] += 1
         generation = int(jobs.generation[row])
@@ -291,7 +300,7 @@ class World(ABC):
     def _pace(
         self, row: int, kind: int, level: int, locality: int, remaining: float, slowdown: float = 1.0
     ) -> float:
-        """Return the seconds that the work of an iteration at the requested batch takes a job now."""
+        """Return the seconds a job needs now for the work of one iteration at its requested batch."""
         scenario, choices = self.scenario, self.scenario.batch_choices
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
         iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
@@ -304,13 +313,13 @@ class World(ABC):
             self._go_on(row)
 
     def _change_batch(self, row: int, batch: int) -> None:
-        """Let a running job go on at another global batch, without a restart."""
+        """Change a running job's global batch, without a restart."""
         self.jobs.settle(row, self._now)
         self.jobs.batch[row] = batch
         self._go_on(row)
 
     def _go_on(self, row: int) -> None:
-        """Let a running job go on at the pace of its batch, progress and share of the links."""
+        """Recompute a running job's speed from its batch, progress and share of the links."""
         jobs = self.jobs
         jobs.settle(row, self._now)
         kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
@@ -324,7 +333,7 @@ class World(ABC):
         )
 
     def _share_links(self) -> None:
-        """Let jobs whose share of the links has changed go on at their new speed."""
+        """Update the speed of each running job whose share of the links has changed."""
         if self._links is None:
             return
         for row, slowdown in self._links.update().items():
@@ -349,7 +358,7 @@ class World(ABC):
         return EventKind.RESUME if self.jobs.launched[row] else EventKind.START
 
     def _vacate(self, row: int) -> Nodes:
-        """Take a job's GPUs away, with its progress written down."""
+        """Record a job's progress, release its GPUs and return the nodes it held."""
         self.jobs.settle(row, self._now)
         self.jobs.generation[row] += 1
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
@@ -381,9 +390,9 @@ class World(ABC):
     # Planned jobs
 
     def _estimated_end(self, row: int, kind: int, level: int, standstill: int) -> float:
-        """Return the tick at which a job would end that works after a standstill, in ticks.
+        """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
 
-        By what the policy's information class knows; inf where that is nothing.
+        The estimate uses what the policy's information class knows; it is inf where that is nothing.
         """
         if not self._book.nodes or self.information == InformationClass.NONE:
             return math.inf
@@ -401,7 +410,7 @@ class World(ABC):
         self._book.due.add(planned.job)
 
     def _serve_planned_jobs(self) -> None:
-        """Find nodes for planned jobs that have none, and start those that are due, in order of start."""
+        """Find nodes for planned jobs that have none, and start due ones, in order of planned start."""
         book = self._book
         for row in sorted(book.nodes, key=lambda job: (book.start[job], job)):
             kind, gpus = self._planned_allotment(row)
@@ -413,7 +422,7 @@ class World(ABC):
                 self._start_planned(row, kind, gpus)
 
     def _planned_allotment(self, row: int) -> tuple[int, int]:
-        """Return type and GPUs of a planned job's request; of any type, the one it is fastest on."""
+        """Return (type index, GPUs) of a planned job's request; "any type" becomes its fastest type."""
         if row in self._planned_allotments:
             return self._planned_allotments[row]
         scenario = self.scenario
@@ -429,7 +438,7 @@ class World(ABC):
         return {node for row in self._book.running for node, _ in self.allocations.holding(row)}
 
     def _busy_at(self, start: int) -> set[int]:
-        """Return the nodes of jobs that by estimate still run at a tick."""
+        """Return the nodes whose jobs are estimated to be still running at tick `start`."""
         jobs, busy = self.jobs, set[int]()
         for row in self.allocations.holders:
             if row >= 0 and row not in self._book.running:
@@ -440,7 +449,7 @@ class World(ABC):
         return busy
 
     def _start_planned(self, row: int, kind: int, gpus: int) -> None:
-        """Take a due job's nodes from whoever is still on them, and start it there."""
+        """Clear a due job's nodes of all other jobs and profiles, and start the job there."""
         nodes = self._book.nodes.pop(row)
         for holder in self._holders_on(nodes):
             if holder >= 0:
@@ -458,8 +467,10 @@ class World(ABC):
         return [holder for holder in held.holders if any(on in nodes for on, _ in held.holding(holder))]
 
     def _put_off(self, holder: int) -> Profile:
-        """Stop a profile whose nodes are needed or lost; it goes on as soon as it can."""
-        profile = next(one for one in self._profiles.running if self._profile_holder(one) == holder)
+        """Stop a profile whose nodes are needed or have failed, and queue it first of its type."""
+        profile = next(
+            candidate for candidate in self._profiles.running if self._profile_holder(candidate) == holder
+        )
         self._stop_profile(profile)
         self._profiles.put_off(profile)
         return profile
@@ -490,7 +501,7 @@ class World(ABC):
         self._request_decision()
 
     def _fail(self, row: int, node: int) -> None:
-        """Take a job's GPUs, and set it back to its last checkpoint."""
+        """Release the GPUs of a job whose node failed, and set the job back to its last checkpoint."""
         jobs = self.jobs
         kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
         left, undone = jobs.at_checkpoint(row, self._now)

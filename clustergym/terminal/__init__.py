@@ -1,1 +1,1 @@
-"""What a user sees of long work: progress, tables, and the processes that share it."""
+"""Output of long work on the terminal: progress, tables, and worker processes."""

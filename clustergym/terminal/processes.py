@@ -1,4 +1,4 @@
-"""Work that is done by several processes."""
+"""Share work among several processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -26,9 +26,10 @@ def cores() -> int:
 
 @contextmanager
 def workers(processes: int, start: str | None = None) -> Iterator[Any]:
-    """Yield a `map` over so many processes (0: one per core); over this one where it is 1.
+    """Yield a `map` that runs in that many processes (0: one per core; 1: in this process).
 
-    `start` is how a process begins: `spawn` where PyTorch may have threads, which do not survive a fork.
+    `start` is the start method of a process; use `spawn` where PyTorch may have threads, which do not
+    survive a fork.
     """
     count = processes or cores()
     if count == 1:
@@ -40,7 +41,7 @@ def workers(processes: int, start: str | None = None) -> Iterator[Any]:
 
 @contextmanager
 def lost_processes_told() -> Iterator[None]:
-    """Turn the end of a process from outside, as by the system when memory runs out, into one line."""
+    """Raise an `InputError` if a worker process is killed, as when memory runs out."""
     try:
         yield
     except BrokenProcessPool as error:
@@ -51,6 +52,6 @@ def lost_processes_told() -> Iterator[None]:
 def in_order(
     task: Callable[[T], R], items: Sequence[T], processes: int = 1, label: str | None = None
 ) -> Iterator[R]:
-    """Yield the task's results in the order of the items; with a label progress is shown on stderr."""
+    """Yield the task's result for each item, in order; with a label, show progress on stderr."""
     with lost_processes_told(), workers(max(1, min(processes, len(items)))) as run:
         yield from counted(label or "", run(task, items), len(items), label is not None)

@@ -1,4 +1,4 @@
-"""Progress of long work on stderr."""
+"""Show the progress of long work on stderr."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """A simulation, as far as its progress is shown."""
+    """The part of a simulation that its progress is read from."""
 
     @property
     def now_s(self) -> float:
-        """Simulated seconds."""
+        """Simulated time, seconds."""
 
     @property
     def jobs_left(self) -> int:
-        """Jobs that have finished or been dropped."""
+        """Number of jobs that have finished or been dropped."""
 
 
 Show = Callable[[Clock], None]
@@ -30,7 +30,7 @@ EVERY_LINE_S = 10.0
 
 
 def counted(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterator[T]:
-    """Yield results, showing how many of them there are: a bar on a terminal, else a line now and then."""
+    """Yield results and show how many are done: a bar on a terminal, elsewhere a line now and then."""
     if not wanted:
         yield from results
     elif sys.stderr.isatty():
@@ -49,7 +49,10 @@ def counted(name: str, results: Iterable[T], total: int, wanted: bool) -> Iterat
 
 @contextlib.contextmanager
 def progress_of(name: str, jobs: int, wanted: bool) -> Iterator[Show | None]:
-    """Yield a callback that shows how many jobs have left: a bar on a terminal, else a line now and then."""
+    """Yield a callback that shows how many jobs have left the simulation.
+
+    It shows a bar on a terminal, elsewhere a line now and then; None if progress is not wanted.
+    """
     if not wanted:
         yield None
     elif sys.stderr.isatty():

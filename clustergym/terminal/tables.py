@@ -1,4 +1,4 @@
-"""Tables on the terminal."""
+"""Print tables on the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def print_table(table: Table) -> None:
-    """Print on stdout; where that is no terminal, as wide as the table is, so that nothing is cut."""
+    """Print a table on stdout, at full width if stdout is not a terminal, so that nothing is cut."""
     from rich.console import Console
 
     if hasattr(sys.stdout, "reconfigure"):

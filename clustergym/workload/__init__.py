@@ -1,1 +1,1 @@
-"""Jobs, traces, their readers and their generators."""
+"""Traces of jobs: their format, their readers and their generators."""

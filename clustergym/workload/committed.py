@@ -25,12 +25,12 @@ SCHEMA = "clustergym.traces/1"
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the entries of a folder's manifest by file name.
+    """Read the manifest of a folder of traces; return its entries by file name.
 
     Raises
     ------
     InputError
-        If there is none, or it is of another schema.
+        If the manifest does not exist or has another schema.
     """
     path = folder / "manifest.json"
     try:
@@ -40,15 +40,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"cannot be read: {error}", file=path, remedy="restore it from the repository"
         ) from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
-        raise InputError("is no manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
+        raise InputError("is not a manifest of traces", file=path, field="schema", remedy=f"want {SCHEMA}")
     entries: dict[str, Any] | None = manifest.get("traces")
     if not isinstance(entries, dict):
-        raise InputError("is no mapping", file=path, field="traces", remedy="restore it from the repository")
+        raise InputError(
+            "is not a mapping", file=path, field="traces", remedy="restore it from the repository"
+        )
     return entries
 
 
 def regenerate(arguments: dict[str, Any]) -> Trace:
-    """Return the trace that the arguments of a manifest's entry give."""
+    """Generate a trace again from the arguments in its manifest entry."""
     given = dict(arguments)
     given["gpu_types"] = tuple(given.get("gpu_types", ()))
     if given.get("deadlines") is not None:
@@ -57,12 +59,12 @@ def regenerate(arguments: dict[str, Any]) -> Trace:
 
 
 def fingerprint_now(arguments: dict[str, Any]) -> str:
-    """Return the fingerprint of the oracle that the arguments would use."""
+    """Return the current fingerprint of the oracle that a manifest entry's arguments use."""
     return oracle_fingerprint(load_cluster(arguments["cluster"]), arguments["rule"])
 
 
 def entry_of(trace: Trace, arguments: dict[str, Any], use: str) -> dict[str, Any]:
-    """Return a manifest's entry of a trace."""
+    """Build the manifest entry of a trace."""
     cluster = load_cluster(arguments["cluster"])
     return {
         "use": use,
@@ -77,7 +79,7 @@ def entry_of(trace: Trace, arguments: dict[str, Any], use: str) -> dict[str, Any
 
 
 def differences(folder: Path) -> list[str]:
-    """Return one line for each trace that is not what its entry says or its arguments give."""
+    """Return one line for each trace that differs from its manifest entry or its generated content."""
     found = []
     for name, entry in read_manifest(folder).items():
         path = folder / name
@@ -93,7 +95,7 @@ def differences(folder: Path) -> list[str]:
 
 
 def write_all(folder: Path) -> None:
-    """Write every trace of a manifest anew, and what follows from it into the manifest."""
+    """Generate and write every trace of a manifest again, and update the manifest."""
     entries = read_manifest(folder)
     for name, entry in entries.items():
         trace = regenerate(entry["arguments"])
@@ -109,7 +111,7 @@ def _write(path: Path, text: str) -> None:
 
 @exits_on_bad_input
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check the committed traces, or write them anew; return the exit status."""
+    """Check the committed traces, or write them again; return the exit status."""
     parser = Parser(prog="python -m clustergym.workload.committed", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write them anew from the manifest's arguments")
     args = parser.parse_args(argv)

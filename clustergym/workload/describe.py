@@ -1,4 +1,4 @@
-"""`clustergym trace describe FILE`: what is in a trace, and what it asks of a cluster."""
+"""`clustergym trace describe FILE`: print statistics of a trace and the load it offers to a cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe a trace as a run on the cluster reads it; return the exit status."""
+    """Read a trace as a run on the cluster would, and describe it; return the exit status."""
     from clustergym.cluster.cluster_files import load_cluster
     from clustergym.workload.formats import load_trace
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_drawn(trace: Trace, keys: str) -> None:
-    """Say in one line what of a trace was drawn, if anything, by which rule, and the keys that change it."""
+    """Print one line on the parts of a trace that were drawn at random, if any, and how to change them."""
     drawn = trace.provenance.get("draw")
     if not drawn or not trace.path:
         return
@@ -73,12 +73,12 @@ def print_drawn(trace: Trace, keys: str) -> None:
 
 
 def check_models(trace: Trace) -> None:
-    """Name the first job of a model that the catalogue does not have.
+    """Check that the catalogue has the model of every job.
 
     Raises
     ------
     InputError
-        With the file and line of the job, and the nearest models.
+        Names file and line of the first job with an unknown model, and the nearest models.
     """
     from clustergym.models.catalog import load_catalog
 
@@ -92,7 +92,7 @@ def check_models(trace: Trace) -> None:
 
 
 def write_json(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures as JSON, whole or not at all.
+    """Write figures as JSON; a reader never sees a part of the file.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def print_statistics(figures: dict[str, Any]) -> None:
 
 
 def warnings(figures: dict[str, Any]) -> list[str]:
-    """Return one line for each thing about the load that a user should know."""
+    """Return the warnings about the offered load, one line each."""
     load, cluster = figures["offered_load"], figures["cluster"]
     lines = [
         f"offered load on {kind} of {cluster} is {_load(value)}, above 1: "
@@ -236,7 +236,7 @@ def _number(value: float | None) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in the unit that suits its size."""
+    """Format a duration in the unit that suits its size."""
     for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Models for jobs that were recorded with nothing but time, duration and GPU count.
+"""Draw models for jobs whose log records only time, duration and GPU count.
 
 A seeded rule draws each job's model class among those that fit in memory on the GPUs it asked for.
 Its iterations follow: as many as take the recorded duration, so a job keeps its GPU time to within
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec
 
 Choices = list[tuple[ModelClass, float]]
-"""Model classes with their weights."""
+"""Model classes with their relative weights."""
 
 ARENA_BATCHES: dict[str, tuple[int, ...]] = {
     "gpt3": (128, 256, 512),
@@ -61,7 +61,7 @@ ARES_LIMITS_GPU_H = (1.0, 10.0, 100.0)
 
 @dataclass(frozen=True)
 class Records:
-    """Jobs without a model, as columns of length n, in the order of the source.
+    """Recorded jobs without a model, as columns of length n, in the order of the source.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What `draw` found, as columns of length n, and plain facts for the provenance."""
+    """The result of `draw`, as columns of length n, and facts for the provenance."""
 
     model_family: list[str]
     model_size: list[str]
@@ -99,16 +99,16 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Rule:
-    """How models are drawn.
+    """A rule by which models are drawn.
 
     Attributes
     ----------
     stratum : callable
         GPU-seconds, shape (n,) -> class of each job, shape (n,).
     tiers : callable
-        (class, GPU count) -> choices; a later tier counts where nothing of the earlier ones fits.
+        (class, GPU count) -> tiers of choices; a tier is used if no model of the earlier tiers fits.
     draws_gpu_type : bool
-        Whether GPU types are drawn unless the options say.
+        Whether GPU types are drawn if the options do not name any.
     """
 
     stratum: Callable[[Floats], Ints]
@@ -117,7 +117,7 @@ class Rule:
 
 
 def _even(table: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Choices:
-    """Return choices of even weight by family, within it by size, within that by batch."""
+    """Return choices that share the weight evenly among families, then sizes, then batches."""
     return [
         (ModelClass(family, size, batch), 1.0 / len(table) / len(sizes) / len(batches))
         for family, sizes in table.items()
@@ -155,9 +155,10 @@ RULES = {
 
 
 class ReferenceTimes:
-    """Seconds per iteration on a cluster's GPUs, compactly placed, as the roofline oracle has them.
+    """The roofline oracle's seconds per iteration on a cluster's GPUs, compactly placed.
 
-    A GPU type the cluster lacks is taken in as many nodes of 8 as a job asks for, on the same fabric.
+    For a GPU type that the cluster lacks, it assumes as many nodes of 8 GPUs as the job needs, on the
+    same fabric.
 
     Parameters
     ----------
@@ -171,13 +172,13 @@ class ReferenceTimes:
         self._known: dict[tuple[ModelClass, str, int], float] = {}
 
     def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> float:
-        """Return seconds per iteration; inf where the model does not fit."""
+        """Return the seconds per iteration; inf if the model does not fit."""
         if (model, gpu_type, gpus) not in self._known:
             self.prepare([model], [gpus], gpu_type)
         return self._known[model, gpu_type, gpus]
 
     def prepare(self, models: Sequence[ModelClass], counts: Sequence[int], gpu_type: str = "") -> None:
-        """Compute many times at once, of all GPU types of the cluster and of `gpu_type`."""
+        """Compute many iteration times at once, on all GPU types of the cluster and on `gpu_type`."""
         missing = gpu_type and gpu_type not in self._cluster.gpu_types
         kinds = [gpu_type] if missing else self._cluster.gpu_types
         wanted = ((model, kind, gpus) for model in models for kind in kinds for gpus in counts)
@@ -203,14 +204,14 @@ _shared: dict[str, ReferenceTimes] = {}
 
 
 def reference_key(cluster: ClusterSpec) -> str:
-    """Return all that reference times on a cluster depend on."""
+    """Return a key of everything that the reference times on a cluster depend on."""
     from clustergym.models.catalog import load_catalog
 
     return json.dumps([cluster.fingerprint(), load_catalog().fingerprint()], sort_keys=True)
 
 
 def times_on(cluster: ClusterSpec) -> ReferenceTimes:
-    """Return the reference iteration times on a cluster, with what other traces of it asked for."""
+    """Return the reference iteration times on a cluster; all traces of this process share them."""
     return _shared.setdefault(reference_key(cluster), ReferenceTimes(cluster))
 
 
@@ -221,7 +222,7 @@ def reference_times(cluster: str) -> ReferenceTimes:
     Raises
     ------
     InputError
-        If there is no such cluster.
+        If the cluster does not exist.
     """
     from clustergym.cluster.cluster_files import load_cluster
 
@@ -244,7 +245,7 @@ def _types_to_draw(options: ReadOptions, rule: Rule) -> tuple[str, ...]:
 
 
 def uniforms(seed: int, row: Ints) -> Floats:
-    """Return one number in [0, 1) per row, which depends on the seed and the row's number only.
+    """Return a random number in [0, 1) per row that depends only on the seed and the row's number.
 
     Raises
     ------
@@ -258,18 +259,18 @@ def uniforms(seed: int, row: Ints) -> Floats:
 
 
 def draw(records: Records, options: ReadOptions) -> Drawn:
-    """Draw model, batch, iterations and GPU type of jobs, as the module says.
+    """Draw the model, batch, iterations and GPU type of each job by a rule.
 
     Parameters
     ----------
     records : Records
     options : ReadOptions
-        Of it `seed`, `rule`, `reference_*`, `gpu_types`, `power_of_two`.
+        Only `seed`, `rule`, `reference_*`, `gpu_types` and `power_of_two` are used.
 
     Raises
     ------
     InputError
-        For an unknown rule, and at the first job that no model of the rule fits.
+        If the rule is unknown, or no model of the rule fits a job (names the first such job).
     """
     if options.rule not in RULES:
         raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))
@@ -295,7 +296,7 @@ def _prepare(reference: ReferenceTimes, rule: Rule, keys: Ints) -> None:
 
 
 class _Picks:
-    """Collects the picks of all jobs, a group of equal class, count and type at a time."""
+    """Collects the drawn models of all jobs, group by group of equal class, GPU count and type."""
 
     def __init__(
         self,
@@ -336,7 +337,10 @@ class _Picks:
     def _fitting(
         self, types: tuple[str, ...], stratum: int, gpus: int
     ) -> tuple[list[tuple[ModelClass, str, float, float]], int]:
-        """Return (model, GPU type, weight, seconds) of the first tier of which any fits, and its number."""
+        """Return the fitting choices of the first tier that has any, and the tier's number.
+
+        A choice is (model class, GPU type, weight, seconds per iteration).
+        """
         for depth, tier in enumerate(self.rule.tiers(stratum, gpus)):
             fitting = [
                 (model, kind, weight, time)

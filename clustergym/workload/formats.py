@@ -1,4 +1,4 @@
-"""Every trace format there is, and the one function that reads any of them."""
+"""The table of trace formats, and the function that reads a trace of any of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["COLUMNS_HELP", "FORMATS", "Format", "ReadOptions", "find_format", "l
 
 @dataclass(frozen=True)
 class Format:
-    """A trace format.
+    """A trace format and its reader.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds,
 
 
 def find_format(path: Path) -> Format:
-    """Return the format of a file or folder by its name and its first 20 lines or 4 KB.
+    """Detect the format of a file or folder from its name and its first 20 lines or 4 KB.
 
     Raises
     ------

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse_overwrite(paths: tuple[Path, ...], force: bool) -> None:
-    """Raise InputError if one of the files exists and may not be overwritten."""
+    """Raise an `InputError` if a file exists and overwriting is not forced."""
     for path in paths:
         if path.exists() and not force:
             raise InputError(
@@ -128,7 +128,7 @@ def _generate(args: argparse.Namespace, cluster: ClusterSpec) -> Trace:
 
 
 def _gpu_types(args: argparse.Namespace, cluster: ClusterSpec) -> tuple[str, ...]:
-    """Return the types to request: those named, else the cluster's, unless any will do."""
+    """Return the GPU types to request: those named, else the cluster's; empty with --any-type."""
     if args.gpu_type and args.any_type:
         raise InputError("any type or a certain one, not both", field="--any-type", remedy="drop one")
     if args.any_type:

@@ -1,4 +1,4 @@
-"""What the published traces call their models, in terms of the model catalogue."""
+"""Translate model names of published traces to families of the model catalogue."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FAMILIES = {
     "vgg16": "vgg16",
     "yolov3": "yolov3",
 }
-"""Models of Sia, Gavel and ElasticFlow, each of one size; Sia names ResNet-18 and ResNet-50 by data set."""
+"""Model names of Sia, Gavel and ElasticFlow -> families; Sia names ResNet-18 and -50 by data set."""
 
 
 def families(
     names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int], field: str
 ) -> list[str]:
-    """Return the catalogue's family of each model name, whatever its case.
+    """Return the catalogue's family of each model name, in upper or lower case.
 
     Raises
     ------

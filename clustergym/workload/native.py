@@ -1,4 +1,4 @@
-"""The native format: one CSV of `COLUMNS`, and beside it where it came from."""
+"""The native trace format: a CSV file of `COLUMNS`, with a JSON file of its provenance beside it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
 
 def provenance_path(path: Path) -> Path:
-    """Return where the provenance of a trace file lies."""
+    """Return the path of the provenance file of a trace file."""
     return path.with_name(f"{path.stem}.provenance.json")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like the native format."""
+    """Whether the first lines look like the native format."""
     return bool({"submit_s", "model_family"} & header(lines))
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a native trace; it needs no options."""
+    """Read a native trace; the options are not used."""
     return read_trace(path)
 
 
@@ -48,7 +48,7 @@ def read_trace(path: str | Path) -> Trace:
     Raises
     ------
     InputError
-        At the first thing wrong with the file, and where the sha256 in its provenance is another.
+        At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
     table = read_csv(path, REQUIRED, known=COLUMNS)
@@ -100,11 +100,11 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
 
 
 def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def write_trace(trace: Trace, path: str | Path) -> None:
-    """Write `<path>` and `<stem>.provenance.json` beside it, both or neither.
+    """Write a trace to `path` and its provenance to `<stem>.provenance.json`: both files or neither.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
 
 
 def write_files(files: dict[Path, bytes]) -> None:
-    """Write all the files or, where one cannot be written, none.
+    """Write all files, or none if one of them cannot be written.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a user may choose when a trace of another format is read."""
+"""Options for reading traces of other formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ReferenceTime = Callable[[ModelClass, str, int], float]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of the readers; the native format needs none of them.
+    """Options of the trace readers; the native format uses none of them.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class ReadOptions:
         Seconds per iteration of (model class, GPU type, GPUs). By default the roofline oracle's
         on `reference_cluster`, compactly placed.
     reference_gpu : str
-        GPU type on which a job that asks for none ran as long as recorded.
+        GPU type on which the recorded duration holds for a job that asks for no type.
     reference_cluster : str
         Cluster whose GPU types are drawn and whose iteration times are the reference.
     gpu_types : tuple of str, optional
@@ -57,7 +57,7 @@ class ReadOptions:
 
 
 def types_to_draw(rule: str, any_type: bool, gpu_types: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return `ReadOptions.gpu_types` for a trace that is to run on a cluster of certain GPU types."""
+    """Return the value of `ReadOptions.gpu_types` for a trace that will run on a cluster's GPU types."""
     if any_type:
         return ()
     return gpu_types if rule == "arena" else None

@@ -1,4 +1,4 @@
-"""From a log of what ran (time, duration, GPUs) to a trace of jobs to schedule."""
+"""Turn a log of jobs that ran (time, duration, GPUs) into a trace of jobs to schedule."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clustergym.workload.trace_checks import build_trace
 
 @dataclass(frozen=True)
 class RecordedJobs:
-    """Jobs as a cluster's log has them, as columns of length n, in the order of the source.
+    """The jobs in a cluster's log, as columns of length n, in the order of the source.
 
     Attributes
     ----------
     path : Path
         File named in errors and in the trace.
     format, sha256 : str
-        Of the source, for the provenance.
+        Format and SHA-256 of the source, for the provenance.
     row : ndarray of int
         Number of the row in the source, counting those that were left out.
     line, job_id, gpu_type, user, virtual_cluster : list
@@ -41,9 +41,9 @@ class RecordedJobs:
         Rows left out, by reason.
     dated : bool
     source_names : mapping
-        What the source calls our columns, for errors.
+        The source's names of our columns, for error messages.
     facts : dict
-        More for the provenance.
+        Further entries of the provenance.
     """
 
     path: Path
@@ -65,12 +65,12 @@ class RecordedJobs:
 
 
 def leave_out(table: dict[str, npt.NDArray[np.bool_]], rows: int) -> tuple[Ints, Counter[str]]:
-    """Return the rows to keep, and how many go for each reason; a row counts for its first reason.
+    """Return the rows to keep, and how many rows are left out for each reason (a row's first one).
 
     Parameters
     ----------
     table : dict
-        Reason -> which rows it holds for, each of shape (rows,).
+        Reason -> which rows to leave out for it, shape (rows,).
     rows : int
     """
     kept = np.ones(rows, dtype=np.bool_)
@@ -82,17 +82,17 @@ def leave_out(table: dict[str, npt.NDArray[np.bool_]], rows: int) -> tuple[Ints,
 
 
 def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -> dict[str, Any]:
-    """Return what every imported trace says of its source."""
+    """Return the provenance that every imported trace has."""
     return {"source": source.name, "format": name, "sha256": sha256, "origin": origin, **more}
 
 
 def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
-    """Draw models for the jobs of a log and put them on the clock of the first submission.
+    """Build a trace from a log: draw models, and let time start at the first submission.
 
     Raises
     ------
     InputError
-        If no job is left, or at the first that is not valid.
+        If no job is left, or a job is not valid (names the first such job).
     """
     if not len(log.row):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
@@ -129,6 +129,6 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
 
 
 def pick(rows: Ints) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return a function that takes the given rows of a list."""
+    """Return a function that picks the given rows of a list."""
     index = rows.tolist()
     return lambda cells: [cells[row] for row in index]

@@ -1,4 +1,4 @@
-"""The trace: one validated table of jobs, a row each, in order of submission."""
+"""The trace: a validated table of jobs, one row per job, in order of submission."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Jobs in order of submission (ties in order of the file), as columns of length n.
+    """A trace: jobs in order of submission (ties in the file's order), as columns of length n.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Trace:
         return ModelClass(self.model_family[row], self.model_size[row], int(self.global_batch[row]))
 
     def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
-        """Return the trace of the given rows, which must keep the order of submission."""
+        """Return a trace of the given rows, which must be in order of submission."""
         index = np.asarray(rows, dtype=np.int64)
         columns: dict[str, Any] = {}
         for column in fields(self):
@@ -109,7 +109,7 @@ class Trace:
         return replace(self, name=name or self.name, **columns)
 
     def csv_text(self) -> str:
-        """Return the table in the native format; equal tables give equal text on any machine."""
+        """Return the table as text in the native format; equal tables give equal text on any machine."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -135,7 +135,7 @@ class Trace:
 
     @property
     def sha256(self) -> str:
-        """Digest of the table's native text (name, path and provenance do not count)."""
+        """SHA-256 of the table in the native format; name, path and provenance do not count."""
         return hashlib.sha256(self.csv_text().encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The one way to a `Trace`: every reader hands its columns to `build_trace`, which checks them."""
+"""Check the columns of a trace; every reader builds its `Trace` through `build_trace`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def build_trace(
     source_names: Mapping[str, str] | None = None,
     canonical: Callable[[str], str] | None = None,
 ) -> Trace:
-    """Check the columns of a trace, sort them by submission, and put them together.
+    """Build a trace from columns: check them and sort them by submission.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def build_trace(
     provenance : dict, optional
         Plain JSON values.
     source_names : mapping, optional
-        What the source calls our columns, for errors.
+        The source's names of our columns, for error messages.
     canonical : callable, optional
         GPU type name -> canonical name; by default that of the hardware catalogue.
 
@@ -162,7 +162,7 @@ class _Checker:
     def times(self) -> None:
         submit, deadline = self.columns["submit_s"], self.columns["deadline_s"]
         if np.isnan(submit).any():
-            raise self.error(int(np.argmax(np.isnan(submit))), "submit_s", "is no number", "give seconds")
+            raise self.error(int(np.argmax(np.isnan(submit))), "submit_s", "is not a number", "give seconds")
         late = deadline <= submit
         if late.any():
             row = int(np.argmax(late))

@@ -1,4 +1,4 @@
-"""Statistics of a trace, and the load it offers to a cluster."""
+"""Compute statistics of a trace, and the load it offers to a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """GPU time that a trace asks of a cluster.
+    """The GPU time that a trace demands of a cluster.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class OfferedLoad:
     demand_gpu_s : ndarray of float, shape (T,)
         GPU-seconds demanded of each type.
     load : ndarray of float, shape (T,)
-        Demand over capacity times span; inf where all jobs come at once.
+        Demand over capacity times span; inf if all jobs are submitted at once.
     overall : float
         The same over all types together.
     job_gpu_s : ndarray of float, shape (n,)
@@ -59,7 +59,7 @@ class OfferedLoad:
 
 
 def tables_for(trace: Trace, cluster: ClusterSpec, oracle: Oracle | None = None) -> OracleTables:
-    """Return the oracle's tables of a trace's model classes, at every count that `offer` asks for.
+    """Return the oracle's tables of a trace's model classes, at every GPU count that `offer` needs.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def tables_for(trace: Trace, cluster: ClusterSpec, oracle: Oracle | None = None)
 
 
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
-    """Return the GPU time that a trace asks of a cluster.
+    """Compute the GPU time that a trace demands of a cluster, and the load this means.
 
     A job demands iterations x iteration time x GPUs of the type it requests, compactly placed. A job
     that requests none is spread over the types it fits in proportion to their capacity, at each
@@ -111,7 +111,7 @@ def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLo
 
 @dataclass(frozen=True)
 class _Cost:
-    """Of one iteration: GPU-seconds on each type, shape (T,); seconds; whether it fits as requested."""
+    """The cost of one iteration: GPU-seconds on each type, shape (T,), seconds, and whether it fits."""
 
     gpu_s: Floats
     time_s: float
@@ -119,7 +119,7 @@ class _Cost:
 
 
 class _AtRequest:
-    """Prices an iteration of (model class, requested type, count)."""
+    """Computes the cost of an iteration of (model class, requested type, GPU count)."""
 
     def __init__(self, cluster: ClusterSpec, tables: OracleTables) -> None:
         self.cluster, self.tables = cluster, tables
@@ -151,7 +151,7 @@ class _AtRequest:
         return _Cost(np.zeros(len(every)), float("nan"), infeasible=True)
 
     def _count(self, times: Floats, gpus: int, exactly: bool) -> int:
-        """Return the count itself or the least one that fits; 0: none."""
+        """Return the GPU count to use: `gpus` if `exactly`, else the least that fits; 0 if none fits."""
         for index, count in enumerate(self.counts):
             if np.isfinite(times[index]) and (count == gpus or not exactly):
                 return int(count)
@@ -171,7 +171,7 @@ class _AtRequest:
 def trace_statistics(
     trace: Trace, cluster: ClusterSpec | None = None, tables: OracleTables | None = None
 ) -> dict[str, Any]:
-    """Return statistics of a trace as plain JSON values; None where one is not defined.
+    """Return statistics of a trace as plain JSON values; undefined ones are None.
 
     Parameters
     ----------
@@ -211,7 +211,10 @@ def trace_statistics(
 
 
 def interarrival_statistics(submit_s: Floats) -> dict[str, float | None]:
-    """Return mean and median (s), coefficient of variation and burstiness of the times between arrivals."""
+    """Return statistics of the times between arrivals.
+
+    They are mean (s), median (s), coefficient of variation and burstiness.
+    """
     gaps = np.diff(submit_s)
     if not len(gaps):
         return dict.fromkeys(("mean_s", "median_s", "cv", "burstiness"))
@@ -222,7 +225,7 @@ def interarrival_statistics(submit_s: Floats) -> dict[str, float | None]:
 
 
 def count_statistics(submit_s: Floats, width_s: float) -> dict[str, float | int | None]:
-    """Return mean, greatest, Fano factor and lag-1 autocorrelation of the counts per window.
+    """Return statistics of the number of submissions per window: mean, maximum, Fano factor, autocorrelation.
 
     Parameters
     ----------
@@ -254,7 +257,10 @@ def hour_of_day_share(submit_s: Floats) -> Floats:
 
 
 def correlations(gpus: Ints, duration_s: Floats) -> dict[str, float | None]:
-    """Return Pearson's of log2 GPUs with ln duration, and Spearman's; None where either is constant."""
+    """Return the correlations of GPU counts with durations; None if either is constant.
+
+    They are Pearson's, of log2 GPUs with ln duration, and Spearman's rank correlation.
+    """
     known = np.isfinite(duration_s) & (duration_s > 0)
     x, y = np.log2(gpus[known]), np.log(duration_s[known])
     if len(x) < 2 or x.min() == x.max() or y.min() == y.max():
@@ -266,7 +272,7 @@ def correlations(gpus: Ints, duration_s: Floats) -> dict[str, float | None]:
 
 
 def percentiles(values: Floats | Ints) -> dict[str, float]:
-    """Return the percentiles of `PERCENTILES`, as `p50`."""
+    """Return the percentiles in `PERCENTILES`, with keys such as `p50`."""
     return {f"p{rank}": float(np.percentile(values, rank)) for rank in PERCENTILES}
 
 

@@ -302,11 +302,14 @@ def test_bad_parameters(name):
         ({"reward": {"step_time": 1.0}, "model": BERT | {"depth": 3}}, "env.model.depth: unknown key"),
         ({"reward": {"step_time": 1.0}, "model": BERT | {"layers": 20}}, "20 layers do not divide"),
         ({"reward": {"step_time": 1.0}, "model": BERT | {"heads": 0}}, "env.model.heads: 0 is not valid"),
-        ({"reward": {"step_time": 1.0}, "model": BERT | {"hidden": 2.5}}, "env.model.hidden: 2.5 is no int"),
+        (
+            {"reward": {"step_time": 1.0}, "model": BERT | {"hidden": 2.5}},
+            "env.model.hidden: 2.5 is not an int",
+        ),
         ({"reward": {"spread": float("nan")}}, "env.reward.spread"),
         ({"reward": {"spread": True}}, "env.reward.spread"),
         ({"alpha": float("nan")}, "env.alpha"),
-        ({"max_steps": 3.5}, "env.max_steps: 3.5 is no int"),
+        ({"max_steps": 3.5}, "env.max_steps: 3.5 is not an int"),
     ],
 )
 def test_more_bad_parameters(parameters, line):

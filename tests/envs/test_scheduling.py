@@ -267,7 +267,7 @@ LINES = [
     (ElasticEnv, {"information": "all"}, "env.information"),
     (ElasticEnv, {"placer": "budy"}, "did you mean buddy"),
     (ElasticEnv, {"rows": 0}, "env.rows: 0 is not valid"),
-    (ElasticEnv, {"rows": 2.5}, "env.rows: 2.5 is no int"),
+    (ElasticEnv, {"rows": 2.5}, "env.rows: 2.5 is not an int"),
     (ElasticEnv, {"loads": []}, "env.loads"),
     (ElasticEnv, {"round_s": 0.0}, "env.round_s"),
     (ElasticEnv, {"actions": "edits"}, "did you mean edit or admit?"),
@@ -291,7 +291,7 @@ def test_mistakes_in_parameters(made_by, parameters, line):
 OPTIONS = [
     ({"sceed": 1}, "options.sceed: unknown option"),
     ({"trace_seed": -1}, "options.trace_seed: -1 is not a seed"),
-    ({"trace_seed": "x"}, "options.trace_seed: 'x' is no int"),
+    ({"trace_seed": "x"}, "options.trace_seed: 'x' is not an int"),
     ({"trace": "nowhere"}, "no trace 'nowhere'"),
     ({"scenario": "testbed"}, "options.scenario: is not a Scenario"),
     ({"run_seed": 1.5}, "options.run_seed"),

@@ -81,7 +81,7 @@ WRONG = {
     ),
     "a line that is no JSON": (
         lambda folder: change_log(folder, SECOND, lambda lines: [lines[0], b"{", *lines[1:]]),
-        ["decision log: philly-6: {file}:2: is no JSON (give the decision log of a finished run)"],
+        ["decision log: philly-6: {file}:2: is not JSON (give the decision log of a finished run)"],
     ),
     "a cell that is no gzip": (
         lambda folder: replace_packed(folder, FIRST, b"junk"),

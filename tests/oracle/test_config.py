@@ -59,12 +59,12 @@ def test_keys_reach_the_oracle(tmp_path: Path) -> None:
         ({"name": ["table"]}, "oracle.name: unknown oracle ['table']"),
         ({"name": "table"}, "oracle.path: is missing"),
         ({"name": "table", "path": "???"}, "oracle.path: is missing"),
-        ({"name": "table", "path": None}, "oracle.path: None is no str"),
+        ({"name": "table", "path": None}, "oracle.path: None is not a str"),
         (
             {"name": "table", "path": "x", "mising": "estimate"},
             "unknown key 'mising' (did you mean missing?)",
         ),
-        ({"name": "table", "path": 3}, "oracle.path: 3 is no str"),
+        ({"name": "table", "path": 3}, "oracle.path: 3 is not a str"),
         ({"name": "roofline", "path": "x"}, "oracle.path: unknown key 'path'"),
         (
             {"name": "roofline", "models": "/nowhere/models"},

@@ -208,7 +208,7 @@ def test_log_with_a_wrong_batch_is_one_line(batch: object, tmp_path: Path) -> No
     header = {"schema": "clustergym.decisions/1"}
     line = {"time_s": 0.0, "launch": [["a", "X", 1]], "batch": batch}
     pack(tmp_path / "d.jsonl.gz", [header, line])
-    with pytest.raises(InputError, match=r"d\.jsonl\.gz:2.*is no decision of this scenario"):
+    with pytest.raises(InputError, match=r"d\.jsonl\.gz:2.*is not a decision of this scenario"):
         read_decisions(tmp_path / "d.jsonl.gz", scenario)
 
 

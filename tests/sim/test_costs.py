@@ -35,19 +35,19 @@ LINES = {
     "costs.search: unknown search 'prune' (did you mean pruned?)": {"search": "prune"},
     "costs.profile_reuse: unknown reuse 'jobs' (did you mean job?)": {"profile_reuse": "jobs"},
     "costs.storage_gbs: must be a positive number (give GB/s)": {"storage_gbs": 0.0},
-    "costs.search_s_max.full: -1.0 is no duration (give seconds >= 0)": {"search_s_max": {"full": -1.0}},
-    "costs.search_s_per_gpu.full: inf is no duration (give seconds >= 0)": {
+    "costs.search_s_max.full: -1.0 is not a duration (give seconds >= 0)": {"search_s_max": {"full": -1.0}},
+    "costs.search_s_per_gpu.full: inf is not a duration (give seconds >= 0)": {
         "search_s_per_gpu": {"full": float("inf")}
     },
-    "costs.measured_s.gpt: nan is no duration (give seconds >= 0)": {"measured_s": {"gpt": float("nan")}},
+    "costs.measured_s.gpt: nan is not a duration (give seconds >= 0)": {"measured_s": {"gpt": float("nan")}},
     "costs.profile.none: none has no price: a policy that knows nothing profiles nothing (leave it out, as "
     "~costs.profile.none does)": {"profile": price("none", 1.0)},
     "costs.profile.bootstrop: unknown information class 'bootstrop' (did you mean bootstrap?)": {
         "profile": price("bootstrop", 1.0)
     },
-    "costs.profile.bootstrap.seconds: 0.0 is no duration (give seconds above 0; ~costs.profile.bootstrap "
+    "costs.profile.bootstrap.seconds: 0.0 is not a duration (give seconds above 0; ~costs.profile.bootstrap "
     "lets the class know for nothing)": {"profile": price("bootstrap", 0.0)},
-    "costs.profile.bootstrap.gpus: 0 is no GPU count (give 1 or more)": {
+    "costs.profile.bootstrap.gpus: 0 is not a GPU count (give 1 or more)": {
         "profile": price("bootstrap", 1.0, gpus=0)
     },
     "costs.profile.bootstrap.types: unknown value 'every' (valid: each, requested)": {

@@ -176,7 +176,7 @@ def test_a_log_that_names_another_time_is_one_line(time_s):
     log = sorted([*launch, Change(time_s, (), (0,), ())], key=lambda change: change.time_s)
     with pytest.raises(InputError) as error:
         replay(scenario, Buddy(), InformationClass.NONE, None, 0, log)
-    line = f"decision log: the decision at {time_s} s stands at no decision point"
+    line = f"decision log: the decision at {time_s} s is not at a decision point"
     assert str(error.value) == f"{line} (the log is of another scenario, version or seed)"
 
 
@@ -225,7 +225,7 @@ ILLEGAL = {
     "uses 6 X, 4 are available": Decision.of([(0, 0, 4), (1, 0, 2)]),
     "names GPU type 3": Decision.of([(0, 3, 1)]),
     "names GPU type -1": Decision.of([(0, -1, 1)]),
-    "has 3 GPUs, which is no count allowed here": Decision.of([(0, 0, 3)]),
+    "has 3 GPUs, which is not an allowed count": Decision.of([(0, 0, 3)]),
     "has 0 GPUs": Decision.of([(0, 0, 0)]),
     "is named twice": Decision.of([(0, 0, 1), (0, 0, 2)]),
     "does not fit on 1 X": Decision.of([(1, 0, 1)]),

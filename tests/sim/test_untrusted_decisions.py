@@ -68,7 +68,7 @@ def test_the_views_gpus_are_not_the_engines_limit():
     view.available[:] = 99
     view.feasible.setflags(write=True)
     view.feasible[:] = True
-    with pytest.raises(DecisionError, match="job a: has 8 GPUs, which is no count"):
+    with pytest.raises(DecisionError, match="job a: has 8 GPUs, which is not an allowed count"):
         simulation.apply(Decision.of([(0, 0, 8)]))
 
 
@@ -90,7 +90,7 @@ BAD = {
     "no column": (columns(gpus=None), "column gpus has 0 dimensions"),
     "a number": (columns(gpus=1), "column gpus has 0 dimensions"),
     "two dimensions": (columns(job=np.array([[0]])), "column job has 2 dimensions"),
-    "ragged": (columns(job=[[0], [1, 2]]), "column job is no array"),
+    "ragged": (columns(job=[[0], [1, 2]]), "column job is not an array"),
     "too large": (
         columns(gpus=np.array([2**64 - 1], dtype=np.uint64)),
         "column gpus holds 18446744073709551615",
@@ -99,7 +99,7 @@ BAD = {
     "a batch of floats": (columns(batch=np.array([32.0])), "column batch holds float64"),
     "a batch too many": (columns(batch=np.array([32, 32])), "its columns differ in length"),
     "negative job": (columns(job=np.array([-1])), "job #-1: is not in the system now"),
-    "negative GPUs": (columns(gpus=np.array([-4])), "has -4 GPUs, which is no count"),
+    "negative GPUs": (columns(gpus=np.array([-4])), "has -4 GPUs, which is not an allowed count"),
     "a drop of floats": (columns(drop=np.array([0.0])), "column drop holds float64"),
 }
 
@@ -126,7 +126,7 @@ LINES = {
     "a type below the first": ([(0, 0, 1), (1, -1, 1)], "job b: names GPU type -1 (choose 0 to 1)"),
     "a count there is not": (
         [(0, 0, 1), (1, 0, 3)],
-        "job b: has 3 GPUs, which is no count allowed here (choose among setting.counts)",
+        "job b: has 3 GPUs, which is not an allowed count (choose among setting.counts)",
     ),
     "a type it does not fit on": (
         [(0, 1, 1), (1, 1, 2)],
@@ -168,7 +168,9 @@ def test_the_job_at_fault_and_the_remedy_are_named(name):
 
 def test_a_batch_where_there_is_no_choice_of_batches_is_refused_unless_it_is_the_requested_one():
     simulation, _ = first_point()
-    with pytest.raises(DecisionError, match="job a: trains at global batch 64, which is none of its choices"):
+    with pytest.raises(
+        DecisionError, match="job a: trains at global batch 64, which is not one of its choices"
+    ):
         simulation.apply(columns(batch=np.array([64])))
     simulation.apply(columns(batch=np.array([32])))
     assert simulation.jobs.gpus.tolist() == [1, 0]

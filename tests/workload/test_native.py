@@ -132,7 +132,7 @@ def test_a_changed_file_is_not_taken_for_the_recorded_one(tmp_path: Path) -> Non
         ("{", r"provenance\.json:1: broken JSON"),
         ("[]", r"provenance\.json: provenance: is missing"),
         ('{"sha256": "0", "provenance": 3}', r"provenance\.json: provenance: is missing"),
-        ('{"rows": NaN}', r"provenance\.json: broken JSON: NaN is no JSON value"),
+        ('{"rows": NaN}', r"provenance\.json: broken JSON: NaN is not a JSON value"),
         ("", r"provenance\.json: the file is empty"),
         ("[" * 100_000, r"provenance\.json: broken JSON"),
         ('{"rows": ' + "9" * 5000 + "}", r"provenance\.json: broken JSON"),

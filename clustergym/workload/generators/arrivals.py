@@ -1,4 +1,4 @@
-"""When jobs arrive: a Poisson process whose rate follows the day, the week, and bursts on every time scale.
+"""Draw submission times: a Poisson process whose rate varies by hour, weekday, and random bursts.
 
 The rate is a product of independent factors: the source's hour of day and day of week; an hourly
 gamma factor with memory (the ranks of a sum of first-order autoregressions of different correlation
@@ -26,11 +26,11 @@ from clustergym.workload.generators.sources import Arrivals, Source
 HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400
 HOURLY, WITHIN_HOUR, JOBS, PIECE = 101, 102, 103, 104
-"""Streams of random numbers."""
+"""Numbers of the random streams used here; every purpose of a generator has its own."""
 
 
 def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hour: int = 0) -> Floats:
-    """Return submission times, ascending, in seconds rounded to whole milliseconds, shape (jobs,).
+    """Draw ascending submission times, seconds rounded to whole milliseconds, shape (jobs,).
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
 
 
 def whole_milliseconds(seconds: Floats) -> Floats:
-    """Round to whole milliseconds, so that last-bit differences between machines do not show."""
+    """Round seconds to milliseconds, so that machines whose last bits differ give equal times."""
     return np.rint(np.asarray(seconds, dtype=np.float64) * 1000.0) / 1000.0
 
 
 def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) -> tuple[Floats, Floats]:
-    """Return slot edges in seconds, shape (n + 1,), and the relative rate in each slot, shape (n,)."""
+    """Return the edges of time slots, seconds, shape (n + 1,), and the relative rate in each, shape (n,)."""
     arrivals = source.arrivals
     slot_s = min([HOUR_S, *(level.period_s for level in arrivals.within_hour)])
     slots = math.ceil(span_s / slot_s)
@@ -91,7 +91,7 @@ def _hour_profile(arrivals: Arrivals, hours: int, start_hour: int) -> Floats:
 
 
 def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
-    """Return a factor per hour, shape (hours,)."""
+    """Draw the random factor on the arrival rate of each hour, shape (hours,)."""
     bursts = source.arrivals.hourly
     length = max(hours, math.ceil(source.span_s / HOUR_S))
     process = np.zeros(length)
@@ -108,7 +108,7 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
 
 
 def _with_memory(noise: Floats, correlation_h: float) -> Floats:
-    """Return a stationary first-order autoregression of unit variance."""
+    """Turn white noise into a stationary first-order autoregression of unit variance."""
     keep = math.exp(-1.0 / correlation_h)
     fresh = math.sqrt(1.0 - keep * keep)
     values = noise.tolist()

@@ -1,4 +1,4 @@
-"""How long jobs run: mixtures of log-normals per range of GPU counts."""
+"""Draw job durations from mixtures of log-normals, one mixture per range of GPU counts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from clustergym.workload.generators.arrivals import whole_milliseconds
 from clustergym.workload.generators.sources import Durations, Mixture
 
 DURATIONS = 120
-"""Stream of random numbers."""
+"""Number of the random stream used here; every purpose of a generator has its own."""
 MOST_ROUNDS = 2000
 
 
 def draw_durations(
     durations: Durations, gpus: Ints, seed: int, min_s: float | None = None, max_s: float | None = None
 ) -> Floats:
-    """Return the duration of each job in seconds, rounded to whole milliseconds, shape (n,).
+    """Draw the duration of each job, seconds rounded to whole milliseconds, shape (n,).
 
     Durations outside the limits are drawn again, so they follow the source's distribution given
     that they lie within.
@@ -66,5 +66,5 @@ def _draw(durations: Durations, gpus: Ints, rng: np.random.Generator) -> Floats:
 
 
 def _mixture(durations: Durations, gpus: int) -> Mixture:
-    """Return the mixture that holds for a count; outside all ranges, that of the nearest."""
+    """Return the mixture for a GPU count; outside all ranges, that of the nearest range."""
     return min(durations.mixtures, key=lambda m: max(m.gpus[0] - gpus, gpus - m.gpus[1], 0))

@@ -1,4 +1,4 @@
-"""Which GPU type jobs ask for: in proportion to capacity among those that can train them."""
+"""Draw the GPU type each job asks for, in proportion to capacity among the types it fits on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustergym.workload.draw import RULES, ReferenceTimes
 from clustergym.workload.options import ReferenceTime
 
 GPU_TYPES = 130
-"""Stream of random numbers."""
+"""Number of the random stream used here; every purpose of a generator has its own."""
 
 
 def draw_gpu_types(
@@ -26,7 +26,7 @@ def draw_gpu_types(
     time_s: ReferenceTime,
     seed: int,
 ) -> list[str]:
-    """Return a GPU type for each job, drawn in proportion to the types' capacity.
+    """Draw a GPU type for each job, in proportion to the types' capacity.
 
     A type counts if it has as many GPUs as the job asks for and some model that the rule draws for
     such a job (of its first tier that fits on any of the types) fits in their memory.
@@ -37,7 +37,7 @@ def draw_gpu_types(
     names : sequence of str
         The types to draw among.
     rule : str
-        Of `draw`.
+        Name of the rule of `draw`.
     gpu_s : ndarray of float, shape (n,)
         GPU-seconds of each job.
     gpus : ndarray of int, shape (n,)

@@ -1,4 +1,4 @@
-"""How many GPUs jobs ask for, and in which virtual cluster."""
+"""Draw the GPU count and the virtual cluster of each job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRETRAINING_SHARES: Mapping[int, float] = {64: 16, 128: 8, 256: 4, 512: 2, 1024:
 """Requests of pre-training jobs: as many GPUs in all for each power of two (assumed, for want of a trace)."""
 
 SIZES, VIRTUAL_CLUSTERS, REQUESTS = 110, 111, 112
-"""Streams of random numbers."""
+"""Numbers of the random streams used here; every purpose of a generator has its own."""
 
 
 def draw_gpus(
@@ -29,7 +29,7 @@ def draw_gpus(
     power_of_two: bool = False,
     stream: int = SIZES,
 ) -> Ints:
-    """Return the GPU count of each job, shape (jobs,).
+    """Draw the GPU count of each job, shape (jobs,).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def draw_gpus(
     power_of_two : bool
         Whether the limit holds for the count rounded up to a power of two.
     stream : int
-        Of the random numbers.
+        Number of the stream of random numbers.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def draw_gpus(
 
 
 def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
-    """Return a virtual cluster for each job, given its GPU count; empty where the source has none."""
+    """Draw a virtual cluster for each job, given its GPU count; empty if the source has none."""
     names, chance = (
         list(source.virtual_clusters),
         np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus)),

@@ -1,4 +1,4 @@
-"""The sources a generator is calibrated on: conf/generator/*.yaml, checked."""
+"""Load the sources that generators are calibrated on: conf/generator/*.yaml, checked."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _Keys(BaseModel):
 
 
 class SourcePart(_Keys):
-    """One autoregression of the hourly log rate: its share of the variance, its correlation time."""
+    """One autoregressive part of the hourly log rate: its share of the variance and correlation time."""
 
     share: Positive
     correlation_h: Positive
 
 
 class Hourly(_Keys):
-    """Burstiness from hour to hour: squared coefficient of variation of the factor, and its memory."""
+    """Bursts from hour to hour: the rate factor's squared coefficient of variation and its memory."""
 
     cv2: NotNegative
     parts: Annotated[tuple[SourcePart, ...], Field(min_length=1)]
@@ -45,14 +45,14 @@ class Hourly(_Keys):
 
 
 class Level(_Keys):
-    """Burstiness within the hour: an independent factor every `period_s` seconds."""
+    """Bursts within the hour: an independent rate factor every `period_s` seconds."""
 
     period_s: Annotated[int, Field(ge=1, le=1800)]
     cv2: NotNegative
 
 
 class Arrivals(_Keys):
-    """Rate by hour of day and day of week (relative), and its bursts."""
+    """The arrival rate: relative rates by hour of day and day of week, and bursts."""
 
     hour_of_day: Annotated[tuple[NotNegative, ...], Field(min_length=24, max_length=24)]
     day_of_week: Annotated[tuple[NotNegative, ...], Field(min_length=7, max_length=7)]
@@ -70,7 +70,7 @@ class Arrivals(_Keys):
 
 
 class Component(_Keys):
-    """One log-normal of a mixture."""
+    """One log-normal component of a mixture."""
 
     weight: Positive
     ln_mean: Finite
@@ -78,12 +78,12 @@ class Component(_Keys):
 
 
 class Mixture(_Keys):
-    """Durations of jobs of a range of GPU counts: a mixture of log-normals.
+    """The durations of jobs in a range of GPU counts, as a mixture of log-normals.
 
     Attributes
     ----------
     gpus : tuple of int
-        Least and greatest count it holds for.
+        Least and greatest GPU count of the range.
     components : tuple of Component
         Their `ln_mean` holds for one GPU.
     ln_slope : float
@@ -96,7 +96,7 @@ class Mixture(_Keys):
 
 
 class Durations(_Keys):
-    """Durations in seconds, between bounds, by GPU count."""
+    """The durations of jobs by GPU count, between bounds, seconds."""
 
     min_s: Positive
     max_s: Positive
@@ -104,14 +104,14 @@ class Durations(_Keys):
 
 
 class VirtualClusterShare(_Keys):
-    """Jobs of one virtual cluster, and their shares by GPU count."""
+    """The number of jobs in one virtual cluster, and their shares by GPU count."""
 
     jobs: Annotated[int, Field(ge=1)]
     gpus: dict[GpuCount, NotNegative]
 
 
 class Source(_Keys):
-    """What a generator knows of a published trace.
+    """The figures of a published trace that a generator is calibrated on.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def source_names() -> list[str]:
 
 
 def load_source(name_or_path: str) -> Source:
-    """Return a shipped source, or the one a YAML file describes.
+    """Load a source by its name in conf/generator or from a YAML file.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def _read_cached(path: Path, stamp: int) -> Source:
         return Source.model_validate(document.content)
     except ValidationError as error:
         found: list[Any] = list(error.errors())
-        first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+        first = next((problem for problem in found if problem["type"] == "extra_forbidden"), found[0])
         keys = tuple(first["loc"])
         message = "unknown key" if first["type"] == "extra_forbidden" else str(first["msg"])
         message = message.removeprefix("Value error, ")

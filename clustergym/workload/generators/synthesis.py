@@ -1,4 +1,4 @@
-"""A whole synthetic trace: arrivals, requests, durations, models, deadlines, and a chosen load."""
+"""Generate a synthetic trace: arrivals, requests, durations, models, deadlines, and the offered load."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from clustergym.workload.trace_checks import build_trace
 from clustergym.workload.trace_statistics import offer, tables_for
 
 VERSION = 1
-"""Raised whenever equal arguments give another trace."""
+"""Version of the generator; increase it whenever equal arguments give a different trace."""
 
 MOST_JOBS = 2_000_000
 LOAD_TOLERANCE = 0.01
 STRATA = 4
-"""Classes of GPU time that a rule of `draw` tells apart at most."""
+"""Most classes of GPU time that a rule of `draw` distinguishes."""
 SLACKS = 140
-"""Stream of random numbers."""
+"""Number of the random stream used here; every purpose of a generator has its own."""
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {
     "source": None,
     "arena": ARENA_SHARES,
@@ -50,7 +50,7 @@ REQUESTS: Mapping[str, Mapping[int, float] | None] = {
 
 @dataclass(frozen=True)
 class DeadlineOptions:
-    """Deadlines at submission + slack x run time at the request, slack uniform in [low, high].
+    """Options of deadlines: submission + slack x run time at the request, slack uniform in [low, high].
 
     The defaults are those of ElasticFlow's published trace (876 jobs): 5th, 50th and 95th percentile
     0.55, 0.97 and 1.45.
@@ -101,7 +101,7 @@ def generate(
     start_hour: int = 0,
     power_of_two: bool = True,
 ) -> Trace:
-    """Return a synthetic trace like a published one; equal arguments give equal bytes on any machine.
+    """Generate a synthetic trace like a published one; equal arguments give equal bytes on any machine.
 
     Submissions, durations and deadlines are whole milliseconds: finer digits could differ between
     two machines' mathematics.
@@ -144,7 +144,7 @@ def generate(
     Raises
     ------
     InputError
-        For an argument out of range, a name that is not known, and a job that fits nowhere.
+        If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
     checked = _Request(
         source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,
@@ -189,7 +189,7 @@ def _synthesise(request: _Request) -> Trace:
 
 
 def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
-    """Return GPU counts and durations; counts by other shares keep the durations of the source's."""
+    """Draw GPU counts and durations; durations always follow the source's own GPU counts."""
     rest = (request.jobs, request.seed, request.max_gpus, request.power_of_two)
     own = draw_gpus(request.source.gpus, *rest)
     limits = (request.min_duration_s, request.max_duration_s)
@@ -257,7 +257,7 @@ def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Tra
 
 
 def _fit_load(request: _Request, draft: Trace) -> tuple[float, Ints]:
-    """Return the span and the iterations that give the asked load, or the source's rate."""
+    """Return the span (s) and iterations that give the requested load, else those of the source's rate."""
     if request.load is None:
         own = request.source.span_s * request.jobs / request.source.jobs
         span_s = own if request.span_s is None else request.span_s
@@ -271,7 +271,7 @@ def _fit_load(request: _Request, draft: Trace) -> tuple[float, Ints]:
 
 
 def _scaled(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -> Ints:
-    """Return the iterations times the factor that brings the demand nearest to the wanted one.
+    """Scale all iterations by the factor that brings the demand nearest to the wanted one.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _scaled(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -
     gpu_s : ndarray of float, shape (n,)
         GPU-seconds of one iteration of each job.
     wanted_gpu_s, load : float
-        Demand to reach; the load it stands for, for errors.
+        The demand to reach, and its load for error messages.
     """
 
     def times(factor: float) -> Ints:
@@ -334,7 +334,7 @@ def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any
 
 
 def oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
-    """Return a digest of the iteration times behind the generated traces of a cluster and a rule.
+    """Return a digest of the iteration times that generated traces of a cluster and rule depend on.
 
     It covers every model of the rule at every power of two that the largest GPU type has.
     """
@@ -415,6 +415,6 @@ def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> f
 
 def _slack(deadlines: DeadlineOptions | None) -> DeadlineOptions | None:
     if deadlines is not None and not 0 < deadlines.slack_low <= deadlines.slack_high < math.inf:
-        message = f"slack {deadlines.slack_low} to {deadlines.slack_high} is no range above 0"
+        message = f"slack {deadlines.slack_low} to {deadlines.slack_high} is not a range above 0"
         raise InputError(message, field="deadlines", remedy="give 0 < low <= high")
     return deadlines

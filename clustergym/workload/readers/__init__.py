@@ -1,1 +1,1 @@
-"""Readers of published trace formats, one module each: `NAME`, `sniff` and `read`."""
+"""Readers of published trace formats, one module each with `NAME`, `sniff` and `read`."""

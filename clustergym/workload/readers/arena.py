@@ -1,4 +1,4 @@
-"""Arena (EuroSys '26): its artifact's traces, one row per job."""
+"""Read the traces of Arena's artifact (EuroSys '26), one row per job."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like one of Arena's traces."""
+    """Whether the first lines look like one of Arena's traces."""
     return bool({"submission_time", "num_iteration"} & header(lines))
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Arena's traces, iterations as they stand in it.
+    """Read one of Arena's traces, with its iterations unchanged.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> Trace:
-    """Read one of Arena's traces with iterations divided (rounded down, at least 1); raises as `read`."""
+    """Read one of Arena's traces and divide its iterations (rounded down, at least 1); raises as `read`."""
     table = read_csv(path, REQUIRED)
     submit_s = numbers(table, "submission_time", low=0)
     deadline_s = numbers(table, "deadline", default=float("nan"))

@@ -1,4 +1,4 @@
-"""Arena's `simulate_trace…` files, of which its simulator runs a fifth of the iterations."""
+"""Read Arena's `simulate_trace…` files, of which Arena's simulator runs a fifth of the iterations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from clustergym.workload.trace import Trace
 
 NAME = "arena-simulate"
 DIVISOR = 5
-"""By which the artifact's simulator divides `num_iteration` when it submits a job."""
+"""Arena's simulator divides `num_iteration` by this number when it submits a job."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the file is named as those are, and looks like one of Arena's traces."""
+    """Whether the file is named `simulate_trace…` and looks like one of Arena's traces."""
     return path.name.startswith("simulate_trace") and arena.sniff(path, lines)
 
 

@@ -1,4 +1,4 @@
-"""An operator's own log: a CSV of submission, duration in seconds and GPUs, one row per job."""
+"""Read an operator's own log: a CSV with submission, duration in seconds and GPUs of each job."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the header has a submission, a duration and GPUs, and no model."""
+    """Whether the header has columns for submission, duration and GPUs, but not for the model."""
     found = header(lines)
     return all(found & set(names) for names in (SUBMIT, DURATION, GPUS)) and "model_family" not in found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records: submission in seconds or as dates, duration in seconds, GPUs.
+    """Read the log without drawing models: submission in seconds or as dates, duration in seconds, GPUs.
 
     Jobs without GPUs and jobs of 0 s are left out. Columns of `OPTIONAL` are used where they are there.
     """
@@ -58,7 +58,7 @@ def read_log(path: Path) -> RecordedJobs:
 
 
 def _column(table: TextTable, names: Sequence[str]) -> str:
-    """Return which of a column's names the table has."""
+    """Return the name under which the table has a column."""
     for name in names:
         if name in table.columns:
             return name
@@ -66,7 +66,7 @@ def _column(table: TextTable, names: Sequence[str]) -> str:
 
 
 def _submissions(table: TextTable, column: str) -> tuple[Floats, bool]:
-    """Return submissions in seconds, and whether they are dates."""
+    """Return the submissions in seconds, and whether the log gives them as dates."""
     try:
         number(table.columns[column][0])
     except ValueError:

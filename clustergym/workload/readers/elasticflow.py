@@ -1,4 +1,4 @@
-"""ElasticFlow (ASPLOS '23): its artifact's traces, one row per job, columns in any order."""
+"""Read the traces of ElasticFlow's artifact (ASPLOS '23), one row per job, columns in any order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like one of ElasticFlow's traces."""
+    """Whether the first lines look like one of ElasticFlow's traces."""
     found = header(lines)
     return "ddl" in found or {"submit_time", "model_name"} <= found
 

@@ -1,4 +1,4 @@
-"""Gavel (OSDI '20): `.trace` files, tab-separated without a header, in two layouts.
+"""Read Gavel's `.trace` files (OSDI '20): tab-separated, without a header, in two layouts.
 
 By default `total_steps` are the job's iterations and the batch in its job type is its global batch. With
 `ReadOptions.gavel_steps="worker"` the batch is each worker's and `total_steps` counts the steps of all
@@ -52,9 +52,9 @@ LAYOUTS = {
         "scale_factor",
     ),
 }
-"""Fields by their number: the physical traces' layout, and the older one of the MSR traces."""
+"""Names of the fields by their number: the layout of the physical traces, and the older one of MSR's."""
 NO_BATCH = {"a3c": 4, "cyclegan": 1}
-"""Batch of the job types that name none: A3C's four workers; CycleGAN trains on single images."""
+"""Batch of job types whose names do not say it: A3C has four workers, CycleGAN trains on single images."""
 _JOB_TYPE = re.compile(r"(?P<model>.+?)\s*(\(batch size (?P<batch>\d{1,9})\))?", re.ASCII)
 _NAMES = {
     "submit_s": "arrival_time",
@@ -65,14 +65,14 @@ _NAMES = {
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like one of Gavel's traces."""
+    """Whether the first lines look like one of Gavel's traces."""
     if path.suffix == ".trace":
         return True
     return bool(lines) and lines[0].count("\t") + 1 in LAYOUTS
 
 
 def read_table(path: Path) -> TextTable:
-    """Read the fields of the rows; one file has one layout."""
+    """Read the fields of a trace file, all of whose rows must have the same layout."""
     content = read_bytes(path)
     rows = [
         (number, [cell.strip() for cell in line.split("\t")])
@@ -114,7 +114,7 @@ def _deadlines(
     gpus: Ints,
     options: ReadOptions,
 ) -> Floats:
-    """Return arrival + SLO x run time at the reference GPU; NaN where the SLO is not positive."""
+    """Return the deadlines: arrival + SLO x run time on the reference GPU; NaN if the SLO is not positive."""
     slo = numbers(table, "SLO", default=-1.0)
     deadline_s = np.full(len(table), np.nan)
     for row in np.flatnonzero(slo > 0).tolist():
@@ -128,7 +128,7 @@ def _deadlines(
 
 
 def _factor(options: ReadOptions, gpus: Ints) -> Ints:
-    """Return by what a batch is smaller, and steps are more, than the whole job's."""
+    """Return how many times larger the whole job's batch is than the batch in the trace, shape (n,)."""
     choices = {"job": np.ones_like(gpus), "worker": gpus}
     if options.gavel_steps not in choices:
         message, remedy = f"unknown value {options.gavel_steps!r}", nearest(options.gavel_steps, choices)

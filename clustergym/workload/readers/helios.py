@@ -1,4 +1,4 @@
-"""SenseTime Helios (SC '21): `cluster_log.csv`, one row per job."""
+"""Read SenseTime Helios (SC '21): `cluster_log.csv`, one row per job."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from clustergym.workload.records import RecordedJobs, leave_out, pick
 NAME = "helios"
 REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
 NEVER = ("", "none", "null", "nan")
-"""What stands for a start that never came, in lower case."""
+"""Texts, in lower case, that mean that a job never started."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like `cluster_log.csv`."""
+    """Whether the first lines look like `cluster_log.csv`."""
     found = header(lines)
     return "gpu_num" in found or {"node_num", "submit_time"} <= found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are: submission (dated), duration in seconds, GPUs, user, virtual cluster.
+    """Read the log without drawing models.
 
-    Jobs without GPUs, jobs that never started and jobs of 0 s are left out.
+    It gives submission (dated), duration in seconds, GPUs, user and virtual cluster. Jobs without
+    GPUs, jobs that never started and jobs of 0 s are left out.
     """
     table = read_csv(path, REQUIRED)
     gpus = integers(table, "gpu_num", low=0, high=MAX_GPUS)

@@ -1,4 +1,4 @@
-"""Alibaba PAI 2020 (NSDI '22): `pai_job_table` and `pai_task_table`, CSV without a header."""
+"""Read Alibaba PAI 2020 (NSDI '22): `pai_job_table` and `pai_task_table`, CSV without a header."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ TASK_COLUMNS = (
     "gpu_type",
 )
 GPU_TYPES = {"V100": "V100", "V100M32": "V100", "P100": "P100", "T4": "T4"}
-"""PAI's GPU types in ours; others (MISC) become any."""
+"""PAI's GPU types -> GPU types of the catalogue; jobs on others (MISC) may run on any type."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the path is one of the two tables, or a folder with them."""
+    """Whether the path is one of PAI's two tables, or a folder that contains them."""
     if path.is_dir():
         return any((path / f"{table}.csv").is_file() for table in (JOB_TABLE, TASK_TABLE))
     return path.name.startswith((JOB_TABLE, TASK_TABLE))
 
 
 def both_tables(path: Path) -> tuple[Path, Path]:
-    """Return the job table and the task table of a folder, or of one of them.
+    """Return the paths of the job table and the task table, given their folder or one of them.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def both_tables(path: Path) -> tuple[Path, Path]:
 
 
 class Need(NamedTuple):
-    """What the GPU tasks of a job take together."""
+    """The GPUs and the time that a job's GPU tasks take together."""
 
     gpu_percent: float
     gpu_types: frozenset[str]
@@ -72,7 +72,7 @@ class Need(NamedTuple):
 
 
 def needs(tasks: TextTable) -> dict[str, Need]:
-    """Return job -> what its GPU tasks take; jobs without one are not in it."""
+    """Return what the GPU tasks of each job take, by job name; jobs without GPU tasks are left out."""
     percent = numbers(tasks, "plan_gpu", low=0, default=0.0)
     gpu_percent = (percent * numbers(tasks, "inst_num", low=0, default=0.0)).tolist()
     start_s = numbers(tasks, "start_time", low=0, default=math.nan).tolist()
@@ -92,7 +92,7 @@ def needs(tasks: TextTable) -> dict[str, Need]:
 
 
 def _extreme(choose: Callable[[Iterable[float]], float], values: list[float], rows: list[int]) -> float:
-    """Return the least or greatest of the values of some rows, but for missing ones."""
+    """Return the least or greatest value of some rows, ignoring missing ones; NaN if all are missing."""
     there = [values[row] for row in rows if not math.isnan(values[row])]
     return choose(there) if there else math.nan
 
@@ -115,7 +115,7 @@ def _kept(
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are.
+    """Read PAI's records without drawing models.
 
     A job is submitted at its start in the job table, and ran from its first GPU task's start to its
     last one's end. `plan_gpu` is percent of a GPU per instance: a job has as many GPUs as hold the sum
@@ -137,10 +137,12 @@ def read_log(path: Path) -> RecordedJobs:
         line=[jobs.line[row] for row in kept],
         job_id=[jobs.columns["job_name"][row] for row in kept],
         submit_s=np.asarray(submit_s[kept]),
-        duration_s=np.array([one.end_s - one.start_s for one in mine], dtype=np.float64),
-        gpus=np.array([_gpus(one, jobs, row) for one, row in zip(mine, kept, strict=True)], dtype=np.int64),
+        duration_s=np.array([job_need.end_s - job_need.start_s for job_need in mine], dtype=np.float64),
+        gpus=np.array(
+            [_gpus(job_need, jobs, row) for job_need, row in zip(mine, kept, strict=True)], dtype=np.int64
+        ),
         left_out=left_out,
-        gpu_type=["".join(one.gpu_types) if len(one.gpu_types) == 1 else "" for one in mine],
+        gpu_type=["".join(job_need.gpu_types) if len(job_need.gpu_types) == 1 else "" for job_need in mine],
         user=[jobs.columns["user"][row] for row in kept],
         dated=False,
         source_names={"job_id": "job_name", "submit_s": "start_time", "gpus": "plan_gpu"},

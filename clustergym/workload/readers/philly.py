@@ -1,4 +1,4 @@
-"""Microsoft Philly, digested to one row per job as Sia's artifact has it: `philly.csv`."""
+"""Read Microsoft Philly as condensed in Sia's artifact: `philly.csv`, one row per job."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ REQUIRED = ("timestamp", "duration", "num_gpus")
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like `philly.csv`."""
+    """Whether the first lines look like `philly.csv`."""
     found = header(lines)
     return "gpu_time" in found or {"timestamp", "num_gpus"} <= found or {"duration", "num_gpus"} <= found
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are: submission (dated), duration in seconds, GPUs, virtual cluster.
+    """Read the log without drawing models: submission (dated), duration in seconds, GPUs, virtual cluster.
 
     The jobs have no id; their number in the file stands for it. Jobs of 0 s are left out.
     """

@@ -1,4 +1,4 @@
-"""Microsoft Philly as published (ATC '19): `cluster_job_log`, a JSON list of jobs with their attempts."""
+"""Read Microsoft Philly as published (ATC '19): `cluster_job_log`, a JSON list of jobs with attempts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CUT = "check that the file is whole"
 
 
 class Job(NamedTuple):
-    """What is kept of one job."""
+    """The fields that are kept of one job."""
 
     row: int
     line: int
@@ -36,16 +36,16 @@ class Job(NamedTuple):
 
 
 class LeftOutError(Exception):
-    """The job did not run as a GPU job; says why."""
+    """The job is left out because it did not run as a GPU job; the message says why."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like a JSON list."""
+    """Whether the first lines look like a JSON list."""
     return "".join(lines).lstrip().startswith("[")
 
 
 def entries(text: str, path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) of the items of a JSON list.
+    """Yield (line number, value) of each item of a JSON list.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def _blank(text: str, position: int) -> int:
 
 
 class _Entry:
-    """One job's JSON, with errors that name its line."""
+    """The JSON of one job; its errors name the job's line."""
 
     def __init__(self, value: Any, path: Path, line: int) -> None:
         self.path, self.line = path, line
@@ -132,7 +132,7 @@ def _job(entry: _Entry, row: int) -> Job:
 
 
 def _ran(entry: _Entry) -> tuple[float, int]:
-    """Return the seconds of all attempts and the GPUs of the last one that had any."""
+    """Return the seconds of all attempts together, and the GPUs of the last attempt that had any."""
     duration_s, gpus, ended = 0.0, 0, False
     for attempt in entry.of_type(entry.value["attempts"], list, "attempts"):
         attempt = entry.of_type(attempt, dict, "attempts")
@@ -161,11 +161,12 @@ def _gpus(entry: _Entry, attempt: dict[str, Any]) -> int:
 
 
 def read_log(path: Path) -> RecordedJobs:
-    """Read the records as they are: submission (dated), seconds of all attempts, GPUs, user, virtual cluster.
+    """Read the log without drawing models.
 
-    GPUs are those of a job's last attempt that lists any. Left out: jobs of which no attempt has both
-    a start and an end, jobs without GPUs, jobs of 0 s, and those an attempt of which ends before it
-    starts (the log is in local time).
+    It gives submission (dated), seconds of all attempts, GPUs, user and virtual cluster. The GPUs are
+    those of a job's last attempt that lists any. It leaves out jobs without GPUs, jobs of 0 s, jobs
+    without an attempt that has both a start and an end, and jobs with an attempt that ends before it
+    starts (possible because the log is in local time).
     """
     text, sha256 = read_text(path)
     jobs, left_out, row = [], Counter[str](), -1

@@ -1,4 +1,4 @@
-"""Sia (SOSP '23): the workloads of its artifact (newTrace, Philly, Helios-Saturn)."""
+"""Read the workloads of Sia's artifact (SOSP '23): newTrace, Philly and Helios-Saturn."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ profiles (dgx-ext, rtx and aws) with the batch size that is best there."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
-    """Say whether the first lines look like one of Sia's workloads."""
+    """Whether the first lines look like one of Sia's workloads."""
     return bool({"num_replicas", "application"} & header(lines))
 
 
 def _validated(table: TextTable, folder: Path, lengths: str) -> npt.NDArray[np.int64]:
-    """Return as many iterations as the validation files of Sia's profiles show for batch and application."""
+    """Return the iterations that Sia's validation files show for each job's application and batch."""
     from clustergym.oracle.measured.sia_oracle import FOLDERS
     from clustergym.oracle.measured.sia_training import Training, read_training
 
@@ -82,7 +82,7 @@ def _validated(table: TextTable, folder: Path, lengths: str) -> npt.NDArray[np.i
 
 
 def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOptions) -> npt.NDArray[np.int64]:
-    """Return as many iterations as take the application's isolated run time at the reference."""
+    """Return the iterations of each job: from Sia's profiles if given, else from isolated run times."""
     if options.sia_profiles is not None:
         return _validated(table, Path(options.sia_profiles), options.sia_lengths)
     if options.reference_gpu not in ISOLATED_S:
@@ -115,7 +115,7 @@ def _of_class(application: str, model: ModelClass, table: TextTable, row: int, o
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """Read one of Sia's workloads, of which no row says how long it trains.
+    """Read one of Sia's workloads, whose rows do not say how long a job trains.
 
     A job has as many iterations, at its batch size, as take the application's run time alone
     (`ISOLATED_S`) at the reference iteration time of `options.reference_gpu`, on the least count of
