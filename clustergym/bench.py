@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, require
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_json, write_text
 
 STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 
@@ -84,10 +83,9 @@ def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
     from clustergym.placement.benchmark_report import report
 
     text = report(figures)
-    if options.json is not None:
-        _save(options.json, "--json", json.dumps(figures, indent=1, allow_nan=False) + "\n")
+    write_json(options.json, figures)
     if options.output is not None:
-        _save(options.output, "--output", text)
+        write_text(options.output, text, "--output")
     if options.plot is not None:
         try:
             draw(figures, options.plot)
@@ -97,14 +95,6 @@ def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
             ) from None
     if options.output is None:
         print(text, end="")
-
-
-def _save(path: Path, field: str, text: str) -> None:
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field=field) from None
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest, require
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_text
 
 SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
@@ -248,8 +248,7 @@ def main(argv: list[str] | None = None) -> int:
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):
         if config[key] is not None:
-            with atomic_path(Path(str(config[key]))) as temporary:
-                temporary.write_text(content, encoding="utf-8")
+            write_text(Path(str(config[key])), content, key)
             print(f"wrote {config[key]}", file=sys.stderr)
     return 0
 

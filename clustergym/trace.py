@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,8 +14,9 @@ import numpy as np
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
+from clustergym.inputs.writing import write_json
 from clustergym.workload.formats import COLUMNS_HELP, FORMATS, ReadOptions, find_format, load_trace
-from clustergym.workload.native import provenance_path, write_files, write_trace
+from clustergym.workload.native import provenance_path, write_trace
 from clustergym.workload.trace import Trace
 
 DELEGATED = {
@@ -163,11 +163,6 @@ def _figures(trace: Trace, **more: Any) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path | None, figures: Any) -> None:
-    if path is not None:
-        write_files({path: (json.dumps(figures, indent=2) + "\n").encode()})
-
-
 def _left_out(trace: Trace) -> str:
     counts = trace.provenance.get("left_out", {})
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
@@ -188,7 +183,7 @@ def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     figures = _figures(
         trace, format=form, output=str(args.output), provenance_file=str(provenance_path(args.output))
     )
-    _write_json(args.json, figures | {"provenance": trace.provenance})
+    write_json(args.json, figures | {"provenance": trace.provenance})
     _say_written(trace, args.output, form)
     return 0
 
@@ -212,7 +207,7 @@ def _validate(args: argparse.Namespace) -> int:
         left_out = f"; left out {_left_out(trace)}" if _left_out(trace) else ""
         size = f"{len(trace):,} jobs over {trace.span_s / 3600:,.1f} h"
         print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}{left_out}")
-    _write_json(args.json, {"valid": shown, "errors": problems})
+    write_json(args.json, {"valid": shown, "errors": problems})
     return 2 if problems else 0
 
 

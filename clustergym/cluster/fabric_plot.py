@@ -11,7 +11,7 @@ from typing import Any
 from clustergym.cluster.fabric_tree import Leaf, Minipod, counted, minipods, tier_label
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 
 SUFFIXES = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
 """Formats, and what would make two drawings of a cluster differ."""

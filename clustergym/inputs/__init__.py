@@ -1,1 +1,1 @@
-"""Reading what comes from outside: every way to be wrong ends in one clear line."""
+"""Reading what comes from outside, writing what goes out: every way to be wrong ends in one clear line."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import PACKAGE, atomic_path
+from clustergym.inputs.paths import PACKAGE
+from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry_curves import plain, read_curves
 from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts, to_bound
@@ -64,8 +65,7 @@ def write(board: Board) -> list[Path]:
     """Write the pages; return them."""
     made = pages(board)
     for path, text in made.items():
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(path, text)
     return list(made)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 from clustergym.inputs.yaml_file import read_mapping
 from clustergym.learn.checkpoints import find, is_network
 from clustergym.report.colours import COLOURS

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 from clustergym.placement.benchmark import BASELINES, estimates
 from clustergym.report.colours import style_of
 

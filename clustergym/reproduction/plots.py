@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 from clustergym.report.colours import COLOURS, style_of
 
 Draw = Callable[[Path], None]

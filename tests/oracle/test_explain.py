@@ -12,9 +12,9 @@ import pytest
 
 from clustergym.cluster.spec import Locality
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.writing import plain
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.commands import explanation_text as explain
-from clustergym.oracle.commands.common import plain
 from clustergym.oracle.grid.plans import (
     Cost,
     Explanation,

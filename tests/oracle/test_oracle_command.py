@@ -14,6 +14,7 @@ from clustergym.__main__ import main as clustergym
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.writing import plain, write_json
 from clustergym.models.catalog import load_catalog
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.__main__ import main
@@ -243,13 +244,13 @@ def test_json_has_no_infinities() -> None:
     import numpy as np
 
     figures = {"a": float("inf"), "b": [np.float64("nan"), np.int64(3)], 4: np.array([1.5, np.inf])}
-    assert common.plain(figures) == {"a": None, "b": [None, 3], "4": [1.5, None]}
+    assert plain(figures) == {"a": None, "b": [None, 3], "4": [1.5, None]}
 
 
 def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="--json: cannot be written"):
-        common.write_json({}, tmp_path / "file" / "a.json")
+        write_json(tmp_path / "file" / "a.json", {})
 
 
 @needs_data

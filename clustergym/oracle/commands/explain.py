@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clustergym.inputs.writing import write_json
 from clustergym.oracle.commands import common
 
 SUMMARY = "show how a model trains on an allocation, and why"
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.plot is not None:
         explain.write_plot(found, options.plot)
-    common.write_json(explain.figures(found), options.json)
+    write_json(options.json, explain.figures(found))
     print(f"{explain.title(found)}, cluster {cluster.name}\n")
     for table in explain.tables(found):
         print_table(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import atomic_path
-from clustergym.oracle.commands.common import percent, text_table, writes
+from clustergym.inputs.writing import write_files
+from clustergym.oracle.commands.common import percent, text_table
 from clustergym.oracle.grid.plans import Explanation, Frontier, OutOfMemory, Plan, ProxyPlan, Stage
 
 if TYPE_CHECKING:
@@ -288,8 +289,10 @@ def write_plot(explanation: Explanation, path: Path) -> None:
     metadata: Mapping[str, Any] = SUFFIXES[kind]
     # Without a salt an SVG's identifiers are random.
     salted = matplotlib.rc_context({"svg.hashsalt": "clustergym"})
-    with writes(path, "--plot"), salted, atomic_path(path) as temporary:
-        drawn.savefig(temporary, format=kind[1:], dpi=150, metadata=metadata)
+    packed = io.BytesIO()
+    with salted:
+        drawn.savefig(packed, format=kind[1:], dpi=150, metadata=metadata)
+    write_files({path: packed.getvalue()}, "--plot")
 
 
 def _figure(explanation: Explanation) -> Figure:
