@@ -17,6 +17,7 @@ from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts,
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
+from clustergym.terminal.markdown import table
 
 TEMPLATE = PACKAGE / "leaderboard" / "page.html"
 
@@ -92,12 +93,14 @@ def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, ""]
     for division in dict.fromkeys(one.division for one in found):
-        lines += [f"## {division_words(division)}", "", "| " + " | ".join(TITLES.values()) + " |"]
-        lines.append("| " + " | ".join("---" if key == "title" else "---:" for key in TITLES) + " |")
-        for one in (one for one in found if one.division == division):
-            row = texts(one, bound) | {"title": f"[{_cell(one.entry.title)}]({one.name}/)"}
-            lines.append("| " + " | ".join(row[key] for key in TITLES) + " |")
-        lines.append("")
+        shown = [
+            texts(one, bound) | {"title": f"[{_cell(one.entry.title)}]({one.name}/)"}
+            for one in found
+            if one.division == division
+        ]
+        rows = [[row[key] for key in TITLES] for row in shown]
+        text = table(list(TITLES.values()), rows, words=[list(TITLES).index("title")])
+        lines += [f"## {division_words(division)}", "", text, ""]
     return "\n".join(lines)
 
 

@@ -12,10 +12,10 @@ from clustergym.placement.ablation import SHIPPED, TEXT, TEXT_AND_ROUTES
 from clustergym.placement.benchmark_plot import draw
 from clustergym.placement.benchmark_report import report
 from clustergym.placement.characterisation import SCALES
-from clustergym.placement.markdown import percent
 from clustergym.reproduction.claims import PaperClaim, claims_table, quantity
 from clustergym.reproduction.page import Report
 from clustergym.reproduction.study import Options, kept
+from clustergym.terminal.markdown import percent
 
 TIED = ("best_fit_by_node", "gpu_packing", "topology_aware")
 """Baselines that, in the paper, equal Arnold in setting (i)."""
