@@ -44,18 +44,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before minutes of work, not after."""
-    from clustergym.placement.benchmark_plot import SUFFIXES
+    from clustergym.terminal.figures import check_figure
 
     for flag in ("json", "output", "plot"):
         path: Path | None = getattr(options, flag)
         if path is not None and path.is_dir():
             raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
-    if options.plot is not None and options.plot.suffix.lower() not in SUFFIXES:
-        raise InputError(
-            f"{options.plot.suffix!r} is no format of a plot",
-            field="--plot",
-            remedy=f"give a file that ends in {', '.join(SUFFIXES)}",
-        )
+    check_figure(options.plot, "--plot")
 
 
 def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
@@ -87,12 +82,7 @@ def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
     if options.output is not None:
         write_text(options.output, text, "--output")
     if options.plot is not None:
-        try:
-            draw(figures, options.plot)
-        except OSError as error:
-            raise InputError(
-                f"cannot be written: {error.strerror}", file=options.plot, field="--plot"
-            ) from None
+        draw(figures, options.plot, "--plot")
     if options.output is None:
         print(text, end="")
 

@@ -6,7 +6,6 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -86,19 +85,12 @@ def _options(given: argparse.Namespace, paper: str) -> Options:
     )
 
 
-def _draw(path: Path, draw: Callable[[Path], None]) -> None:
-    try:
-        draw(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--out") from None
-
-
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     """Run a paper's comparison; print and write it, and unless it goes to a file of its own its claims."""
     report: Report = _module(paper).reproduce(_options(given, paper))
     out = given.out or PAGES / page_name(paper, given.quick)
     for name, draw in report.plots.items():
-        _draw(out.parent / name, draw)
+        draw(out.parent / name)
     write_text(out, report.text, "--out")
     if given.out is None and given.policies is None:
         write_text(claims_path(out), claims_text(paper, given.quick, report.claims), "--out")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
 from clustergym.cluster.description import figures, table
 from clustergym.inputs.arguments import Parser
-from clustergym.inputs.errors import InputError, exits_on_bad_input
+from clustergym.inputs.errors import exits_on_bad_input
 from clustergym.inputs.writing import write_json
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ def _draw(options: argparse.Namespace) -> int:
         return 0
     from clustergym.cluster.fabric_plot import draw
 
-    try:
-        draw(spec, path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--output") from None
+    draw(spec, path)
     print(f"wrote {path}")
     return 0
 

@@ -11,10 +11,7 @@ from typing import Any
 from clustergym.cluster.fabric_tree import Leaf, Minipod, counted, minipods, tier_label
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.writing import atomic_path
-
-SUFFIXES = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
-"""Formats, and what would make two drawings of a cluster differ."""
+from clustergym.terminal.figures import draw_figure
 
 MOST_COLUMNS = 20
 """Leaves drawn one by one; of more, equal minipods are drawn once, and then equal leaves."""
@@ -26,32 +23,11 @@ HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "nodes": 0.0}
 
 
 def draw(spec: ClusterSpec, path: Path) -> None:
-    """Write a picture; the same bytes for the same cluster.
-
-    Raises
-    ------
-    InputError
-        If the suffix is none of `SUFFIXES`, or Matplotlib is not installed.
-    """
-    kind = path.suffix.lower()
-    if kind not in SUFFIXES:
-        remedy = f"give a file that ends in {', '.join(SUFFIXES)}"
-        raise InputError(f"{path.suffix!r} is no format of a picture", field="--output", remedy=remedy)
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        remedy = "pip install 'clustergym[report]'"
-        raise InputError("Matplotlib is not installed", field="--output", remedy=remedy) from error
+    """Write a picture, see `draw_figure`."""
     shown = columns(minipods(spec))
     leaves = sum(len(minipod.leaves) for minipod in shown)
-    with matplotlib.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(3.5 + 1.1 * max(3, leaves), 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        _Picture(figure.subplots(), spec).draw(shown)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=kind[1:], dpi=100, metadata=SUFFIXES[kind])
+    size = 3.5 + 1.1 * max(3, leaves), 4.2
+    draw_figure(path, size, lambda figure: _Picture(figure.subplots(), spec).draw(shown), "--output")
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:

@@ -221,7 +221,7 @@ def reproduce(options: Options) -> Report:
         f"{_reading(figures['ablation'])}\n![Score by alpha]({name})\n\n"
         f"## The figures in full\n\n{details.strip()}\n"
     )
-    plots = {name: lambda path: draw(figures, path)}
+    plots = {name: lambda path: draw(figures, path, "--out")}
     return Report(text, [figures], rows, plots)
 
 

@@ -32,11 +32,12 @@ def run(options: argparse.Namespace) -> int:
     from clustergym.oracle.commands import explanation_text as explain
     from clustergym.oracle.grid import explanation
     from clustergym.oracle.grid.grid_oracle import GridOracle
+    from clustergym.terminal.figures import check_figure
     from clustergym.terminal.tables import print_table
 
     common.check_target(options.json, "--json")
     common.check_target(options.plot, "--plot")
-    explain.check_plot(options.plot)
+    check_figure(options.plot, "--plot")
     catalog = load_catalog(extra=options.models)
     model = common.model_of(options.model, options.batch, catalog)
     common.check_divisible(model, catalog)
