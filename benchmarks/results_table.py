@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import yaml
@@ -13,7 +12,7 @@ from clustergym.inputs.paths import conf_dir
 from clustergym.interface.policy import KNOWS, InformationClass
 from clustergym.interface.registry import make_policy
 from clustergym.terminal.markdown import table
-from clustergym.terminal.processes import cores
+from clustergym.terminal.processes import cores, in_order
 
 SCENARIOS: dict[str, tuple[str, ...]] = {
     "testbed": (),
@@ -77,8 +76,8 @@ def row(label: str, found: dict[str, dict[str, float]]) -> list[str]:
 def main() -> None:
     """Run all cells on all cores and print the table, by class and then by mean JCT on `testbed`."""
     cells = [(label, scenario) for label in POLICIES for scenario in SCENARIOS]
-    with ProcessPoolExecutor(int(sys.argv[1]) if len(sys.argv) > 1 else cores()) as pool:
-        metrics = dict(zip(cells, pool.map(run, cells), strict=True))
+    processes = int(sys.argv[1]) if len(sys.argv) > 1 else cores()
+    metrics = dict(zip(cells, in_order(run, cells, processes), strict=True))
     rows = []
     for known in reversed(InformationClass):
         mine = [label for label in POLICIES if make(label).information_class == known]

@@ -25,16 +25,21 @@ def cores() -> int:
 
 
 @contextmanager
-def workers(processes: int, start: str | None = None) -> Iterator[Any]:
+def workers(
+    processes: int, start: str | None = None, prepare: Callable[[], object] | None = None
+) -> Iterator[Any]:
     """Yield a `map` over so many processes (0: one per core); over this one where it is 1.
 
     `start` is how a process begins: `spawn` where PyTorch may have threads, which do not survive a fork.
+    Each process calls `prepare` before its first task.
     """
     count = processes or cores()
     if count == 1:
+        if prepare is not None:
+            prepare()
         yield map
         return
-    with ProcessPoolExecutor(count, mp_context=get_context(start)) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context(start), initializer=prepare) as pool:
         yield pool.map
 
 
