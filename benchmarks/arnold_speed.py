@@ -16,6 +16,7 @@ from clustergym.placement.benchmark import SETTINGS
 from clustergym.placement.communication import PretrainingJob, Unit
 from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Instance
+from clustergym.terminal.markdown import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))
 from arnold_formulations import METHODS, solve
@@ -29,6 +30,8 @@ class Case(NamedTuple):
     sizes: Ints
     unit: Unit = "pp"
 
+
+HEADERS = ("case", "job nodes", "method", "median s", "worst s", "proven", "largest gap", "search nodes")
 
 LITERAL_NODES = 1_019
 """Nodes of a cluster up to which the literal programme is timed: on setting (iii) it takes seconds."""
@@ -73,10 +76,7 @@ def _roomy(sizes: Ints, rng: np.random.Generator) -> Ints:
 
 def speed_table(states: int, seed: int, quick: bool) -> str:
     """Return a Markdown table of seconds (median, worst), proofs, gaps and nodes of the search."""
-    lines = [
-        "| case | job nodes | method | median s | worst s | proven | largest gap | search nodes |",
-        "|---|---:|---|---:|---:|---:|---:|---:|",
-    ]
+    rows = []
     for case in cases()[: 3 if quick else None]:
         for method in METHODS:
             large = case.sizes.sum() > LITERAL_NODES
@@ -84,21 +84,23 @@ def speed_table(states: int, seed: int, quick: bool) -> str:
                 continue
             slow = method == "literal" or (method == "patterns" and large)
             timed = min(states, SCIP_STATES) if slow else states
-            lines.append(_row(case, method, list(instances(case, timed, seed))))
-    return "\n".join(lines) + "\n"
+            rows.append(_row(case, method, list(instances(case, timed, seed))))
+    return table(HEADERS, rows, words=(0, 2)) + "\n"
 
 
-def _row(case: Case, method: str, problems: list[Instance]) -> str:
+def _row(case: Case, method: str, problems: list[Instance]) -> list[str]:
     found = [made.solution for made in (solve(p, method=method) for p in problems) if made.solution]
     seconds = [solution.solve_s for solution in found]
-    figures = (
+    return [
+        case.name,
+        f"{case.job.nodes}",
+        method,
         f"{np.median(seconds):.4f}",
         f"{max(seconds):.4f}",
         f"{sum(s.proven for s in found)}/{len(found)}",
         f"{max(s.gap for s in found):.3f}",
         f"{sum(s.nodes for s in found)}",
-    )
-    return f"| {case.name} | {case.job.nodes} | {method} | {' | '.join(figures)} |"
+    ]
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import yaml
@@ -12,7 +11,8 @@ import clustergym
 from clustergym.inputs.paths import conf_dir
 from clustergym.interface.policy import KNOWS, InformationClass
 from clustergym.interface.registry import make_policy
-from clustergym.terminal.processes import cores
+from clustergym.terminal.markdown import table
+from clustergym.terminal.processes import cores, in_order
 
 SCENARIOS: dict[str, tuple[str, ...]] = {
     "testbed": (),
@@ -76,16 +76,16 @@ def row(label: str, found: dict[str, dict[str, float]]) -> list[str]:
 def main() -> None:
     """Run all cells on all cores and print the table, by class and then by mean JCT on `testbed`."""
     cells = [(label, scenario) for label in POLICIES for scenario in SCENARIOS]
-    with ProcessPoolExecutor(int(sys.argv[1]) if len(sys.argv) > 1 else cores()) as pool:
-        metrics = dict(zip(cells, pool.map(run, cells), strict=True))
-    lines = [HEADERS, ["---"] * len(HEADERS)]
+    processes = int(sys.argv[1]) if len(sys.argv) > 1 else cores()
+    metrics = dict(zip(cells, in_order(run, cells, processes), strict=True))
+    rows = []
     for known in reversed(InformationClass):
         mine = [label for label in POLICIES if make(label).information_class == known]
         mine.sort(key=lambda label: metrics[label, "testbed"]["jct_mean"])
         for label in mine:
             found = {scenario: metrics[label, scenario] for scenario in SCENARIOS}
-            lines.append([KNOWS[known] if label == mine[0] else "", *row(label, found)])
-    print("\n".join("| " + " | ".join(line) + " |" for line in lines))
+            rows.append([KNOWS[known] if label == mine[0] else "", *row(label, found)])
+    print(table(HEADERS, rows, words=range(len(HEADERS))))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, require
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_json, write_text
 from clustergym.placement.benchmark_figures import FEWEST_STATES, QUICK_STATES, STATES, placement_figures
 
 
@@ -44,18 +43,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before minutes of work, not after."""
-    from clustergym.placement.benchmark_plot import SUFFIXES
+    from clustergym.terminal.figures import check_figure
 
     for flag in ("json", "output", "plot"):
         path: Path | None = getattr(options, flag)
         if path is not None and path.is_dir():
             raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
-    if options.plot is not None and options.plot.suffix.lower() not in SUFFIXES:
-        raise InputError(
-            f"{options.plot.suffix!r} is no format of a plot",
-            field="--plot",
-            remedy=f"give a file that ends in {', '.join(SUFFIXES)}",
-        )
+    check_figure(options.plot, "--plot")
 
 
 def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
@@ -63,27 +57,13 @@ def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:
     from clustergym.placement.benchmark_report import report
 
     text = report(figures)
-    if options.json is not None:
-        _save(options.json, "--json", json.dumps(figures, indent=1, allow_nan=False) + "\n")
+    write_json(options.json, figures)
     if options.output is not None:
-        _save(options.output, "--output", text)
+        write_text(options.output, text, "--output")
     if options.plot is not None:
-        try:
-            draw(figures, options.plot)
-        except OSError as error:
-            raise InputError(
-                f"cannot be written: {error.strerror}", file=options.plot, field="--plot"
-            ) from None
+        draw(figures, options.plot, "--plot")
     if options.output is None:
         print(text, end="")
-
-
-def _save(path: Path, field: str, text: str) -> None:
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field=field) from None
 
 
 if __name__ == "__main__":

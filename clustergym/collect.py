@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Sequence
+import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_json, write_text
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.collection import as_json, print_tables, write_csv
 from clustergym.report.groups import REFERENCE, group_results
@@ -42,17 +41,6 @@ def _metrics(asked: Sequence[str] | None, results: Iterable[ResultFile]) -> list
     return names or list(present)
 
 
-def _write(path: Path, field_name: str, write: Callable[[TextIO], object]) -> None:
-    if path.is_dir():
-        raise InputError("is a folder", file=path, field=field_name, remedy="name a file")
-    try:
-        with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            write(file)
-    except OSError as error:
-        message = f"cannot be written: {error.strerror}"
-        raise InputError(message, file=path, field=field_name, remedy="name another file") from None
-
-
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Tabulate the results in folders; print the tables, write JSON and CSV where asked."""
@@ -62,12 +50,12 @@ def main(argv: list[str] | None = None) -> int:
     chosen = metrics if options.metric else None
     by = list(dict.fromkeys(key for part in options.by or ["policy"] for key in part.split(",")))
     groups = group_results(results, by, options.reference)
-    if options.json is not None:
-        text = json.dumps(as_json(groups, chosen), indent=2, allow_nan=False) + "\n"
-        _write(options.json, "--json", lambda file: file.write(text))
+    write_json(options.json, as_json(groups, chosen))
     if options.csv is not None:
         keys = [key for key in by if key not in REFERENCE]
-        _write(options.csv, "--csv", lambda file: write_csv(results, metrics, file, keys))
+        text = io.StringIO(newline="")
+        write_csv(results, metrics, text, keys)
+        write_text(options.csv, text.getvalue(), "--csv")
     print_tables(groups, chosen)
     return 0
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from clustergym.inputs.errors import exits_on_bad_input
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_text
 
 SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
@@ -39,8 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):
         if config[key] is not None:
-            with atomic_path(Path(str(config[key]))) as temporary:
-                temporary.write_text(content, encoding="utf-8")
+            write_text(Path(str(config[key])), content, key)
             print(f"wrote {config[key]}", file=sys.stderr)
     return 0
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import exits_on_bad_input
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_json
 
 
 @exits_on_bad_input
@@ -29,9 +28,8 @@ def main(argv: list[str] | None = None) -> int:
             f"{folder}: {word}: {outcome['decisions']} decisions replayed, digest {outcome['digest'][:16]}…, "
             f"recorded {str(outcome['recorded_digest'])[:16]}…"
         )
+    write_json(options.json, outcomes)
     if options.json is not None:
-        with atomic_path(options.json) as temporary:
-            temporary.write_text(json.dumps(outcomes, indent=2) + "\n", encoding="utf-8")
         print(f"wrote {options.json}")
     return 0 if all(outcome["equal"] for outcome in outcomes.values()) else 1
 

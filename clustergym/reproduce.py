@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_json, write_text
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
 from clustergym.reproduction.page import Report
@@ -87,31 +85,15 @@ def _options(given: argparse.Namespace, paper: str) -> Options:
     )
 
 
-def _write(path: Path, text: str, field: str) -> None:
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        message = f"cannot be written: {error.strerror}"
-        raise InputError(message, file=path, field=field, remedy="name another file") from None
-
-
-def _draw(path: Path, draw: Callable[[Path], None]) -> None:
-    try:
-        draw(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--out") from None
-
-
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     """Run a paper's comparison; print and write it, and unless it goes to a file of its own its claims."""
     report: Report = _module(paper).reproduce(_options(given, paper))
     out = given.out or PAGES / page_name(paper, given.quick)
     for name, draw in report.plots.items():
-        _draw(out.parent / name, draw)
-    _write(out, report.text, "--out")
+        draw(out.parent / name)
+    write_text(out, report.text, "--out")
     if given.out is None and given.policies is None:
-        _write(claims_path(out), claims_text(paper, given.quick, report.claims), "--out")
+        write_text(claims_path(out), claims_text(paper, given.quick, report.claims), "--out")
     print(report.text)
     print(f"wrote {out}")
     return report
@@ -121,7 +103,7 @@ def _join(given: argparse.Namespace) -> dict[str, Any]:
     """Write the page of all claims; return them."""
     claims = found_claims(PAGES, given.quick)
     path = given.out or PAGES / page_name("README", given.quick)
-    _write(path, joint_page(claims, given.quick), "--out")
+    write_text(path, joint_page(claims, given.quick), "--out")
     print(f"wrote {path}")
     return {paper: [claim.plain() for claim in found] for paper, found in claims.items()}
 
@@ -140,8 +122,7 @@ def main(argv: list[str] | None = None) -> int:
         joined = _join(given)
         if given.paper not in PAPERS:
             plain = {"quick": given.quick, "papers": joined}
-    if given.json is not None:
-        _write(given.json, json.dumps(plain, indent=2, allow_nan=False) + "\n", "--json")
+    write_json(given.json, plain)
     return 0
 
 

@@ -66,10 +66,9 @@ def _run_policy(
 ) -> tuple[dict[str, Any], bool]:
     """Return a policy's result, and whether it had to be run."""
     from clustergym.inputs.parameters import build
-    from clustergym.results.measured_run import measurement_of
-    from clustergym.results.writing import finished, result_of, run_key, unfinished_mark, write_result
+    from clustergym.results.measured_run import simulate
+    from clustergym.results.writing import content_of, finished, run_key, unfinished_mark, write_result
     from clustergym.sim.child import guarded
-    from clustergym.sim.drive import simulate
     from clustergym.sim.engine import StalledError
     from clustergym.sim.guard import RunOptions, Watch
     from clustergym.terminal.progress import progress_of
@@ -82,11 +81,10 @@ def _run_policy(
 
     def task(watch: Watch) -> dict[str, Any]:
         with progress_of(policy.name, len(scenario.trace), bool(config.get("progress", True))) as progress:
-            run = simulate(scenario, policy, placer, seed, progress, watch)
-        measured = measurement_of(run.simulation)
-        result = result_of(run, measured, policy, placer, seed)
-        write_result(folder, config, run.simulation, measured, result)
-        return result
+            result = simulate(scenario, policy, placer, seed, progress, watch)
+        content = content_of(result, policy, placer, seed)
+        write_result(folder, config, result, content)
+        return content
 
     try:
         with unfinished_mark(folder, policy.name):

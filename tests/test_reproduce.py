@@ -17,8 +17,9 @@ from clustergym.models.model_class import ModelClass
 from clustergym.reproduce import main
 from clustergym.reproduction import PAPERS
 from clustergym.reproduction.arena_scenarios import data_parallel_fits, read_memory
-from clustergym.reproduction.details import change, table
+from clustergym.reproduction.details import change
 from clustergym.reproduction.study import Options, RunSpec, choose, presets, run_all
+from clustergym.terminal.markdown import table
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
 from clustergym.cluster.description import figures, table
 from clustergym.inputs.arguments import Parser
-from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.errors import exits_on_bad_input
+from clustergym.inputs.writing import write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,8 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.command == "draw":
         return _draw(options)
     shown = figures(load_cluster(options.cluster))
-    if options.json is not None:
-        _write_json(shown, options.json)
+    write_json(options.json, shown)
     _print(table(shown))
     return 0
 
@@ -55,22 +53,9 @@ def _draw(options: argparse.Namespace) -> int:
         return 0
     from clustergym.cluster.fabric_plot import draw
 
-    try:
-        draw(spec, path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--output") from None
+    draw(spec, path)
     print(f"wrote {path}")
     return 0
-
-
-def _write_json(shown: dict[str, Any], path: Path) -> None:
-    if path.is_dir():
-        raise InputError("is a folder", file=path, field="--json", remedy="give a file")
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", file=path, field="--json") from None
 
 
 def _print(shown: Table | Tree) -> None:

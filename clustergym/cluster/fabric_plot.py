@@ -11,10 +11,7 @@ from typing import Any
 from clustergym.cluster.fabric_tree import Leaf, Minipod, counted, minipods, tier_label
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
-
-SUFFIXES = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
-"""File formats, with the metadata to leave out so that equal clusters give equal bytes."""
+from clustergym.terminal.figures import draw_figure
 
 MOST_COLUMNS = 20
 """Most leaves to draw one by one; with more, equal minipods, then equal leaves are drawn once."""
@@ -26,32 +23,11 @@ HEIGHTS = {"core": 3.0, "minipod": 2.0, "leaf": 1.0, "nodes": 0.0}
 
 
 def draw(spec: ClusterSpec, path: Path) -> None:
-    """Write a picture of a cluster's switches; equal clusters give equal bytes.
-
-    Raises
-    ------
-    InputError
-        If the suffix is none of `SUFFIXES`, or Matplotlib is not installed.
-    """
-    kind = path.suffix.lower()
-    if kind not in SUFFIXES:
-        remedy = f"give a file that ends in {', '.join(SUFFIXES)}"
-        raise InputError(f"{path.suffix!r} is not a picture format", field="--output", remedy=remedy)
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        remedy = "pip install 'clustergym[report]'"
-        raise InputError("Matplotlib is not installed", field="--output", remedy=remedy) from error
+    """Write a picture, see `draw_figure`."""
     shown = columns(minipods(spec))
     leaves = sum(len(minipod.leaves) for minipod in shown)
-    with matplotlib.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(3.5 + 1.1 * max(3, leaves), 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        _Picture(figure.subplots(), spec).draw(shown)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format=kind[1:], dpi=100, metadata=SUFFIXES[kind])
+    size = 3.5 + 1.1 * max(3, leaves), 4.2
+    draw_figure(path, size, lambda figure: _Picture(figure.subplots(), spec).draw(shown), "--output")
 
 
 def columns(runs: Sequence[Minipod]) -> list[Minipod]:

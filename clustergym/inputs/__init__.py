@@ -1,1 +1,1 @@
-"""Read files and values from outside; any mistake in them is reported in one clear line."""
+"""Read files and values from outside, and write files; any mistake in them is reported in one clear line."""

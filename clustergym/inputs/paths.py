@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
-
-from clustergym.inputs.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -27,23 +22,3 @@ def conf_dir() -> Path:
 def traces_dir() -> Path:
     """Return the absolute path of the folder of committed traces."""
     return _data_folder("traces")
-
-
-@contextlib.contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` on success and is removed on failure.
-
-    Raises
-    ------
-    InputError
-        If `path` is a folder.
-    """
-    if not path.name or path.is_dir():
-        raise InputError("is a folder", file=path, remedy="name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -197,13 +196,11 @@ def _freeze(options: argparse.Namespace) -> int:
 
 
 def _write_json(content: Any, path: Path | None) -> None:
-    from clustergym.inputs.paths import atomic_path
+    from clustergym.inputs.writing import write_json
 
-    if path is None:
-        return
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    print(f"wrote {path}")
+    write_json(path, content)
+    if path is not None:
+        print(f"wrote {path}")
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import write_text
 from clustergym.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
@@ -174,8 +174,7 @@ def _write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> Non
 
 
 def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(yaml.safe_dump(dict(content), sort_keys=False, width=110), encoding="utf-8")
+    write_text(path, yaml.safe_dump(dict(content), sort_keys=False, width=110))
 
 
 def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
@@ -187,8 +186,7 @@ def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
         times = [row.times[name] for name in TIMES]
         metrics = ["" if row.metrics[name] is None else row.metrics[name] for name in names]
         writer.writerow([*row.cell, row.digest, row.decisions, *times, *metrics])
-    with atomic_path(folder / "results.csv") as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
+    write_text(folder / "results.csv", text.getvalue())
 
 
 def _write_readme(folder: Path, entry: Entry, board: Board) -> None:
@@ -202,8 +200,7 @@ An entry of the board [{board.name}](../README.md), version {board.version}. Mad
 `python -m clustergym.leaderboard check {board.name} {folder.name}` computes every metric anew, without
 the {board.chooses}.
 """
-    with atomic_path(folder / "README.md") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(folder / "README.md", text)
 
 
 def freeze(board: Board, workers: int = 1, next_version: bool = False, progress: bool = False) -> Path:

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from clustergym.cluster.schema import Checked, checked
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.reading import opened
+from clustergym.inputs.writing import write_files
 from clustergym.leaderboard.board import NAME, Cell
 
 FILE, SCHEMA = "decisions.jsonl.gz", "clustergym.cells/1"
@@ -94,8 +94,7 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}
-    with atomic_path(folder / FILE) as temporary:
-        temporary.write_bytes(pack([contents]) + b"".join(packed[cell] for cell in there))
+    write_files({folder / FILE: pack([contents]) + b"".join(packed[cell] for cell in there)})
 
 
 def read_logs(folder: Path) -> CellLogs:

@@ -13,8 +13,8 @@ from pydantic import Field
 from clustergym.arrays import Floats
 from clustergym.cluster.schema import Checked, checked
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.reading import read_json
+from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board, Cell, Name
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.cell_replay import Flag, replayed
@@ -124,8 +124,7 @@ def write_curves(board: Board, name: str) -> Path:
             raise InputError(f"cannot be replayed: {made}", file=folder, remedy=remedy)
         found[cell.scenario] = plain(curves_of(made[0]))
     content = {"schema": SCHEMA, "seed": board.seeds[0], "scenarios": found}
-    with atomic_path(folder / FILE) as temporary:
-        temporary.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    write_text(folder / FILE, json.dumps(content, separators=(",", ":")) + "\n")
     return folder / FILE
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import PACKAGE, atomic_path
+from clustergym.inputs.paths import PACKAGE
+from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry_curves import plain, read_curves
 from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts, to_bound
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
+from clustergym.terminal.markdown import table
 
 TEMPLATE = PACKAGE / "leaderboard" / "page.html"
 
@@ -64,8 +66,7 @@ def write(board: Board) -> list[Path]:
     """Write the pages; return them."""
     made = pages(board)
     for path, text in made.items():
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(path, text)
     return list(made)
 
 
@@ -92,12 +93,14 @@ def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, ""]
     for division in dict.fromkeys(one.division for one in found):
-        lines += [f"## {division_words(division)}", "", "| " + " | ".join(TITLES.values()) + " |"]
-        lines.append("| " + " | ".join("---" if key == "title" else "---:" for key in TITLES) + " |")
-        for one in (one for one in found if one.division == division):
-            row = texts(one, bound) | {"title": f"[{_cell(one.entry.title)}]({one.name}/)"}
-            lines.append("| " + " | ".join(row[key] for key in TITLES) + " |")
-        lines.append("")
+        shown = [
+            texts(one, bound) | {"title": f"[{_cell(one.entry.title)}]({one.name}/)"}
+            for one in found
+            if one.division == division
+        ]
+        rows = [[row[key] for key in TITLES] for row in shown]
+        text = table(list(TITLES.values()), rows, words=[list(TITLES).index("title")])
+        lines += [f"## {division_words(division)}", "", text, ""]
     return "\n".join(lines)
 
 

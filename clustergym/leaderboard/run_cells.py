@@ -19,7 +19,7 @@ from clustergym.scenarios.scenario import Scenario
 from clustergym.terminal.processes import in_order
 
 if TYPE_CHECKING:
-    from clustergym.sim.drive import Run
+    from clustergym.results.measured_run import Result
     from clustergym.sim.guard import Watch
 
 
@@ -75,19 +75,18 @@ def run_cell(
 def _watched(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: Watch
 ) -> CellRun:
-    from clustergym.results.measured_run import measurement_of
-    from clustergym.results.writing import result_of
+    from clustergym.results.writing import content_of
 
-    run, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
-    result = result_of(run, measurement_of(run.simulation), policy, placer, cell.seed)
-    times = result["decisions"]
+    result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
+    content = content_of(result, policy, placer, cell.seed)
+    times = content["decisions"]
     seconds = {
         "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
         "decision_s_p99": _digits(times["seconds_p99"] or 0.0),
-        "wall_s": _digits(result["wall_s"]),
+        "wall_s": _digits(content["wall_s"]),
     }
-    row = ResultRow(cell, result["digest"], times["count"], seconds, result["metrics"])
-    return CellRun(row, pack(lines_of(result)))
+    row = ResultRow(cell, content["digest"], times["count"], seconds, content["metrics"])
+    return CellRun(row, pack(lines_of(content)))
 
 
 Lines = Callable[[Mapping[str, Any]], Iterable[object]]
@@ -96,16 +95,19 @@ Lines = Callable[[Mapping[str, Any]], Iterable[object]]
 
 def _decided(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
-) -> tuple[Run, Lines]:
+) -> tuple[Result, Lines]:
+    from clustergym.results.measured_run import simulate
     from clustergym.results.writing import decision_lines
-    from clustergym.sim.drive import simulate
 
-    run = simulate(scenario, policy, placer, seed, watch=watch)
-    return run, partial(decision_lines, run.simulation)
+    result = simulate(scenario, policy, placer, seed, watch=watch)
+    return result, partial(decision_lines, result.run.simulation)
 
 
-def _placed(scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch) -> tuple[Run, Lines]:
+def _placed(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+) -> tuple[Result, Lines]:
     """Run a policy under a placer; the decisions and their times are the placer's."""
+    from clustergym.results.measured_run import result_of
     from clustergym.results.placement_log import placement_lines, simulate_recorded
 
     run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
@@ -116,7 +118,7 @@ def _placed(scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch
         header = {**chosen, "defragment_s": placer.defragment_s, "seed": seed}
         return placement_lines(scenario, recorded.answers, header)
 
-    return replace(run, decision_times=recorded.times), lines_of
+    return result_of(replace(run, decision_times=recorded.times)), lines_of
 
 
 _RUNS = {"policy": _decided, "placer": _placed}

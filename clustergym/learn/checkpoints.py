@@ -13,8 +13,9 @@ import numpy.typing as npt
 import yaml
 
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import PACKAGE, atomic_path
+from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.reading import opened, read_regular
+from clustergym.inputs.writing import atomic_path
 from clustergym.inputs.yaml_file import parse_mapping
 from clustergym.interface.policy import InformationClass
 

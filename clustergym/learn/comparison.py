@@ -167,15 +167,14 @@ def _run(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
 ) -> tuple[Metrics, Floats]:
     """Return the metrics of a run, and when each job completed; NaN if it did not."""
-    from clustergym.results.measured_run import measurement_of
-    from clustergym.sim.drive import simulate
+    from clustergym.results.measured_run import simulate
 
-    run = simulate(scenario, policy, placer, seed, watch=watch)
+    result = simulate(scenario, policy, placer, seed, watch=watch)
     finish_s = np.full(len(scenario.trace), np.nan)
-    for event in run.simulation.log.events:
+    for event in result.run.simulation.log.events:
         if event.kind.value == "complete":
             finish_s[event.job] = event.time_s
-    return measurement_of(run.simulation).metrics, finish_s
+    return result.metrics, finish_s
 
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:

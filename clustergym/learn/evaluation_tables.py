@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.learn.comparison import METRICS, RATIOS
+from clustergym.terminal.markdown import table
 
 
 def markdown(outcome: Mapping[str, Any], command: str) -> str:
@@ -20,11 +21,11 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
         load = f"{low:g}" if low == high else f"{low:g} to {high:g}"
         drawn = f"Load {load}, {outcome['windows']} windows of the {outcome['split']} split:"
         lines += [f"{outcome['windows']} traces:" if outcome["traces"] else drawn, ""]
-        lines += _table(outcome, group)
+        lines += [_table(outcome, group), ""]
     return "\n".join(lines) + "\n"
 
 
-def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> str:
     figures = np.array(group["figures"], dtype=np.float64)
     ratios = [f"{'' if at else 'first / this: '}{RATIOS[one]}" for at, one in enumerate(group["ratios"])]
     plain = {
@@ -34,7 +35,7 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
         **{name: (RATIOS[name], 3) for name in group["ratios"] if name in METRICS[6:]},
     }
     titles = ["policy", "knows", "mean JCT, h (geometric mean)", *ratios, *(one for one, _ in plain.values())]
-    rows = ["| " + " | ".join(titles) + " |", "|---|---|" + "---:|" * (len(titles) - 2)]
+    rows = []
     pooled = [len(policy["columns"]) > 1 for policy in outcome["policies"]]
     for at, policy in enumerate(outcome["policies"]):
         own = figures[:, policy["columns"]]
@@ -44,9 +45,9 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
         rest = [
             "" if np.isnan(means[one]) else f"{means[one]:.{places}f}" for one, (_, places) in plain.items()
         ]
-        named = [f"| {policy['label']}", policy["knows"].replace("_", " ")]
-        rows.append(" | ".join([*named, _hours(own[:, :, 0]), *cells, *rest]) + " |")
-    return [*rows, ""]
+        named = [policy["label"], policy["knows"].replace("_", " ")]
+        rows.append([*named, _hours(own[:, :, 0]), *cells, *rest])
+    return table(titles, rows, words=(0, 1))
 
 
 def _hours(mean_s: Any) -> str:

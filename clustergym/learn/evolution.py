@@ -14,8 +14,8 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.reading import read_regular
+from clustergym.inputs.writing import atomic_path
 from clustergym.interface.policy import InformationClass
 from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained

@@ -19,19 +19,28 @@ from clustergym.learn.comparison import ratio
 from clustergym.learn.windows import SPLITS
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation, StalledError
+from clustergym.terminal.markdown import table
 
 FIGURES = ("jct_mean", "jct_p99", "restarts_mean", "gpu_utilization")
+HEADERS = (
+    "policy",
+    "mean JCT, h (geometric mean)",
+    "first / this: mean JCT",
+    "p99 JCT",
+    "restarts a job",
+    "GPUs at work",
+)
 
 
-def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -> list[str]:
+def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -> str:
     """Run a network and policies in the simulator on the first traces of a split.
 
     All have the information and the decision points of the network's environment.
 
     Returns
     -------
-    list of str
-        Lines of a Markdown table; ratios are geometric means with 95 % bootstrap intervals.
+    str
+        A Markdown table; ratios are geometric means with 95 % bootstrap intervals.
 
     Raises
     ------
@@ -50,18 +59,14 @@ def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -
         raise InputError("schedules no jobs", file=checkpoint, remedy="give a checkpoint of a scheduler")
     texts = [f"learned checkpoint={checkpoint}", *policies]
     figures = np.array([_figures(env, index, texts) for index in range(traces)])
-    lines = [
-        "| policy | mean JCT, h (geometric mean) | first / this: mean JCT | p99 JCT | restarts a job "
-        "| GPUs at work |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    rows = []
     for at, label in enumerate(labels):
         mean, p99 = (ratio(figures[:, 0, k], figures[:, at, k]) for k in (0, 1))
         hours = np.exp(np.log(figures[:, at, 0]).mean()) / 3600
         rest = figures[:, at, 2:].mean(axis=0)
         cells = [f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]" for found in (mean, p99)]
-        lines.append(f"| {label} | {hours:.3f} | {' | '.join(cells)} | {rest[0]:.2f} | {rest[1]:.3f} |")
-    return lines
+        rows.append([label, f"{hours:.3f}", *cells, f"{rest[0]:.2f}", f"{rest[1]:.3f}"])
+    return table(HEADERS, rows)
 
 
 def _figures(env: Any, index: int, policies: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -106,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(sys.argv[1:] if argv is None else argv)
     if given.traces < 1:
         raise InputError(f"{given.traces} traces", field="--traces", remedy="give at least 1")
-    print("\n".join(compare(given.checkpoint, given.policy, given.split, given.traces)))
+    print(compare(given.checkpoint, given.policy, given.split, given.traces))
     return 0
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.yaml_file import read_mapping
 from clustergym.learn.checkpoints import find, is_network
 from clustergym.report.colours import COLOURS
+from clustergym.terminal.figures import draw_figure
 
 
 def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
@@ -25,22 +25,10 @@ def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 
 
 def draw(curves: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Draw curves by name into an SVG file; equal curves give equal bytes.
+    """Draw curves by name into a file, see `draw_figure`."""
 
-    Raises
-    ------
-    InputError
-        If matplotlib is missing.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError("needs matplotlib", file=path, remedy="pip install 'clustergym[report]'") from error
-    matplotlib.use("svg")
-    from matplotlib import pyplot as plt
-
-    with plt.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none", "font.size": 9}):
-        figure, axes = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
+    def fill(figure: Any) -> None:
+        axes = figure.subplots()
         for at, (name, curve) in enumerate(curves.items()):
             colour = COLOURS[at % len(COLOURS)]
             axes.plot(*points(curve), marker="o", markersize=3, color=colour, label=name)
@@ -51,9 +39,8 @@ def draw(curves: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         axes.set_ylabel("mean JCT on dev traces, h")
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format="svg", metadata={"Date": None})
-        plt.close(figure)
+
+    draw_figure(path, (6.0, 3.2), fill, "--output", {"font.size": 9})
 
 
 def read_curves(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:

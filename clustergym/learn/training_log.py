@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.reading import read_regular
+from clustergym.inputs.writing import atomic_path
 from clustergym.report.wandb_logger import LoggerChoice, log_files, one_line, start
 
 RUN_FILE = "wandb-run.json"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 
 Tensors = dict[str, npt.NDArray[Any]]
 

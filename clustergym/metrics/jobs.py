@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 from clustergym.metrics.intervals import CLOCK_S, Intervals, LogError, Outcome
 from clustergym.metrics.states import State, state_changes
 from clustergym.sim.log import LAUNCHES, EventKind

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 from clustergym.metrics.intervals import Intervals, Outcome
 from clustergym.metrics.states import State, state_changes
 

@@ -7,15 +7,15 @@ import multiprocessing
 import pickle
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from types import ModuleType
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import Oracle, OracleTables
-from clustergym.terminal.processes import cores
+from clustergym.terminal.processes import cores, workers
 from clustergym.terminal.progress import counted
 
 Built = Iterator[OracleTables]
@@ -54,15 +54,15 @@ def build_each(
     InputError
         As `Oracle.tables`; for fewer than 1 process.
     """
-    workers = _workers(len(classes), processes)
+    processes = _processes(len(classes), processes)
     counts = [int(count) for count in counts]
-    size = min(CLASSES_AT_ONCE, -(-len(classes) // max(workers, 1)))
+    size = min(CLASSES_AT_ONCE, -(-len(classes) // max(processes, 1)))
     parts = [list(classes[start : start + size]) for start in range(0, len(classes), max(size, 1))]
-    built = _built(oracle, parts, cluster, counts, workers)
+    built = _built(oracle, parts, cluster, counts, processes)
     yield from counted("oracle tables", built, len(parts), progress and bool(parts))
 
 
-def _workers(classes: int, processes: int | None) -> int:
+def _processes(classes: int, processes: int | None) -> int:
     if processes is not None:
         if processes < 1:
             raise InputError(
@@ -76,12 +76,12 @@ def _workers(classes: int, processes: int | None) -> int:
 
 
 def _built(
-    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], workers: int
+    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], processes: int
 ) -> Built:
     done = 0
-    if workers > 1 and _can_be_sent(oracle):
+    if processes > 1 and _can_be_sent(oracle):
         try:
-            for tables in _in_processes(oracle, parts, cluster, counts, workers):
+            for tables in _in_processes(oracle, parts, cluster, counts, processes):
                 yield tables
                 done += 1
         except (BrokenProcessPool, OSError):
@@ -100,17 +100,12 @@ def _can_be_sent(oracle: Oracle) -> bool:
 
 
 def _in_processes(
-    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], workers: int
+    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], processes: int
 ) -> Built:
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, _prepare, (oracle, cluster, counts))
-    try:
+    with workers(processes, "spawn", partial(_prepare, oracle, cluster, counts)) as run:
         with _main_left_out():
-            futures = [pool.submit(_build, part) for part in parts]
-        for future in futures:
-            yield future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+            built = run(_build, parts)
+        yield from built
 
 
 @contextlib.contextmanager

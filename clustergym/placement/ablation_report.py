@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clustergym.placement.markdown import percent, table
+from clustergym.terminal.markdown import percent, table
 
 HEAD = """## What decides the gain at scale
 
@@ -51,7 +51,7 @@ def _rules(found: dict[str, Any]) -> str:
         "96 GPUs: two minipods of 93 nodes, mean over layers (Fig. 4). 208 GPUs: from a DP spread of 3 and a "
         "PP spread of 2 to 1 and 1. 9,600 GPUs: from 21 and 4 to 14 and 3; the paper gives the ratios "
         "alone. 21 and 14 are the only minipods exactly 1.5 times apart of which 14 hold 1,200 nodes, of 22 "
-        "of 93; 4 and 3 are one choice of several.\n\n" + table(["rule", *heads], rows)
+        "of 93; 4 and 3 are one choice of several.\n\n" + table(["rule", *heads], rows) + "\n"
     )
 
 
@@ -77,4 +77,5 @@ def _scale(rows: list[dict[str, Any]]) -> str:
         "22 of 93 nodes for both jobs. Best and random fit place node by node and give ranks in that "
         "order. Larger models: dense of 175 billion parameters, MoE of 327 billion.\n\n"
         + table(["changed", *heads, "communication"], shown)
+        + "\n"
     )

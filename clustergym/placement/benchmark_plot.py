@@ -5,42 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.placement.benchmark import BASELINES, estimates
 from clustergym.report.colours import style_of
-
-SUFFIXES = (".png", ".svg", ".pdf")
-
-DATES = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""What would make two drawings of the same figures differ."""
+from clustergym.terminal.figures import draw_figure
 
 
-def draw(figures: dict[str, Any], path: Path) -> None:
-    """Write the plot; the bands are 95 % intervals over states.
+def draw(figures: dict[str, Any], path: Path, option: str) -> None:
+    """Write the plot, see `draw_figure`; the bands are 95 % intervals over states."""
 
-    Raises
-    ------
-    InputError
-        If Matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        remedy = "pip install 'clustergym[report]'"
-        raise InputError("Matplotlib is not installed", field="--plot", remedy=remedy) from error
-    with matplotlib.rc_context({"svg.hashsalt": "clustergym"}):
-        figure = Figure(figsize=(12, 4), layout="constrained")
-        FigureCanvasAgg(figure)
+    def fill(figure: Any) -> None:
         for axes, setting in zip(figure.subplots(1, 3), figures["settings"], strict=True):
             _panel(axes, setting, figures["alphas"])
         figure.axes[0].set_ylabel("alpha x DP spread + (1 - alpha) x PP spread")
         figure.axes[0].legend(fontsize="small")
-        with atomic_path(path) as temporary:
-            kind = path.suffix.lower()
-            figure.savefig(temporary, format=kind[1:], dpi=120, metadata=DATES[kind])
+
+    draw_figure(path, (12, 4), fill, option, {"svg.fonttype": "path"})
 
 
 def _panel(axes: Any, setting: dict[str, Any], alphas: list[float]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from clustergym.placement.ablation_report import ablation
 from clustergym.placement.benchmark import EITHER_UNIT, WHOLE_GROUPS, estimates
-from clustergym.placement.markdown import percent, table
+from clustergym.terminal.markdown import percent, table
 
 HEAD = """# Placement of LLM pre-training jobs
 
@@ -71,17 +71,18 @@ def _summary(figures: dict[str, Any]) -> str:
     return (
         "## Score of the best baseline over Arnold's\n\n"
         + table(["setting", *(f"alpha {alpha}" for alpha in alphas)], rows)
-        + f"\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average over settings "
-        f"and alphas above 0 and below 1, where both kinds of group count. The paper: {PAPER_RATIOS}. The "
-        "best baseline is that of the least mean score for each setting and alpha.\n\n"
+        + f"\n\nOurs: up to {found['greatest_ratio']:.2f}, {found['mean_ratio']:.2f} on average over "
+        "settings and alphas above 0 and below 1, where both kinds of group count. "
+        f"The paper: {PAPER_RATIOS}. The best "
+        "baseline is that of the least mean score for each setting and alpha.\n\n"
         + table(
             ["alphas above 0 and below 1", "most", "mean"],
             [[name, f"{one['greatest_ratio']:.2f}", f"{one['mean_ratio']:.2f}"] for name, one in shown],
         )
-        + f"\nIn single states, each with its own best baseline: up to {single}.\n"
+        + f"\n\nIn single states, each with its own best baseline: up to {single}.\n"
         f"\nArnold's answers proven optimal: {proven} of {solved}; largest gap {100 * gap:.1f} %.\n"
         "\nStates and alphas in which a baseline scores as well as Arnold (the paper: best fit, GPU packing "
-        "and topology-aware equal it in (i)):\n\n" + table(["setting", *map(_name, names)], ties)
+        "and topology-aware equal it in (i)):\n\n" + table(["setting", *map(_name, names)], ties) + "\n"
     )
 
 
@@ -99,6 +100,7 @@ def _fullness(rows: list[dict[str, Any]]) -> str:
         "nodes are uniform between these shares of a minipod; states of their own, but for the empty cluster "
         "(100 to 100 %), which is one. The paper does not say how full its clusters are.\n\n"
         + table(["setting", *heads], [[f"({name})", *cells] for name, cells in by_name.items()])
+        + "\n"
     )
 
 
@@ -117,7 +119,7 @@ def _score_table(scores: dict[str, Any], alphas: Sequence[float]) -> str:
         [_name(name), *(f"{e.mean:.2f} ± {(e.high - e.low) / 2:.2f}" for e in estimates(by_alpha))]
         for name, by_alpha in scores.items()
     ]
-    return table(["algorithm", *(f"alpha {alpha}" for alpha in alphas)], rows)
+    return table(["algorithm", *(f"alpha {alpha}" for alpha in alphas)], rows) + "\n"
 
 
 def _cells(figures: dict[str, Any]) -> str:
@@ -185,32 +187,38 @@ def _characterisation(found: dict[str, Any]) -> str:
 
 
 def _by_parameter(name: str, found: dict[str, Any], models: Sequence[str]) -> str:
-    return table(
-        [name, *models],
-        [
+    return (
+        table(
+            [name, *models],
             [
-                value,
-                *(f"{percent(g['pp_aligned'])} / {percent(g['dp_aligned'])}" for g in by_model.values()),
-            ]
-            for value, by_model in found.items()
-        ],
+                [
+                    value,
+                    *(f"{percent(g['pp_aligned'])} / {percent(g['dp_aligned'])}" for g in by_model.values()),
+                ]
+                for value, by_model in found.items()
+            ],
+        )
+        + "\n"
     )
 
 
 def _gains(rows: list[dict[str, Any]]) -> str:
-    return table(
-        ["model", "layers", "packed s", "communication", "PP-aligned", "DP-aligned"],
-        [
+    return (
+        table(
+            ["model", "layers", "packed s", "communication", "PP-aligned", "DP-aligned"],
             [
-                row["model"],
-                str(row["layers"]),
-                f"{row['step_s']['packed']:.3f}",
-                f"{100 * row['communication_share']:.0f} %",
-                percent(row["gain"]["pp_aligned"]),
-                percent(row["gain"]["dp_aligned"]),
-            ]
-            for row in rows
-        ],
+                [
+                    row["model"],
+                    str(row["layers"]),
+                    f"{row['step_s']['packed']:.3f}",
+                    f"{100 * row['communication_share']:.0f} %",
+                    percent(row["gain"]["pp_aligned"]),
+                    percent(row["gain"]["dp_aligned"]),
+                ]
+                for row in rows
+            ],
+        )
+        + "\n"
     )
 
 
@@ -254,7 +262,7 @@ def _scale(rows: list[dict[str, Any]]) -> str:
                 for row in rows
             ],
         )
-        + f"\nOf the {solved:,} placements behind these choices, {proven:,} are proven optimal.\n"
+        + f"\n\nOf the {solved:,} placements behind these choices, {proven:,} are proven optimal.\n"
         "\nThe same gain by oversubscription of the core, unit and alpha chosen anew; and at the first "
         "table's core if in every state there were room for every PP group inside a minipod:\n\n"
         + table(
@@ -265,6 +273,6 @@ def _scale(rows: list[dict[str, Any]]) -> str:
                 for row in rows
             ],
         )
-        + "\nIn the model a collective is as slow as the slowest tier it crosses, however many minipods it "
+        + "\n\nIn the model a collective is as slow as the slowest tier it crosses, however many minipods it "
         "touches: a spread of 2 costs what a spread of 6 does.\n"
     )

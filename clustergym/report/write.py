@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.visible_text import visible_all
+from clustergym.inputs.writing import atomic_path, write_files
 from clustergym.report.payload import payload
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
 
@@ -51,12 +51,7 @@ def write_report(places: Iterable[Path], path: Path) -> int:
     """
     results = read_results(places)
     text = page(results)
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        message = f"cannot be written: {error.strerror}"
-        raise InputError(message, file=path, remedy="make room, or name another file") from None
+    write_files({path: text.encode("utf-8", errors="backslashreplace")})
     return len(results)
 
 

@@ -11,9 +11,10 @@ from clustergym.reproduction.arena_places import OTHER_PLACES, PLACES, ROUND_S
 from clustergym.reproduction.arena_scenarios import check_data, run_of, scenario_of
 from clustergym.reproduction.arena_sections import SETTINGS, length_of
 from clustergym.reproduction.claims import FAIR, PUBLISHED
-from clustergym.reproduction.details import change, column, table
+from clustergym.reproduction.details import change, column
 from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
+from clustergym.terminal.markdown import table
 
 SUMMARY = "1,280 GPUs of four types, the Philly and Helios Venus traces (EuroSys '26, section 5.3)"
 POLICIES = ("fcfs", "elasticflow-ls", "gavel", "sia", "arena")

@@ -11,9 +11,10 @@ from clustergym.reproduction import page
 from clustergym.reproduction.arena_places import PLACES
 from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, PROFILING_RATIO, run_of, variant
 from clustergym.reproduction.claims import FAIR, PUBLISHED
-from clustergym.reproduction.details import change, column, number, table
+from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.page import Labelled, RunColumn, Section, padded_in
 from clustergym.reproduction.study import Found, RunSpec
+from clustergym.terminal.markdown import table
 
 SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664

@@ -20,10 +20,11 @@ from clustergym.reproduction.ares_study import (
     scenario_of,
     trace_names,
 )
-from clustergym.reproduction.details import change, number, table
+from clustergym.reproduction.details import change, number
 from clustergym.reproduction.page import RunColumn, Section
 from clustergym.reproduction.plots import Panel, panel_plot
 from clustergym.reproduction.study import Found, Options, choose, run_all
+from clustergym.terminal.markdown import table
 
 SUMMARY = "16 and 64 GPUs, Philly, Helios and newTrace, fairness and JCT (TACO 2025, section 5)"
 BEST_ALPHAS = (0.75, 0.8)

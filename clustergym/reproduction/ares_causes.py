@@ -17,10 +17,11 @@ from clustergym.reproduction.ares_study import (
     request_efficiency,
     scenario_of,
 )
-from clustergym.reproduction.details import number, table
+from clustergym.reproduction.details import number
 from clustergym.reproduction.page import Section
 from clustergym.reproduction.plots import Draw, PolicyGrid, grid_plot
 from clustergym.reproduction.study import Found, Parameters, RunSpec
+from clustergym.terminal.markdown import table
 
 EXACT: Parameters = (("search", "exact"),)
 POLLUX: Parameters = (*EXACT, *FIXED["pollux"])

@@ -12,10 +12,10 @@ from clustergym.placement.benchmark_figures import STATES, placement_figures
 from clustergym.placement.benchmark_plot import draw
 from clustergym.placement.benchmark_report import report
 from clustergym.placement.characterisation import SCALES
-from clustergym.placement.markdown import percent
 from clustergym.reproduction.claims import PaperClaim, claims_table, quantity
 from clustergym.reproduction.page import Report
 from clustergym.reproduction.study import Options, kept
+from clustergym.terminal.markdown import percent
 
 TIED = ("best_fit_by_node", "gpu_packing", "topology_aware")
 """Baselines that, in the paper, equal Arnold in setting (i)."""
@@ -221,7 +221,7 @@ def reproduce(options: Options) -> Report:
         f"{_reading(figures['ablation'])}\n![Score by alpha]({name})\n\n"
         f"## The figures in full\n\n{details.strip()}\n"
     )
-    plots = {name: lambda path: draw(figures, path)}
+    plots = {name: lambda path: draw(figures, path, "--out")}
     return Report(text, [figures], rows, plots)
 
 

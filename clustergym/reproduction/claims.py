@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from clustergym.reproduction.details import table
+from clustergym.terminal.markdown import table
 
 TOLERANCE = 0.1
 """Share of the paper's figure that ours may lack, or differ by, and still reproduce it."""

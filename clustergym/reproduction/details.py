@@ -1,20 +1,14 @@
-"""Figures of a run that the metrics lack and pages need, padded JCTs, and tables of figures in Markdown."""
+"""Figures of a run that the metrics lack and pages need, padded JCTs, and figures as texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from clustergym.metrics.intervals import Outcome
 from clustergym.results.measured_run import Result
-
-
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[int] = (0,)) -> str:
-    """Return a Markdown table: columns of `words`, by position, to the left, the others to the right."""
-    lines = [headers, ["---" if at in words else "---:" for at in range(len(headers))], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def number(value: float | int | None, decimals: int = 0) -> str:

@@ -15,7 +15,7 @@ from clustergym.inputs.columns import integers, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.reproduction.claims import PaperClaim, quantity
-from clustergym.reproduction.details import number, table
+from clustergym.reproduction.details import number
 from clustergym.reproduction.page import Report, Section, make_report, specs_of, words
 from clustergym.reproduction.study import (
     Figures,
@@ -29,6 +29,7 @@ from clustergym.reproduction.study import (
 )
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
+from clustergym.terminal.markdown import table
 from clustergym.workload.readers.gavel import read_table
 from clustergym.workload.trace import Trace
 

@@ -15,7 +15,7 @@ from clustergym.reproduction.claims import (
     VERDICTS,
     PaperClaim,
 )
-from clustergym.reproduction.details import table
+from clustergym.terminal.markdown import table
 
 HEAD = """\
 # What the papers claim, and what comes out here

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from clustergym.reproduction.claims import PaperClaim, claims_table
-from clustergym.reproduction.details import change, number, padded_jct, table
+from clustergym.reproduction.details import change, number, padded_jct
 from clustergym.reproduction.plots import Draw
 from clustergym.reproduction.study import Figures, Found, RunSpec
+from clustergym.terminal.markdown import table
 
 
 @dataclass(frozen=True)

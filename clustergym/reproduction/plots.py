@@ -7,9 +7,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.report.colours import COLOURS, style_of
+from clustergym.terminal.figures import draw_figure
 
 Draw = Callable[[Path], None]
 """Writes a plot as SVG, the same bytes each time; raises an `InputError` if Matplotlib is not installed."""
@@ -61,7 +60,7 @@ def panel_plot(panels: Sequence[Panel]) -> Draw:
             axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
             axes.set_ylim(bottom=0)
 
-    return lambda path: _draw(path, (4.5 * len(panels), 3.6), fill)
+    return lambda path: draw_figure(path, (4.5 * len(panels), 3.6), fill, "--out")
 
 
 def grid_plot(grid: PolicyGrid) -> Draw:
@@ -85,20 +84,5 @@ def grid_plot(grid: PolicyGrid) -> Draw:
         handles = [Patch(facecolor=style_of(name).colour, alpha=0.5, label=name) for name in grid.legend]
         figure.legend(handles=handles, loc="outside right upper", fontsize="small")
 
-    return lambda path: _draw(path, (1.3 * len(grid.x) + 3.2, 0.8 * len(grid.y) + 1.6), fill)
-
-
-def _draw(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
-    try:
-        import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        remedy = "pip install 'clustergym[report]'"
-        raise InputError("Matplotlib is not installed", file=path, remedy=remedy) from error
-    with matplotlib.rc_context({"svg.hashsalt": "clustergym", "svg.fonttype": "none"}):
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasSVG(figure)
-        fill(figure)
-        with atomic_path(path) as temporary:
-            figure.savefig(temporary, format="svg", metadata={"Date": None})
+    size = 1.3 * len(grid.x) + 3.2, 0.8 * len(grid.y) + 1.6
+    return lambda path: draw_figure(path, size, fill, "--out")

@@ -12,8 +12,9 @@ import numpy as np
 
 from clustergym.reproduction import page, study
 from clustergym.reproduction.claims import PaperClaim, difference, quantity
-from clustergym.reproduction.details import change, number, table
+from clustergym.reproduction.details import change, number
 from clustergym.scenarios.scenario import Scenario
+from clustergym.terminal.markdown import table
 
 SUMMARY = "64 GPUs of three types, its workloads and profiles (SOSP '23)"
 POLICIES = ("sia", "gavel", "pollux", "ares", "fcfs")

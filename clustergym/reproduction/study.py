@@ -16,7 +16,8 @@ import yaml
 
 from clustergym import policies
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import PACKAGE, atomic_path, conf_dir
+from clustergym.inputs.paths import PACKAGE, conf_dir
+from clustergym.inputs.writing import write_text
 from clustergym.interface.policy import Policy
 from clustergym.interface.registry import entry_points, make_placer, make_policy
 from clustergym.reproduction.details import details_of
@@ -135,9 +136,7 @@ def kept(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():
-        text = json.dumps(make(), indent=1) + "\n"
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(path, json.dumps(make()) + "\n")
     figures: Figures = json.loads(path.read_text(encoding="utf-8"))
     return figures
 

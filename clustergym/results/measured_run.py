@@ -15,6 +15,7 @@ from clustergym.metrics.timeline import Timeline
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim import drive as driver
 from clustergym.sim.engine import Simulation
+from clustergym.sim.guard import Watch
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,23 @@ def measurement_of(simulation: Simulation) -> Measurement:
     )
 
 
+def result_of(run: driver.Run) -> Result:
+    """Return a finished run with what the metrics say of it."""
+    return Result(*measurement_of(run.simulation), run.simulation.log.digest, run)
+
+
 def simulate(
-    scenario: Scenario, policy: Policy | str, placer: Placer | str = "buddy", seed: int = 0
+    scenario: Scenario,
+    policy: Policy | str,
+    placer: Placer | str = "buddy",
+    seed: int = 0,
+    progress: driver.Progress | None = None,
+    watch: Watch | None = None,
 ) -> Result:
-    """Run a policy, given as an object or by its name, on a scenario."""
+    """Run a policy, given as an object or by its name, on a scenario.
+
+    `progress` is called after each decision; `watch` limits how long policy and placer may take.
+    """
     policy = make_policy({"name": policy}) if isinstance(policy, str) else policy
     placer = make_placer({"name": placer}) if isinstance(placer, str) else placer
-    run = driver.simulate(scenario, policy, placer, seed)
-    return Result(*measurement_of(run.simulation), run.simulation.log.digest, run)
+    return result_of(driver.simulate(scenario, policy, placer, seed, progress, watch))

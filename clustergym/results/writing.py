@@ -22,12 +22,11 @@ from clustergym.inputs.version import __version__
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import parameters_of
 from clustergym.metrics.jobs import write_jobs_csv
-from clustergym.metrics.metrics import Measurement
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.results.decision_log import DECISIONS_SCHEMA
+from clustergym.results.measured_run import Result
 from clustergym.results.result_files import UNFINISHED
 from clustergym.scenarios.scenario import Scenario
-from clustergym.sim.drive import Run
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import NO_JOB, EventKind
 
@@ -69,9 +68,9 @@ def unfinished_mark(folder: Path, policy: str) -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-def result_of(run: Run, measured: Measurement, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
+def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dict[str, Any]:
     """Return the content of result.json."""
-    simulation = run.simulation
+    run, simulation = result.run, result.run.simulation
     scenario = simulation.scenario
     return {
         "schema": RESULT_SCHEMA,
@@ -88,8 +87,8 @@ def result_of(run: Run, measured: Measurement, policy: Policy, placer: Placer, s
         "horizon_s": scenario.horizon_s,
         "end_s": simulation.end_s,
         "requests_changed": int(scenario.request_changed.sum()),
-        "metrics": measured.metrics,
-        "digest": simulation.log.digest,
+        "metrics": result.metrics,
+        "digest": result.digest,
         "decisions": {
             "count": run.decision_times.count,
             "seconds_p50": run.decision_times.percentile(0.50),
@@ -105,30 +104,26 @@ def result_of(run: Run, measured: Measurement, policy: Policy, placer: Placer, s
 
 
 def write_result(
-    folder: Path,
-    config: Mapping[str, Any],
-    simulation: Simulation,
-    measured: Measurement,
-    result: Mapping[str, Any],
+    folder: Path, config: Mapping[str, Any], result: Result, content: Mapping[str, Any]
 ) -> list[Path]:
     """Write all files of a run, result.json last, so that a reader never takes a part for a result."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as scratch:
         made = Path(scratch)
         (made / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")
-        scenario = simulation.scenario
+        simulation, scenario = result.run.simulation, result.run.simulation.scenario
         types = [*scenario.cluster.gpu_types, "any"]
         requests = {
             "request_gpu_type": [types[kind] for kind in scenario.request_type.tolist()],
             "request_gpus": scenario.request_gpus.tolist(),
             "request_changed": scenario.request_changed.astype(int).tolist(),
-            "finish_time_fairness": ["" if rho != rho else rho for rho in measured.fairness.tolist()],
+            "finish_time_fairness": ["" if rho != rho else rho for rho in result.fairness.tolist()],
         }
-        write_jobs_csv(measured.records, scenario.trace, made / "jobs.csv", extra=requests)
-        write_timeline_csv(measured.timeline, made / "timeline.csv")
-        _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, result))
+        write_jobs_csv(result.jobs, scenario.trace, made / "jobs.csv", extra=requests)
+        write_timeline_csv(result.timeline, made / "timeline.csv")
+        _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, content))
         _write_lines(made / "events.jsonl.gz", _event_lines(simulation))
-        text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+        text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         (made / "result.json").write_text(text, encoding="utf-8")
         (folder / "result.json").unlink(missing_ok=True)
         for name in FILES:

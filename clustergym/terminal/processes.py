@@ -25,17 +25,22 @@ def cores() -> int:
 
 
 @contextmanager
-def workers(processes: int, start: str | None = None) -> Iterator[Any]:
+def workers(
+    processes: int, start: str | None = None, prepare: Callable[[], object] | None = None
+) -> Iterator[Any]:
     """Yield a `map` that runs in that many processes (0: one per core; 1: in this process).
 
     `start` is the start method of a process; use `spawn` where PyTorch may have threads, which do not
     survive a fork.
+    Each process calls `prepare` before its first task.
     """
     count = processes or cores()
     if count == 1:
+        if prepare is not None:
+            prepare()
         yield map
         return
-    with ProcessPoolExecutor(count, mp_context=get_context(start)) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context(start), initializer=prepare) as pool:
         yield pool.map
 
 

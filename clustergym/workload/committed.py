@@ -15,7 +15,8 @@ from typing import Any
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.inputs.paths import atomic_path, traces_dir
+from clustergym.inputs.paths import traces_dir
+from clustergym.inputs.writing import write_text
 from clustergym.workload.generators import DeadlineOptions, generate
 from clustergym.workload.generators.synthesis import VERSION, oracle_fingerprint
 from clustergym.workload.trace import Trace
@@ -99,14 +100,9 @@ def write_all(folder: Path) -> None:
     entries = read_manifest(folder)
     for name, entry in entries.items():
         trace = regenerate(entry["arguments"])
-        _write(folder / name, trace.csv_text())
+        write_text(folder / name, trace.csv_text())
         entries[name] = entry_of(trace, entry["arguments"], entry["use"])
-    _write(folder / "manifest.json", json.dumps({"schema": SCHEMA, "traces": entries}, indent=1) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+    write_text(folder / "manifest.json", json.dumps({"schema": SCHEMA, "traces": entries}, indent=1) + "\n")
 
 
 @exits_on_bad_input

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 from clustergym.cluster.cluster_files import canonical_gpu_type
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.writing import write_json
 from clustergym.workload.describe import check_models
 from clustergym.workload.formats import ReadOptions, find_format, load_trace
 from clustergym.workload.generate import refuse_overwrite
-from clustergym.workload.native import provenance_path, write_files, write_trace
+from clustergym.workload.native import provenance_path, write_trace
 from clustergym.workload.slices import sliced
 from clustergym.workload.trace import Trace
 
@@ -40,7 +40,7 @@ def validate_traces(args: argparse.Namespace) -> int:
         left_out = f"; left out {_left_out(trace)}" if _left_out(trace) else ""
         size = f"{len(trace):,} jobs over {trace.span_s / 3600:,.1f} h"
         print(f"OK {path}: {form}, {size}, sha256 {trace.sha256}{left_out}")
-    _write_json(args.json, {"valid": shown, "errors": problems})
+    write_json(args.json, {"valid": shown, "errors": problems})
     return 2 if problems else 0
 
 
@@ -98,11 +98,6 @@ def _figures(trace: Trace, **more: Any) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path | None, figures: Any) -> None:
-    if path is not None:
-        write_files({path: (json.dumps(figures, indent=2) + "\n").encode()})
-
-
 def _left_out(trace: Trace) -> str:
     counts = trace.provenance.get("left_out", {})
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
@@ -123,6 +118,6 @@ def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     figures = _figures(
         trace, format=form, output=str(args.output), provenance_file=str(provenance_path(args.output))
     )
-    _write_json(args.json, figures | {"provenance": trace.provenance})
+    write_json(args.json, figures | {"provenance": trace.provenance})
     _say_written(trace, args.output, form)
     return 0

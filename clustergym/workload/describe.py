@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustergym.inputs.writing import write_json
 from clustergym.workload.options import ReadOptions, types_to_draw
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_statistics import trace_statistics
@@ -89,20 +89,6 @@ def check_models(trace: Trace) -> None:
             field = "model_size" if model.family in catalog.families else "model_family"
             catalog.get(model, file=trace.path or None, line=int(trace.line[row]) or None, field=field)
             known.add(model)
-
-
-def write_json(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures as JSON; a reader never sees a part of the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    if path is not None:
-        from clustergym.workload.native import write_files
-
-        write_files({path: (json.dumps(figures, indent=2, allow_nan=False) + "\n").encode()})
 
 
 def print_statistics(figures: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustergym.inputs.errors import InputError
-from clustergym.workload.describe import print_statistics, write_json
+from clustergym.inputs.writing import write_json
+from clustergym.workload.describe import print_statistics
 from clustergym.workload.trace import Trace
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.columns import MAX_GPUS, integers, numbers, texts
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.paths import atomic_path
 from clustergym.inputs.text_files import decode, header, read_bytes, read_csv
+from clustergym.inputs.writing import write_files
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import COLUMNS, Trace
 from clustergym.workload.trace_checks import build_trace
@@ -121,25 +120,3 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     }
     text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
     write_files({path: content, provenance_path(path): text.encode()})
-
-
-def write_files(files: dict[Path, bytes]) -> None:
-    """Write all files, or none if one of them cannot be written.
-
-    Raises
-    ------
-    InputError
-        If one cannot be written.
-    """
-    for path in files:
-        if path.is_dir():
-            raise InputError("is a folder", file=path, remedy="name a file")
-    try:
-        with ExitStack() as stack:
-            for path, content in files.items():
-                stack.enter_context(atomic_path(path)).write_bytes(content)
-    except OSError as error:
-        where = error.filename or next(iter(files))
-        raise InputError(
-            f"cannot be written: {error.strerror}", file=where, remedy="choose another place"
-        ) from error

@@ -75,8 +75,8 @@ def test_pictures_are_the_same_each_time(
     ("arguments", "message"),
     [
         (["draw", "arnold-j"], "error: unknown cluster 'arnold-j' (did you mean arnold-i"),
-        (["draw", "arnold-i", "-o", "x.gif"], "error: --output: '.gif' is not a picture format"),
-        (["draw", "arnold-i", "-o", "f.svg"], "error: f.svg: is a folder"),
+        (["draw", "arnold-i", "-o", "x.gif"], "error: x.gif: --output: '.gif' is no format of a picture"),
+        (["draw", "arnold-i", "-o", "f.svg"], "error: f.svg: --output: is a folder"),
         (
             ["draw", "arnold-i", "-o", "no/x.svg/y.svg"],
             "error: no/x.svg/y.svg: --output: cannot be",

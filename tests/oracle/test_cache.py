@@ -358,8 +358,8 @@ def test_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_few_classes_are_built_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "cores", lambda: 4)
-    assert [build._workers(classes, None) for classes in (0, 11, 24, 54)] == [0, 0, 2, 4]
-    assert build._workers(3, 8) == 3
+    assert [build._processes(classes, None) for classes in (0, 11, 24, 54)] == [0, 0, 2, 4]
+    assert build._processes(3, 8) == 3
 
 
 def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

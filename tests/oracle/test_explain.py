@@ -12,9 +12,9 @@ import pytest
 
 from clustergym.cluster.spec import Locality
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.writing import plain
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.commands import explanation_text as explain
-from clustergym.oracle.commands.common import plain
 from clustergym.oracle.grid.plans import (
     Cost,
     Explanation,
@@ -25,6 +25,7 @@ from clustergym.oracle.grid.plans import (
     ProxyPlan,
     Stage,
 )
+from clustergym.terminal.figures import check_figure
 from clustergym.terminal.tables import print_table
 
 OPERATORS = ("embedding", "layers 1-2", "layers 3-4", "head")
@@ -189,7 +190,11 @@ def test_a_plot_is_whole_and_the_same_every_time(found: Explanation, suffix: str
 
 def test_plans_and_grids_can_be_told_apart_without_colour() -> None:
     pytest.importorskip("matplotlib", reason="plots need the extra `report`")
-    left, right = explain._figure(FOUND).axes
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    explain._fill(figure, FOUND)
+    left, right = figure.axes
     markers = {line.get_marker() for line in left.get_lines()}
     assert len(markers) == 2
     hatches = {patch.get_hatch() for patch in right.patches}
@@ -199,8 +204,10 @@ def test_plans_and_grids_can_be_told_apart_without_colour() -> None:
 
 
 def test_another_file_type_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.pgn: --plot: unknown file type '\.pgn' \(did you mean \.png"):
-        explain.check_plot(tmp_path / "a.pgn")
+    with pytest.raises(
+        InputError, match=r"a\.pgn: --plot: '\.pgn' is no format of a picture \(end it in \.svg, \.png"
+    ):
+        check_figure(tmp_path / "a.pgn", "--plot")
 
 
 def test_without_matplotlib_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -213,8 +220,8 @@ def test_without_matplotlib_there_is_one_clear_line(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError) as caught:
-        explain.check_plot(tmp_path / "a.png")
-    wanted = '--plot: needs matplotlib, which is not installed (pip install "clustergym[report]")'
+        check_figure(tmp_path / "a.png", "--plot")
+    wanted = "--plot: needs Matplotlib, which is not installed (pip install 'clustergym[report]')"
     assert str(caught.value) == wanted
 
 

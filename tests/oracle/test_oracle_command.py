@@ -14,6 +14,7 @@ from clustergym.__main__ import main as clustergym
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import Locality
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.writing import plain, write_json
 from clustergym.models.catalog import load_catalog
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.__main__ import main
@@ -82,8 +83,8 @@ BAD = [
     ([*EXPLAIN, "8xA40", "--cluster", "slow.yaml"], "slow.yaml:1: nodes[0].nic_gbps: "),
     ([*EXPLAIN, "8xA40", "--cluster", "list.yaml"], "list.yaml:1: is a list"),
     ([*EXPLAIN, "8xA40", "--models", "nowhere"], "nowhere: there is no such folder of models"),
-    ([*EXPLAIN, "8xA40", "--plot", "a.jpg"], "a.jpg: --plot: unknown file type '.jpg'"),
-    ([*EXPLAIN, "8xA40", "--plot", "a"], "a: --plot: unknown file type ''"),
+    ([*EXPLAIN, "8xA40", "--plot", "a.jpg"], "a.jpg: --plot: '.jpg' is no format of a picture"),
+    ([*EXPLAIN, "8xA40", "--plot", "a"], "a: --plot: '' is no format of a picture"),
     ([*EXPLAIN, "8xA40", "--json", "."], ".: --json: is a folder (name a file)"),
     ([*EXPLAIN, "8xA40", "--json", "empty.csv/a.json"], "empty.csv/a.json: --json: does not lie in a folder"),
     ([*EXPLAIN, "8xA40", "--jsn", "a.json"], "unrecognized arguments: --jsn a.json"),
@@ -243,13 +244,13 @@ def test_json_has_no_infinities() -> None:
     import numpy as np
 
     figures = {"a": float("inf"), "b": [np.float64("nan"), np.int64(3)], 4: np.array([1.5, np.inf])}
-    assert common.plain(figures) == {"a": None, "b": [None, 3], "4": [1.5, None]}
+    assert plain(figures) == {"a": None, "b": [None, 3], "4": [1.5, None]}
 
 
 def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="--json: cannot be written"):
-        common.write_json({}, tmp_path / "file" / "a.json")
+        write_json(tmp_path / "file" / "a.json", {})
 
 
 @needs_data

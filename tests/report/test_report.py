@@ -269,14 +269,14 @@ def test_no_page_where_none_is_wanted(tmp_path):
 @pytest.fixture
 def full_disk(monkeypatch):
     """No page can be written any more; everything else can."""
-    write = Path.write_text
+    write = Path.write_bytes
 
     def refuse(path, *args, **kwargs):
         if path.name.startswith(".report.html."):
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(path, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
     return monkeypatch
 
 

@@ -22,7 +22,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Infeasible, InformationClass
 from clustergym.interface.registry import entry_points, make_policy
 from clustergym.results.measured_run import measurement_of
-from clustergym.results.writing import result_of, write_result
+from clustergym.results.writing import content_of, write_result
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.failures import Failures, NodeFailure, failures_from_config, read_schedule
 from clustergym.sim.drive import replay, simulate
@@ -161,12 +161,10 @@ def test_from_the_command_line_to_the_log(tmp_path):
     scenario = clustergym.load_scenario("testbed", overrides)
     assert scenario.sha256 != clustergym.load_scenario("testbed", overrides[:1]).sha256
     policy, placer = make_policy({"name": "fcfs"}), Buddy()
-    run = simulate(scenario, policy, placer)
-    measured = measurement_of(run.simulation)
-    assert measured.metrics["node_failures"] > 3
-    assert measured.metrics["failures_mean"] > 0
-    result = result_of(run, measured, policy, placer, 0)
-    write_result(tmp_path, {}, run.simulation, measured, result)
+    result = clustergym.simulate(scenario, policy, placer)
+    assert result.metrics["node_failures"] > 3
+    assert result.metrics["failures_mean"] > 0
+    write_result(tmp_path, {}, result, content_of(result, policy, placer, 0))
     packed = (tmp_path / "events.jsonl.gz").read_bytes()
     lines = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
     failed = next(line for line in lines if line["kind"] == "node_fail")

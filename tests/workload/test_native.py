@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustergym.inputs.errors import InputError
-from clustergym.workload.native import provenance_path, read_trace, write_files, write_trace
+from clustergym.inputs.writing import write_files
+from clustergym.workload.native import provenance_path, read_trace, write_trace
 from clustergym.workload.trace import COLUMNS, Trace
 from clustergym.workload.trace_checks import build_trace
 

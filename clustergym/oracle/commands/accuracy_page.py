@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from clustergym.oracle.calibration.accuracy import PAPER_ERRORS
 from clustergym.oracle.commands.common import percent
+from clustergym.terminal.markdown import table
 
 Figures = Mapping[str, Any]
 
@@ -92,12 +93,6 @@ def factor(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}x"
 
 
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, the first column left-aligned, the others right-aligned."""
-    align = ["---", *["---:"] * (len(columns) - 1)]
-    return "".join("| " + " | ".join(line) + " |\n" for line in (columns, align, *rows)) + "\n"
-
-
 Path = tuple[str, ...]
 
 ACCURACY: tuple[tuple[str, Path, str], ...] = (
@@ -167,17 +162,20 @@ def accuracy_section(accuracy: Figures) -> str:
         "## Measured iteration times\n\n"
         + ACCURACY_NOTE
         + "\n"
-        + markdown(("", *names, "held to"), rows)
+        + table(("", *names, "held to"), rows)
+        + "\n\n"
         + ANOMALIES_NOTE
         + "\n"
         + STRUCTURE_NOTE
         + "\n"
         + MISSED_NOTE
         + "\n"
-        + markdown(("rows", "number", *(title for title, _ in PARTS)), parts)
+        + table(("rows", "number", *(title for title, _ in PARTS)), parts)
+        + "\n\n"
         + FAILED_NOTE
         + "\nBy GPU type and count, each model left out in turn:\n\n"
-        + markdown(("", "rows", "mean", "median", "90th percentile"), by_group)
+        + table(("", "rows", "mean", "median", "90th percentile"), by_group)
+        + "\n\n"
     )
 
 
@@ -271,15 +269,20 @@ def planning_section(planning: Figures) -> str:
         "## Estimates, proxy plans and pruned search\n\n"
         + PLANNING_NOTE
         + "\n"
-        + markdown(("", "ours, 1-16 GPUs", "ours, 1-64 GPUs", "papers"), rows)
-        + markdown(("GPUs", "allocations", "estimate error", "Arena's", *shared), by_count)
-        + markdown(("cluster", "allocations", "estimate error", *shared), by_cluster)
+        + table(("", "ours, 1-16 GPUs", "ours, 1-64 GPUs", "papers"), rows)
+        + "\n\n"
+        + table(("GPUs", "allocations", "estimate error", "Arena's", *shared), by_count)
+        + "\n\n"
+        + table(("cluster", "allocations", "estimate error", *shared), by_cluster)
+        + "\n\n"
         + RULES_NOTE
         + "\n"
-        + markdown(("keys", "allocations with a plan", *RULES_COLUMNS), by_rules)
+        + table(("keys", "allocations with a plan", *RULES_COLUMNS), by_rules)
+        + "\n\n"
         + VARIANTS_NOTE
         + "\n"
-        + markdown(("on arena-a", "allocations", "estimate error", *shared), _by_name(planning["variants"]))
+        + table(("on arena-a", "allocations", "estimate error", *shared), _by_name(planning["variants"]))
+        + "\n\n"
     )
 
 
@@ -303,7 +306,8 @@ def memory_section(memory: Figures) -> str:
     ]
     return (
         "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
-        + markdown(("", "rows", "median error", "mean error"), rows)
+        + table(("", "rows", "median error", "mean error"), rows)
+        + "\n\n"
     )
 
 
@@ -318,6 +322,6 @@ def page(figures: Figures) -> str:
         + memory_section(figures["memory"])
         + SOURCES_NOTE
         + "\n"
-        + markdown(("file", "sha256"), sources).rstrip()
+        + table(("file", "sha256"), sources)
         + "\n"
     )

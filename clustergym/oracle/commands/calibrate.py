@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustergym.inputs.writing import write_json, write_text
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
@@ -51,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
     catalog = load_catalog(extra=options.models)
     with common.telling() as tell:
         found = fit(options.csv, catalog, SCHEMES[options.cross_validate], tell)
-    common.write_text(as_yaml(found), output, "--output")
+    write_text(output, as_yaml(found), "--output")
     shown = figures(found)
-    common.write_json(shown, options.json)
+    write_json(options.json, shown)
     _print(shown, options.csv)
     common.print_written(output, options.json)
     return 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +17,6 @@ from clustergym.cluster.cluster_files import canonical_gpu_type, cluster_names
 from clustergym.cluster.spec import ClusterSpec, GpuType, Locality
 from clustergym.inputs import arguments
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import atomic_path
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.roofline.memory import MICRO_BATCHES
@@ -215,37 +213,6 @@ def check_target(path: Path | None, option: str) -> None:
         raise InputError(message, file=path, field=option, remedy="name another file")
 
 
-def write_json(figures: Mapping[str, Any], path: Path | None) -> None:
-    """Write figures as JSON, whole or not at all; infinite and undefined numbers become null."""
-    if path is not None:
-        write_text(json.dumps(plain(figures), indent=2, allow_nan=False) + "\n", path, "--json")
-
-
-def write_text(text: str, path: Path, option: str) -> None:
-    """Write a text file, whole or not at all.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written.
-    """
-    with writes(path, option), atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def plain(value: Any) -> Any:
-    """Return a value as plain JSON: NumPy numbers as Python's, what is not finite as None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def text_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
     """Return a table whose first column is left-aligned and the others right-aligned."""
     from rich.table import Table
@@ -269,16 +236,6 @@ def print_written(*paths: Path | None) -> None:
     for path in paths:
         if path is not None:
             print(f"wrote {path}")
-
-
-@contextlib.contextmanager
-def writes(path: Path, option: str) -> Iterator[None]:
-    """Raise an `InputError` if the file cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        message = f"cannot be written: {error.strerror}"
-        raise InputError(message, file=path, field=option, remedy="name another file") from None
 
 
 @contextlib.contextmanager

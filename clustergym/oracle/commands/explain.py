@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clustergym.inputs.writing import write_json
 from clustergym.oracle.commands import common
 
 SUMMARY = "show how a model trains on an allocation, and why"
@@ -31,11 +32,12 @@ def run(options: argparse.Namespace) -> int:
     from clustergym.oracle.commands import explanation_text as explain
     from clustergym.oracle.grid import explanation
     from clustergym.oracle.grid.grid_oracle import GridOracle
+    from clustergym.terminal.figures import check_figure
     from clustergym.terminal.tables import print_table
 
     common.check_target(options.json, "--json")
     common.check_target(options.plot, "--plot")
-    explain.check_plot(options.plot)
+    check_figure(options.plot, "--plot")
     catalog = load_catalog(extra=options.models)
     model = common.model_of(options.model, options.batch, catalog)
     common.check_divisible(model, catalog)
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.plot is not None:
         explain.write_plot(found, options.plot)
-    common.write_json(explain.figures(found), options.json)
+    write_json(options.json, explain.figures(found))
     print(f"{explain.title(found)}, cluster {cluster.name}\n")
     for table in explain.tables(found):
         print_table(table)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import atomic_path
-from clustergym.oracle.commands.common import percent, text_table, writes
+from clustergym.oracle.commands.common import percent, text_table
 from clustergym.oracle.grid.plans import Explanation, Frontier, OutOfMemory, Plan, ProxyPlan, Stage
+from clustergym.terminal.figures import draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,8 +38,6 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 """Colours that people with any kind of colour blindness can tell apart (Okabe and Ito, 2008)."""
 
 MARKERS, HATCHES = "osD^vPX*", ("", "//", "..", "xx")
-SUFFIXES = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""File types of a plot, with the metadata that would differ from run to run left out."""
 
 
 def plans_of(explanation: Explanation) -> dict[str, Plan]:
@@ -253,55 +249,16 @@ def verdict(explanation: Explanation) -> str:
     return f"chosen: {shape(chosen)}, {chosen.iteration_s:.4g} s an iteration, {memory} a GPU"
 
 
-def check_plot(path: Path | None) -> None:
-    """Check that a plot can be drawn into a file, before any work is done.
-
-    Raises
-    ------
-    InputError
-        For a file type that is none of `SUFFIXES`, and where matplotlib is not installed.
-    """
-    if path is None:
-        return
-    if path.suffix.lower() not in SUFFIXES:
-        remedy = nearest(path.suffix.lower(), SUFFIXES)
-        raise InputError(f"unknown file type {path.suffix!r}", file=path, field="--plot", remedy=remedy)
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        remedy = 'pip install "clustergym[report]"'
-        raise InputError("needs matplotlib, which is not installed", field="--plot", remedy=remedy) from None
-
-
 def write_plot(explanation: Explanation, path: Path) -> None:
-    """Draw the frontiers and where the time goes; equal explanations give equal files.
-
-    Raises
-    ------
-    InputError
-        As `check_plot`, and if the file cannot be written.
-    """
-    check_plot(path)
-    import matplotlib
-
-    drawn, kind = _figure(explanation), path.suffix.lower()
-    metadata: Mapping[str, Any] = SUFFIXES[kind]
-    # Without a salt an SVG's identifiers are random.
-    salted = matplotlib.rc_context({"svg.hashsalt": "clustergym"})
-    with writes(path, "--plot"), salted, atomic_path(path) as temporary:
-        drawn.savefig(temporary, format=kind[1:], dpi=150, metadata=metadata)
+    """Draw the frontiers and where the time goes, see `draw_figure`."""
+    draw_figure(path, (12, 4.8), lambda figure: _fill(figure, explanation), "--plot")
 
 
-def _figure(explanation: Explanation) -> Figure:
-    # Without pyplot there is no window, no back-end to choose and no global state.
-    from matplotlib.figure import Figure
-
-    drawn = Figure(figsize=(12, 4.8), layout="constrained")
-    left, right = drawn.subplots(1, 2)
-    drawn.suptitle(title(explanation), parse_math=False)
+def _fill(figure: Figure, explanation: Explanation) -> None:
+    left, right = figure.subplots(1, 2)
+    figure.suptitle(title(explanation), parse_math=False)
     _draw_frontiers(left, explanation)
     _draw_times(right, explanation)
-    return drawn
 
 
 def _draw_frontiers(axes: Axes, explanation: Explanation) -> None:

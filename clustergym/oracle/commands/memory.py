@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clustergym.inputs.writing import write_json
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
 
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
     common.check_target(options.json, "--json")
     shown = validate_memory(options.csv)
-    common.write_json(shown, options.json)
+    write_json(options.json, shown)
     print_figures(f"memory of pure data parallelism, {options.csv}", shown)
     common.print_written(options.json)
     return 0

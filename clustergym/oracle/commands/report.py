@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clustergym.inputs.writing import write_json, write_text
 from clustergym.oracle.commands import common
 
 SUMMARY = "measure every figure and write the table of ours beside the papers'"
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     common.check_target(options.output, "--output")
     with common.telling() as tell:
         shown = measured(options.data, tell)
-    common.write_text(page(shown), options.output, "--output")
-    common.write_json(shown, options.json)
+    write_text(options.output, page(shown), "--output")
+    write_json(options.json, shown)
     common.print_written(options.output, options.json)
     return 0

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.writing import write_json
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands.figures import print_figures
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     grid = options.oracle == "grid"
     oracle = GridOracle(catalog, options.calibration) if grid else RooflineOracle(catalog)
     shown = validate(options.csv, oracle)
-    common.write_json(shown, options.json)
+    write_json(options.json, shown)
     print_figures(f"oracle {options.oracle} against {options.csv}", shown)
     common.print_written(options.json)
     return 0
