@@ -53,7 +53,7 @@ def _check_files(options: argparse.Namespace) -> None:
             raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
     if options.plot is not None and options.plot.suffix.lower() not in SUFFIXES:
         raise InputError(
-            f"{options.plot.suffix!r} is no format of a plot",
+            f"{options.plot.suffix!r} is not a format of plots",
             field="--plot",
             remedy=f"give a file that ends in {', '.join(SUFFIXES)}",
         )

@@ -65,7 +65,9 @@ def _column_json(
         "seeds": sorted(column.by_seed),
         "metrics": {name: None if (e := figures[name]) is None else e._asdict() for name in names},
         "ratio": {} if base is None else {name: ratio(figures[name], base.get(name)) for name in names},
-        "ratio_interval": {name: [one.low, one.high] for name, one in ratios.items() if name in names},
+        "ratio_interval": {
+            name: [aggregate.low, aggregate.high] for name, aggregate in ratios.items() if name in names
+        },
     }
 
 

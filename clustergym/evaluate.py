@@ -47,11 +47,11 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
     base = build(Distribution, config["scenarios"], "scenarios")
-    entrants = [Entrant.of(one) for one in config["policies"] or ()]
+    entrants = [Entrant.of(policy) for policy in config["policies"] or ()]
     require(len(entrants) >= 1, "policies", config["policies"], "name at least one")
     for entrant in entrants:
         for choice in entrant.choices():
-            common_knowledge([full_parameters(one) for one in entrant.seeds(choice)])
+            common_knowledge([full_parameters(member) for member in entrant.seeds(choice)])
     loads, groups, files = _loads(config["loads"]), [], None
     if config["traces"] is not None:
         files = TraceFiles.of(config["traces"])
@@ -60,10 +60,10 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
     with lost_processes_told(), workers(_count(config, "processes", 0), "spawn") as run:
         tuning = _count(config, "tuning_windows", 1)
-        steps = (tuned(one, base, seed, tuning, run) for one in entrants)
+        steps = (tuned(entrant, base, seed, tuning, run) for entrant in entrants)
         chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))
-        members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
-        flat, columns = [one for seeds in members for one in seeds], _columns(members)
+        members = [entrant.seeds(choice) for entrant, choice in zip(entrants, chosen, strict=True)]
+        flat, columns = [member for seeds in members for member in seeds], _columns(members)
         for load in loads:
             drawn = base if load is None else replace(base, load=(load, load))
             source = files or drawn
@@ -76,7 +76,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         {
             "label": _label(entrant.label, entrant.knobs, choice),
             "knows": common_knowledge(seeds),
-            "parameters": [full_parameters(one) for one in seeds],
+            "parameters": [full_parameters(member) for member in seeds],
             "columns": at,
         }
         for entrant, choice, seeds, at in zip(entrants, chosen, members, columns, strict=True)
@@ -187,14 +187,22 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
     from clustergym.learn.comparison import METRICS, RATIOS
 
     figures = np.array(group["figures"], dtype=np.float64)
-    ratios = [f"{'' if at else 'first / this: '}{RATIOS[one]}" for at, one in enumerate(group["ratios"])]
+    ratios = [
+        f"{'' if at else 'first / this: '}{RATIOS[metric]}" for at, metric in enumerate(group["ratios"])
+    ]
     plain = {
         "restarts_mean": ("restarts a job", 2),
         "unfair_fraction": ("unfair", 3),
         "gpu_utilization": ("GPUs at work", 3),
         **{name: (RATIOS[name], 3) for name in group["ratios"] if name in METRICS[6:]},
     }
-    titles = ["policy", "knows", "mean JCT, h (geometric mean)", *ratios, *(one for one, _ in plain.values())]
+    titles = [
+        "policy",
+        "knows",
+        "mean JCT, h (geometric mean)",
+        *ratios,
+        *(title for title, _ in plain.values()),
+    ]
     rows = ["| " + " | ".join(titles) + " |", "|---|---|" + "---:|" * (len(titles) - 2)]
     pooled = [len(policy["columns"]) > 1 for policy in outcome["policies"]]
     for at, policy in enumerate(outcome["policies"]):
@@ -203,7 +211,8 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
         cells = [_ratio(group["ratios"][metric][at][0], spread) for metric in group["ratios"]]
         means = dict(zip(METRICS, own.mean(axis=(0, 1)).tolist(), strict=True))
         rest = [
-            "" if np.isnan(means[one]) else f"{means[one]:.{places}f}" for one, (_, places) in plain.items()
+            "" if np.isnan(means[metric]) else f"{means[metric]:.{places}f}"
+            for metric, (_, places) in plain.items()
         ]
         named = [f"| {policy['label']}", policy["knows"].replace("_", " ")]
         rows.append(" | ".join([*named, _hours(own[:, :, 0]), *cells, *rest]) + " |")
@@ -242,8 +251,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     config = composed("evaluate", overrides)
     outcome = evaluate(config, progress=True)
-    # What the command wrote to is no part of what it measured.
-    shown = [_quoted(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
+    # What the command wrote to is not part of what it measured.
+    shown = [_quoted(word) for word in overrides if not word.startswith(("report=", "json=", "processes="))]
     text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):

@@ -81,11 +81,11 @@ def _read_config(path: Path) -> dict[str, Any]:
     needed = {"scenario", "cluster", "trace", "oracle", "costs", "seed"}
     if not needed <= set(config):
         raise InputError(
-            "is no configuration of a run", file=path, remedy="give the folder of a finished run"
+            "is not the configuration of a run", file=path, remedy="give the folder of a finished run"
         )
     for key in sorted(needed - {"seed"}):
         if not isinstance(config[key], dict):
-            message = f"{config[key]!r} is no mapping"
+            message = f"{config[key]!r} is not a mapping"
             raise InputError(message, file=path, field=key, remedy="give the folder of a finished run")
     return config
 

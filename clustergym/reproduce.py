@@ -68,7 +68,7 @@ def _check(given: argparse.Namespace) -> None:
         raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, known))
     if given.workers < 1:
         raise InputError(
-            f"{given.workers} is no number of processes", field="--workers", remedy="give 1 or more"
+            f"{given.workers} is not a number of processes", field="--workers", remedy="give 1 or more"
         )
     for field, value in (("--out", given.out), ("--policies", given.policies)):
         if given.paper == ALL and value is not None:

@@ -135,7 +135,7 @@ def _record(agent: Any) -> dict[str, Any]:
 def _whole(config: Mapping[str, Any], key: str) -> int:
     value = config[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"{value!r} is no count", field=key, remedy="give 0 or more")
+        raise InputError(f"{value!r} is not a count", field=key, remedy="give 0 or more")
     return value
 
 

@@ -169,9 +169,9 @@ class Gandiva(Policy):
         grown = grown[table.view.feasible[grown, kind, table.requested[grown]]]
         freed = table.counts[table.level[grown]] - table.counts[table.requested[grown]]
         chosen = self._oldest(table, grown, freed, missing)
-        for one in chosen:
-            table.give(one, kind, int(table.requested[one]))
-            self._watch[int(table.view.job[one])].came_from = None
+        for position in chosen:
+            table.give(position, kind, int(table.requested[position]))
+            self._watch[int(table.view.job[position])].came_from = None
         return bool(chosen)
 
     def _end_slices(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
@@ -180,11 +180,11 @@ class Gandiva(Policy):
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
         running = np.flatnonzero((table.kind == kind) & (view.gpus > 0))
-        over = np.array([self._slice_over(table, int(one)) for one in running], dtype=np.bool_)
+        over = np.array([self._slice_over(table, int(position)) for position in running], dtype=np.bool_)
         running = running[over]
         chosen = self._oldest(table, running, table.counts[table.level[running]], missing)
-        for one in chosen:
-            table.give(one, -1, -1)
+        for position in chosen:
+            table.give(position, -1, -1)
         self._count("slices_ended", len(chosen))
         return bool(chosen)
 
@@ -197,7 +197,7 @@ class Gandiva(Policy):
 
     def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
         """Return the jobs longest on their allotment that free enough together; none if all do not."""
-        since = [(self._watch[int(table.view.job[one])].since_s, int(one)) for one in jobs]
+        since = [(self._watch[int(table.view.job[position])].since_s, int(position)) for position in jobs]
         order = sorted(range(len(jobs)), key=lambda place: since[place])
         total = np.cumsum(freed[order]) if order else np.zeros(0)
         enough = np.flatnonzero(total >= missing)

@@ -28,7 +28,7 @@ class Gavel(Policy):
     fills rounds with gangs of the requested size. Objectives:
 
     - `max_min_fairness` (4.1): the least throughput relative to the isolated share.
-    - `max_min_water_filling` (4.3): the same, raised further for jobs that are no bottleneck.
+    - `max_min_water_filling` (4.3): the same, raised further for jobs that are not a bottleneck.
     - `finish_time_fairness` (4.2): the greatest ratio of finish time to that on an isolated
       share.
     - `min_makespan` (4.2): the time at which the last job ends.

@@ -280,7 +280,9 @@ def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
         Goodput; 0 where infeasible; each job has some.
     gpus : int
     """
-    shares = [np.interp(gpus, counts[one > 0], np.maximum.accumulate(one[one > 0])) for one in good]
+    shares = [
+        np.interp(gpus, counts[of_job > 0], np.maximum.accumulate(of_job[of_job > 0])) for of_job in good
+    ]
     return np.array(shares, dtype=np.float64)
 
 

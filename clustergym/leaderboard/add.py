@@ -78,7 +78,7 @@ def add(
     """
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
-        raise InputError(f"{name!r} is no name of an entry", field="name", remedy=remedy)
+        raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
     runs, begun = _resumed(folder, entry, board), folder.exists()
@@ -149,8 +149,8 @@ def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
 def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
@@ -225,14 +225,14 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     ------
     InputError
         If the board has both already, which only a new version may replace; or if the reference
-        is no better than the baseline in a cell.
+        is not better than the baseline in a cell.
     """
     path = board.folder / "board.yaml"
     if next_version:
-        bare = [one.model_copy(update={"constants": {}, "traces": {}}) for one in board.scenarios]
+        bare = [scenario.model_copy(update={"constants": {}, "traces": {}}) for scenario in board.scenarios]
         board = board.model_copy(update={"version": board.version + 1, "scenarios": bare})
     content = board.model_dump(exclude_none=True)
-    frozen = [any(getattr(one, key) for one in board.scenarios) for key in ("constants", "traces")]
+    frozen = [any(getattr(scenario, key) for scenario in board.scenarios) for key in ("constants", "traces")]
     if all(frozen):
         message, remedy = "its constants are frozen", "give --next-version"
         raise InputError(message, file=path, field="constants", remedy=remedy)
@@ -248,7 +248,7 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
 
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Measure what cells are scored against, by scenario and seed."""
-    found: dict[str, dict[int, Any]] = {one.name: {} for one in board.scenarios}
+    found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
     measured = in_order(partial(_measured, board), board.cells, workers, label)
     for cell, values in zip(board.cells, measured, strict=True):
         found[cell.scenario][cell.seed] = values
@@ -266,7 +266,7 @@ def _measured(board: Board, cell: Cell) -> dict[str, Any]:
     values = {label: float(run.row.metrics[board.metric] or 0.0) for label, run in runs.items()}
     worse = values["reference"] - values["baseline"]
     if (worse >= 0) if board.better == "lower" else (worse <= 0):
-        message = f"the reference is no better than the baseline in {cell}: {values}"
+        message = f"the reference is not better than the baseline in {cell}: {values}"
         remedy = "choose another reference or load"
         raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)
     built = board.scenario(cell)
@@ -275,10 +275,12 @@ def _measured(board: Board, cell: Cell) -> dict[str, Any]:
 
 def _traces(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Draw the traces of every split; return their hashes by scenario, split and seed."""
-    found: dict[str, Any] = {one.name: {split: {} for split in board.splits} for one in board.scenarios}
+    found: dict[str, Any] = {
+        scenario.name: {split: {} for split in board.splits} for scenario in board.scenarios
+    }
     places = [
-        (one.name, split, seed)
-        for one in board.scenarios
+        (scenario.name, split, seed)
+        for scenario in board.scenarios
         for split, seeds in board.splits.items()
         for seed in seeds
     ]

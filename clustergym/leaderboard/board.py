@@ -140,11 +140,11 @@ class Board(Checked):
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Every cell, in order."""
-        return tuple(Cell(one.name, seed) for one in self.scenarios for seed in self.seeds)
+        return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
 
     def constants(self, cell: Cell) -> CellConstants:
         """Return what a cell is scored against."""
-        found = next(one for one in self.scenarios if one.name == cell.scenario)
+        found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         if cell.seed not in found.constants:
             remedy = f"run `clustergym leaderboard freeze {self.name}`"
             raise InputError(
@@ -170,7 +170,7 @@ class Board(Checked):
         """Return the configuration of the main job in a cell; composed once for all seeds of a scenario."""
         from clustergym.scenarios.by_name import compose
 
-        found = next(one for one in self.scenarios if one.name == cell.scenario)
+        found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         words, seed = (*found.overrides, *overrides), f"seed={cell.seed}"
         if any("${" in word for word in words):  # Something may hang on the seed.
             return compose([*words, seed])
@@ -180,8 +180,8 @@ class Board(Checked):
 
     def compose(self) -> None:
         """Compose every scenario's configuration, which processes that get the board then need not."""
-        for one in self.scenarios:
-            self.configuration(Cell(one.name, self.seeds[0]))
+        for scenario in self.scenarios:
+            self.configuration(Cell(scenario.name, self.seeds[0]))
 
     def trace(self, cell: Cell) -> Trace:
         """Return the trace of a scenario and a seed, which may be of any split."""
@@ -254,7 +254,7 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     if board.split in board.tuning_seeds:
         yield "tuning_seeds", f"has the board's own split {board.split!r}", "name it otherwise"
     seeds = [seed for values in board.splits.values() for seed in values]
-    names = [one.name for one in board.scenarios]
+    names = [scenario.name for scenario in board.scenarios]
     for key, values in (("seeds", board.seeds), ("tuning_seeds", seeds), ("scenarios", names)):
         if len(set(values)) < len(values):
             yield key, "names one twice", "name each once"
@@ -270,7 +270,7 @@ def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
     """Tell of hashes of traces that are not there, or that two splits share."""
     found: dict[str, str] = {}
     for scenario in board.scenarios:
-        if scenario.traces and {split: sorted(one) for split, one in scenario.traces.items()} != {
+        if scenario.traces and {split: sorted(by_seed) for split, by_seed in scenario.traces.items()} != {
             split: sorted(seeds) for split, seeds in board.splits.items()
         }:
             yield "scenarios", f"{scenario.name} has traces of other seeds", "remove traces, and freeze"

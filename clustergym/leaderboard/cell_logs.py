@@ -122,7 +122,7 @@ def read_logs(folder: Path) -> CellLogs:
     except InputError:
         raise
     except (ValueError, RecursionError):
-        raise InputError("its contents are no JSON", file=path, line=1, remedy=REMEDY) from None
+        raise InputError("its contents are not JSON", file=path, line=1, remedy=REMEDY) from None
     sizes = tuple(part.bytes for part in contents.cells)
     *starts, end = accumulate(sizes, initial=len(head) - len(unpacker.unused_data))
     if end != size:

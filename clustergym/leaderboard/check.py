@@ -80,14 +80,14 @@ def check_entries(
     for (_, batch), found in zip(
         tasks, in_order(partial(check_cell, board), replays, workers, label), strict=True
     ):
-        for name, one in zip(batch, found, strict=True):
-            flags[name] += one
+        for name, flagged in zip(batch, found, strict=True):
+            flags[name] += flagged
     if strict:
         sound = [name for name in flags if not flags[name]]
         again = [(list(claims[name].values()), strict, seed) for name in sound]
         label = f"run {board.name} again" if progress else None
-        for name, one in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
-            flags[name] += one
+        for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
+            flags[name] += flagged
     return flags
 
 
@@ -143,7 +143,7 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(FlagKind.BOARD, "entry.yaml", of)
-    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", one) for one in problems(board, entry))
+    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(board, entry))
 
 
 def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
@@ -155,8 +155,8 @@ def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
         except InputError:  # Told of elsewhere.
             continue
     for shared in by_title.values():
-        for name in [one for one in shared if len(shared) > 1 and one in names]:
-            others = ", ".join(one for one in shared if one != name)
+        for name in [other for other in shared if len(shared) > 1 and other in names]:
+            others = ", ".join(other for other in shared if other != name)
             yield name, Flag(FlagKind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
 
 
@@ -168,7 +168,7 @@ def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator
             yield Flag(FlagKind.MISSING_CELL, cell, f"has no {what} in {file}")
     for cell, times in count.items():
         if cell not in wanted:
-            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is no cell of the board, and has a {what} in {file}")
+            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is not a cell of the board, but has a {what} in {file}")
         elif times > 1:
             yield Flag(FlagKind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
 

@@ -42,7 +42,7 @@ RAW = (
 )
 """Metrics that every entry has; further columns are those of the catalogue when it was made."""
 
-CLASSES = tuple(one.value for one in InformationClass)
+CLASSES = tuple(known.value for known in InformationClass)
 Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(visible)]
 """Control, bidirectional and invisible characters are written out, wherever it is shown."""
 
@@ -60,25 +60,27 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("has a parameter `name`: the name stands beside the parameters")
     left = [MOST_PARAMETERS]
 
-    def plain(one: Any, depth: int) -> Any:
+    def plain(part: Any, depth: int) -> Any:
         left[0] -= 1
         if left[0] < 0 or depth > DEEPEST:
             raise ValueError(f"has more than {MOST_PARAMETERS} values, or more than {DEEPEST} levels")
-        if isinstance(one, dict):
-            return {text(key): plain(inner, depth + 1) for key, inner in one.items()}
-        if isinstance(one, list):
-            return [plain(inner, depth + 1) for inner in one]
-        if isinstance(one, str):
-            return text(one)
-        whole = one is None or isinstance(one, bool) or (isinstance(one, int) and abs(one) < 2**63)
-        if not whole and not (isinstance(one, float) and math.isfinite(one)):
-            raise ValueError("has a value that is no finite number, text, true, false, null, list or mapping")
-        return one
+        if isinstance(part, dict):
+            return {text(key): plain(inner, depth + 1) for key, inner in part.items()}
+        if isinstance(part, list):
+            return [plain(inner, depth + 1) for inner in part]
+        if isinstance(part, str):
+            return text(part)
+        whole = part is None or isinstance(part, bool) or (isinstance(part, int) and abs(part) < 2**63)
+        if not whole and not (isinstance(part, float) and math.isfinite(part)):
+            raise ValueError(
+                "has a value that is not a finite number, text, true, false, null, list or mapping"
+            )
+        return part
 
-    def text(one: Any) -> str:
-        if not isinstance(one, str) or len(one) > LONGEST_TEXT:
-            raise ValueError(f"has a name that is no text, or a text of over {LONGEST_TEXT} characters")
-        return visible(one)
+    def text(word: Any) -> str:
+        if not isinstance(word, str) or len(word) > LONGEST_TEXT:
+            raise ValueError(f"has a name that is not text, or a text of over {LONGEST_TEXT} characters")
+        return visible(word)
 
     made: dict[str, Any] = plain(value, 0)
     return made
@@ -176,20 +178,20 @@ def entry_folder(board: Board, name: str) -> Path:
     Raises
     ------
     InputError
-        If the name is no name, or the folder is a link or holds what an entry does not.
+        If the name is not allowed, or the folder is a link or holds what an entry does not.
     """
     folder = board.folder / name
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
-        raise InputError(f"{name!r} is no name of an entry", field="entry", remedy=remedy)
+        raise InputError(f"{name!r} is not a name for an entry", field="entry", remedy=remedy)
     if folder.is_symlink() or not folder.is_dir():
-        raise InputError("is no folder of the board", file=folder, field="entry", remedy="name an entry")
+        raise InputError("is not a folder of the board", file=folder, field="entry", remedy="name an entry")
     for path in sorted(folder.iterdir()):
         if path.name not in FILES or path.is_symlink():
             message = "is a link" if path.is_symlink() else "does not belong in an entry"
             raise InputError(message, file=path, remedy=f"an entry has {', '.join(FILES)}")
         if not path.is_file():
-            raise InputError("is no plain file", file=path, remedy="write it anew")
+            raise InputError("is not a plain file", file=path, remedy="write it anew")
     return folder
 
 
@@ -222,10 +224,12 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
         message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
         yield "information_class", message, "give none"
     known = [*dict.fromkeys((*board.splits, *TUNING)), *board_names(board.folder.parent), ELSEWHERE]
-    for one in entry.trained_on:
-        if one not in known:
-            message = f"{shortened(one, 60)!r} is no split of {board.name}, no board and not {ELSEWHERE!r}"
-            yield "trained_on", message, nearest(one, known)
+    for source in entry.trained_on:
+        if source not in known:
+            message = (
+                f"{shortened(source, 60)!r} is not a split of {board.name}, nor a board, nor {ELSEWHERE!r}"
+            )
+            yield "trained_on", message, nearest(source, known)
 
 
 def read_results(folder: Path) -> list[ResultRow]:

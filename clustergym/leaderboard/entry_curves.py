@@ -102,7 +102,7 @@ def plain(curves: Curves) -> dict[str, Any]:
 
     content = curves.model_dump()
     return {
-        name: [short(one) for one in value] if isinstance(value, list) else short(value)
+        name: [short(figure) for figure in value] if isinstance(value, list) else short(value)
         for name, value in content.items()
     }
 
@@ -142,7 +142,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
     if not path.exists():
         return {}
     found = checked(EntryCurves, read_json(path, LARGEST_BYTES, remedy), file=path)
-    if [*found.scenarios] != [one.name for one in board.scenarios] or found.seed != board.seeds[0]:
+    if [*found.scenarios] != [scenario.name for scenario in board.scenarios] or found.seed != board.seeds[0]:
         message = f"is not of the board's scenarios in order, and of seed {board.seeds[0]}"
         raise InputError(message, file=path, field="scenarios", remedy=remedy)
     return found.scenarios

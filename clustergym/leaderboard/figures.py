@@ -37,7 +37,7 @@ def division_words(division: str) -> str:
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
-def texts(one: Standing, bound: float) -> dict[str, str]:
+def texts(standing: Standing, bound: float) -> dict[str, str]:
     """Return what stands in each column of `TITLES` but the entry's title.
 
     Parameters
@@ -46,20 +46,20 @@ def texts(one: Standing, bound: float) -> dict[str, str]:
     bound : float
         Seconds of mean JCT that no scheduler can beat; 0 where there is none.
     """
-    ratio = to_bound(one, bound)
+    ratio = to_bound(standing, bound)
     return {
-        "rank": str(one.rank),
-        "rank_all": str(one.rank_all),
-        "score": interval(one.score),
-        "over_next": "" if one.over_next is None else f"{one.over_next.value:.2f}",
+        "rank": str(standing.rank),
+        "rank_all": str(standing.rank_all),
+        "score": interval(standing.score),
+        "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
         "to_bound": "-" if ratio is None else f"{ratio:.2f}x",
-        **{key: shown(one.raw[key], unit) for key, (_, unit) in SHOWN.items()},
+        **{key: shown(standing.raw[key], unit) for key, (_, unit) in SHOWN.items()},
     }
 
 
-def to_bound(one: Standing, bound: float) -> float | None:
+def to_bound(standing: Standing, bound: float) -> float | None:
     """Return the mean JCT over what no scheduler can beat."""
-    jct = one.raw["jct_mean"]
+    jct = standing.raw["jct_mean"]
     return None if jct is None or not bound else round(jct / bound, 4)
 
 

@@ -77,9 +77,9 @@ def period_of(board: Board, entry: Entry, key: str) -> tuple[float | None, ...]:
 
 
 def _built(board: Board, entry: Entry) -> Policy | Placer:
-    word = next((one for one in _texts(entry.chosen.parameters) if not WORD.fullmatch(one)), None)
+    word = next((text for text in _texts(entry.chosen.parameters) if not WORD.fullmatch(text)), None)
     if word is not None:
-        message = f"{shortened(word, 60)!r} is no plain word: a file that an entry names is not opened"
+        message = f"{shortened(word, 60)!r} is not a plain word: a file that an entry names is not opened"
         raise InputError(message, field=f"{board.chooses}.parameters", remedy="name what the package has")
     return board.contestants(entry.keys)[0 if board.chooses == "policy" else 1]
 
@@ -87,5 +87,5 @@ def _built(board: Board, entry: Entry) -> Policy | Placer:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _texts(one)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(inner)

@@ -77,17 +77,19 @@ def standings(board: Board) -> list[Standing]:
         If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
     found = [_standing(board, name) for name in entry_names(board)]
-    ordered = sorted(found, key=lambda one: (-one.score.value, one.name))
-    cells = {one.name: scores_of(board, one.rows) for one in ordered}
+    ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
+    cells = {standing.name: scores_of(board, standing.rows) for standing in ordered}
     overall = dict(zip(cells, ranks(list(cells.values())), strict=True))
     out: list[Standing] = []
-    for division in sorted({one.division for one in found}):
-        inside = [one for one in ordered if one.division == division]
-        places = ranks([cells[one.name] for one in inside])
-        for at, (one, rank) in enumerate(zip(inside, places, strict=True)):
+    for division in sorted({standing.division for standing in found}):
+        inside = [standing for standing in ordered if standing.division == division]
+        places = ranks([cells[standing.name] for standing in inside])
+        for at, (standing, rank) in enumerate(zip(inside, places, strict=True)):
             below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
-            over = None if below is None else _rounded(probability_of_improvement(cells[one.name], below))
-            out.append(replace(one, rank=rank, rank_all=overall[one.name], over_next=over))
+            over = (
+                None if below is None else _rounded(probability_of_improvement(cells[standing.name], below))
+            )
+            out.append(replace(standing, rank=rank, rank_all=overall[standing.name], over_next=over))
     return out
 
 
@@ -136,7 +138,7 @@ def _standing(board: Board, name: str) -> Standing:
         rows,
         entry.division(board),
         _rounded(stratified(scores)),
-        {label: round(float(one.mean()), DECIMALS) for label, one in zip(names, scores, strict=True)},
+        {label: round(float(by_seed.mean()), DECIMALS) for label, by_seed in zip(names, scores, strict=True)},
         raw,
     )
 

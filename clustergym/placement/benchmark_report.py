@@ -76,7 +76,10 @@ def _summary(figures: dict[str, Any]) -> str:
         "best baseline is that of the least mean score for each setting and alpha.\n\n"
         + table(
             ["alphas above 0 and below 1", "most", "mean"],
-            [[name, f"{one['greatest_ratio']:.2f}", f"{one['mean_ratio']:.2f}"] for name, one in shown],
+            [
+                [name, f"{ratios['greatest_ratio']:.2f}", f"{ratios['mean_ratio']:.2f}"]
+                for name, ratios in shown
+            ],
         )
         + f"\nIn single states, each with its own best baseline: up to {single}.\n"
         f"\nArnold's answers proven optimal: {proven} of {solved}; largest gap {100 * gap:.1f} %.\n"

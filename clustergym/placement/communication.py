@@ -109,7 +109,7 @@ class PretrainingJob:
             If `unit` is neither `pp` nor `dp`.
         """
         if unit not in UNITS:
-            raise InputError(f"{unit!r} is no unit", field="unit", remedy="give pp or dp")
+            raise InputError(f"{unit!r} is not a unit of placement", field="unit", remedy="give pp or dp")
         by_unit = {"pp": Groups(self.rows, self.columns), "dp": Groups(self.columns, self.rows)}
         return by_unit[unit]
 

@@ -44,7 +44,7 @@ class Instance:
         free = np.asarray(self.free_nodes)
         if free.ndim != 1 or not len(free) or free.dtype.kind not in "iu" or free.min() < 0:
             raise InputError(
-                f"{self.free_nodes!r} are no free nodes",
+                f"{self.free_nodes!r} are not numbers of free nodes",
                 field="free_nodes",
                 remedy="give a whole number from 0 per minipod",
             )

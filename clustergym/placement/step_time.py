@@ -209,9 +209,9 @@ def _tensor_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers) -> flo
     """Return seconds of all-reduces inside nodes for one micro-batch on one stage."""
     if job.tensor_parallel == 1:
         return 0.0
-    inside, one = np.array(float(job.tensor_parallel)), np.array(1.0)
+    inside, nodes = np.array(float(job.tensor_parallel)), np.array(1.0)
     volume = np.array(model.costs["exchange_bytes"])
-    return float(all_reduce_s(volume, inside, one, tiers.layouts[0])) * model.layers / job.columns
+    return float(all_reduce_s(volume, inside, nodes, tiers.layouts[0])) * model.layers / job.columns
 
 
 def _hop_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, latency_s: float) -> float:

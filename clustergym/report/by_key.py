@@ -38,11 +38,15 @@ class ConfiguredResult:
         if key in self.values:
             value = self.values[key]
             return NamedPart(name=value if isinstance(value, str) and value else json.dumps(value))
-        inside = {one[len(key) + 1 :]: value for one, value in self.values.items() if _covers([key], one)}
+        inside = {
+            inner[len(key) + 1 :]: value for inner, value in self.values.items() if _covers([key], inner)
+        }
         path = Path(str(inside["path"])).stem if inside.get("path") else None
-        names = (path, *(inside.get(one) for one in ("name", "committed", "source")))
-        name = next((str(one) for one in names if one), "changed" if inside else "unset")
-        return NamedPart(name=name, parameters={one: value for one, value in inside.items() if one != "name"})
+        names = (path, *(inside.get(field_name) for field_name in ("name", "committed", "source")))
+        name = next((str(known) for known in names if known), "changed" if inside else "unset")
+        return NamedPart(
+            name=name, parameters={inner: value for inner, value in inside.items() if inner != "name"}
+        )
 
 
 def settings_of(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
@@ -88,7 +92,7 @@ def _flat(node: Any, above: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def _covers(keys: Iterable[str], key: str) -> bool:
-    return any(key == one or key.startswith(f"{one}.") for one in keys)
+    return any(key == group or key.startswith(f"{group}.") for group in keys)
 
 
 def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list[list[ConfiguredResult]]:
@@ -102,10 +106,10 @@ def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list
 def told_apart(tables: Sequence[Sequence[ConfiguredResult]], keys: Sequence[str]) -> list[str]:
     """Return for each table a note on what tells it from the others; empty where there is one alone."""
     every = [table[0].without(keys) for table in tables]
-    names = sorted({key for one in every for key in one if not _covers(("policy", "placer"), key)})
+    names = sorted({key for values in every for key in values if not _covers(("policy", "placer"), key)})
     unset = object()
-    apart = [key for key in names if len({repr(one.get(key, unset)) for one in every}) > 1]
-    return [_told(one, apart) for one in every]
+    apart = [key for key in names if len({repr(values.get(key, unset)) for values in every}) > 1]
+    return [_told(values, apart) for values in every]
 
 
 def _told(values: Mapping[str, Any], apart: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ def read_log(path: Path, end_s: float) -> RunLog:
                 raise ValueError(f"more than {MOST_EVENTS:,} events")
             reader.follow(event)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            message = f"is no event of a run: {error!r}"
+            message = f"is not an event of a run: {error!r}"
             raise InputError(message, file=path, line=number, remedy=REMEDY) from None
     return reader.ended(end_s)
 
@@ -127,7 +127,7 @@ class _Reader:
             raise ValueError(f"time_s goes back from {self._now_s} to {time_s}")
         self._now_s = time_s
         if not isinstance(event.get("job_id", ""), str):
-            raise TypeError("job_id is no text")
+            raise TypeError("job_id is not text")
         if kind in ("node_fail", "node_repair"):
             self._node(kind, [node for node, _ in _nodes(event)], time_s)
         elif kind in (*LAUNCHES, *LEAVES):
@@ -195,8 +195,8 @@ def _number(event: dict[str, Any], key: str, most: float, default: float | None 
 
 def _nodes(event: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     nodes = tuple((node, gpus) for node, gpus in event["nodes"])
-    if not all(type(one) is int and 0 <= one <= MOST_GPUS for pair in nodes for one in pair):
-        raise ValueError("nodes are no [node, GPUs]")
+    if not all(type(number) is int and 0 <= number <= MOST_GPUS for pair in nodes for number in pair):
+        raise ValueError("nodes are not a list of [node, GPUs]")
     return nodes
 
 
@@ -209,7 +209,7 @@ def _until(held: Holding, end_s: float) -> Holding:
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
     """Return GPU-hours held without work, by the kind of launch."""
     found = dict.fromkeys(LAUNCHES, 0.0)
-    for one in held:
-        if one.kind in found:
-            found[one.kind] += one.overhead_s * one.gpus / 3600
+    for holding in held:
+        if holding.kind in found:
+            found[holding.kind] += holding.overhead_s * holding.gpus / 3600
     return found

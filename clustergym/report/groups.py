@@ -197,8 +197,8 @@ def _by_keys(results: Sequence[ResultFile], keys: Sequence[str]) -> list[ResultG
     groups = []
     tables = tables_by(settings_of(results, keys), keys)
     for table, note in zip(tables, told_apart(tables, keys), strict=True):
-        group = ResultGroup([one.result for one in table], notes=[note] if note else [])
-        values = {id(one.result): {key: one.part(key) for key in keys} for one in table}
+        group = ResultGroup([setting.result for setting in table], notes=[note] if note else [])
+        values = {id(setting.result): {key: setting.part(key) for key in keys} for setting in table}
         of_values = [tuple(part.key for part in values[id(result)].values()) for result in group.results]
         _add_columns(group, list(zip(of_values, group.results, strict=True)))
         for column in group.columns:

@@ -49,7 +49,9 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
     share = max(ROWS // len(results), 200)
     return {
         "schema": "clustergym.report/1",
-        "metrics": {name: [one.unit, one.better, one.definition] for name, one in METRICS.items()},
+        "metrics": {
+            name: [metric.unit, metric.better, metric.definition] for name, metric in METRICS.items()
+        },
         "groups": [_group(group, share) for group in group_results(results)],
     }
 
@@ -59,18 +61,18 @@ def _group(group: ResultGroup, share: int) -> dict[str, Any]:
     styles = styles_of([column.any.policy.name for column in group.columns])
     runs: list[dict[str, Any]] = []
     lines: list[int | dict[str, Any]] = []
-    for one, style in zip(group.columns, styles, strict=True):
-        every = different(one, one.by_seed)
+    for compared, style in zip(group.columns, styles, strict=True):
+        every = different(compared, compared.by_seed)
         places = {result.digest: len(runs) + place for place, result in enumerate(every)}
         for result in every:
-            label = one.label if len(every) == 1 else f"{one.label}, seed {result.seed}"
+            label = compared.label if len(every) == 1 else f"{compared.label}, seed {result.seed}"
             runs.append(_run(result, label, style, share))
-        counted = [places[result.digest] for result in group.counted(one)]
+        counted = [places[result.digest] for result in group.counted(compared)]
         mine = [runs[place] for place in counted]
         if len(mine) == 1:
             lines.append(counted[0])
         else:
-            line = line_of(one.label, mine, group.figures(one), STEPS, POINTS)
+            line = line_of(compared.label, mine, group.figures(compared), STEPS, POINTS)
             lines.append({**line, "runs": counted})
     return {"title": group.title, "notes": group.notes, "lines": lines, "runs": runs}
 
@@ -98,7 +100,7 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
         "jobs": _jobs(rows, share),
         "nodes": _nodes(folder / "config.yaml", log.held),
         "slowed": _slowed(log.paces, end_s),
-        "outages": [list(one) for one in log.outages[:share]],
+        "outages": [list(outage) for outage in log.outages[:share]],
         "bars": _bars(log.held, share),
     }
 
@@ -119,7 +121,7 @@ def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
 def _end_s(result: ResultFile) -> float:
     end_s = (result.model_extra or {}).get("end_s")
     if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
-        raise InputError("is no time", file=result.path, field="end_s", remedy=REMEDY)
+        raise InputError("is not a time", file=result.path, field="end_s", remedy=REMEDY)
     return float(end_s)
 
 
@@ -178,9 +180,9 @@ def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
         switches = (cluster.node_leaf.tolist(), cluster.node_minipod.tolist())
         return [list(row) for row in zip(types, cluster.node_gpus.tolist(), *switches, strict=True)]
     seen: dict[int, tuple[str, int]] = {}
-    for one in held:
-        for node, gpus in one.nodes:
-            seen[node] = (one.gpu_type, max(gpus, seen.get(node, ("", 0))[1]))
+    for holding in held:
+        for node, gpus in holding.nodes:
+            seen[node] = (holding.gpu_type, max(gpus, seen.get(node, ("", 0))[1]))
     return [[*seen.get(node, ("", 0)), -1, -1] for node in range(max(seen, default=-1) + 1)]
 
 
@@ -197,11 +199,17 @@ def _cluster(path: Path) -> Any:
 
 def _bars(held: list[Holding], share: int) -> dict[str, Any]:
     """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind]."""
-    pieces = [(one, node, gpus) for one in held for node, gpus in one.nodes if one.end_s > one.start_s]
+    pieces = [
+        (holding, node, gpus)
+        for holding in held
+        for node, gpus in holding.nodes
+        if holding.end_s > holding.start_s
+    ]
     total = len(pieces)
     if total > share:
         pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
     rows = [
-        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind] for one, node, gpus in pieces
+        [node, holding.start_s, holding.end_s, gpus, holding.job, holding.overhead_s, holding.kind]
+        for holding, node, gpus in pieces
     ]
     return {"rows": rows, "total": total}

@@ -91,13 +91,15 @@ def line_of(
     steps, points : int
         Most steps of a line over time, and most points of a distribution.
     """
-    known = {name: one for name, one in figures.items() if one is not None}
+    known = {name: figure for name, figure in figures.items() if figure is not None}
     kinds = runs[0]["overhead_gpu_h"]
     return {
         **{key: runs[0][key] for key in ("colour", "dash", "knows")},
         "label": f"{label}, mean of {len(runs)} seeds",
-        "metrics": {name: one.mean for name, one in known.items()},
-        "intervals": {name: [one.low, one.high] for name, one in known.items() if one.low < one.high},
+        "metrics": {name: figure.mean for name, figure in known.items()},
+        "intervals": {
+            name: [figure.low, figure.high] for name, figure in known.items() if figure.low < figure.high
+        },
         "wall_s": _mean([run["wall_s"] for run in runs]),
         "decisions": {"seconds_p99": _mean([(run["decisions"] or {}).get("seconds_p99") for run in runs])},
         "overhead_gpu_h": {kind: _mean([run["overhead_gpu_h"][kind] for run in runs]) for kind in kinds},
@@ -114,7 +116,7 @@ def _curves(runs: Sequence[Mapping[str, Any]], steps: int, points: int) -> dict[
     if any(run["slowed"] for run in runs):
         never = {"time_s": [0.0], "share": [0.0]}
         slowed = [(run["slowed"] or never, run["end_s"]) for run in runs]
-        tables["slowed"] = [(one["time_s"], one["share"], end) for one, end in slowed]
+        tables["slowed"] = [(curve["time_s"], curve["share"], end) for curve, end in slowed]
     times, mean = np.zeros(0), dict.fromkeys(tables, np.zeros(0))
     bands: dict[str, Any] = {name: [[], []] for name in tables}
     if end_s > 0:

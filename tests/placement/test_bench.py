@@ -131,7 +131,7 @@ def test_alpha_0_and_1_count_only_with_the_ends():
         ([*QUICK, "--states", "x"], "argument --states: invalid int value: 'x'"),
         ([*QUICK, "--states", "2"], "--states: 2 is not valid (give a number from 3)"),
         ([*QUICK, "--seed", "-1"], "--seed: -1 is not valid"),
-        ([*QUICK, "--plot", "x.gif"], "--plot: '.gif' is no format of a plot"),
+        ([*QUICK, "--plot", "x.gif"], "--plot: '.gif' is not a format of plots"),
         ([*QUICK, "--json", "."], "--json: is a folder"),
     ],
 )
