@@ -1,4 +1,4 @@
-"""`clustergym bench placement`: placement algorithms compared, and what placement is worth."""
+"""`clustergym bench placement`: compare placement algorithms, and measure what placement is worth."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _check_files(options: argparse.Namespace) -> None:
-    """Refuse files that cannot be written before minutes of work, not after."""
+    """Refuse output files that cannot be written, before minutes of work are lost."""
     from clustergym.placement.benchmark_plot import SUFFIXES
 
     for flag in ("json", "output", "plot"):
@@ -60,7 +60,7 @@ def _check_files(options: argparse.Namespace) -> None:
 
 
 def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
-    """Return all figures of the placement benchmark as plain values."""
+    """Run the placement benchmark; return all its figures as plain values."""
     from clustergym.placement.ablation import ablate
     from clustergym.placement.benchmark import ALPHAS, QUICK_ALPHAS, run_benchmark
     from clustergym.placement.characterisation import characterise

@@ -1,4 +1,4 @@
-"""Tabulates results: `clustergym collect DIR…`, one table per scenario, a column per policy."""
+"""`clustergym collect DIR…`: show results in tables, one per scenario, with a column per policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clustergym.terminal.tables import print_table
 
 
 def as_json(groups: Iterable[ResultGroup], metrics: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the tables' figures, unrounded, as plain JSON values."""
+    """Return the figures of all tables, not rounded, as plain JSON values."""
     return {"schema": "clustergym.collect/1", "tables": [_group_json(group, metrics) for group in groups]}
 
 
@@ -74,7 +74,7 @@ def _column_json(
 def write_csv(
     results: Sequence[ResultFile], metrics: Sequence[str], file: TextIO, keys: Sequence[str] = ()
 ) -> None:
-    """Write one line per result: what it is a result of, `keys`, its metrics; empty where there is none."""
+    """Write a CSV line per result: what was run, the values of `keys`, the metrics; empty: no value."""
     settings = settings_of(results, keys) if keys else ()
     writer = csv.writer(file, lineterminator="\n")
     head = ("scenario", "version", "sha256", "horizon_s", "policy", "policy_parameters", "placer")
@@ -150,13 +150,13 @@ def _show(groups: Iterable[ResultGroup], metrics: Sequence[str] | None) -> None:
 
 
 def _as_written(run: ResultFile, name: str, figure: Estimate | None) -> Estimate | MetricValue:
-    """Return the figure of a single run as its file has it: a count stays a whole number."""
+    """Return the figure of a single run as it stands in its file, so that a count stays whole."""
     return run.metrics[name] if figure is not None and figure.seeds == 1 else figure
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Tabulate the results in folders; print the tables, write JSON and CSV where asked."""
+    """Print tables of the results in folders; write JSON and CSV where asked."""
     options = _parser().parse_args(argv)
     results = read_results(options.places)
     metrics = _metrics(options.metric, results)

@@ -1,4 +1,4 @@
-"""`clustergym evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
+"""`clustergym evaluate policies=[…] split=test`: compare policies and checkpoints on a split."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
 
 def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any]:
-    """Run every policy on every window; return plain figures. `progress` is shown on stderr.
+    """Run every policy on every window; return the figures as plain values.
+
+    With `progress` a progress bar is shown on stderr.
 
     Returns
     -------
@@ -94,7 +96,7 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
 
 
 class _Task:
-    """A function with its first arguments given, which crosses process boundaries."""
+    """A function with its first arguments bound, which can be sent to another process."""
 
     def __init__(self, function: Any, *given: Any) -> None:
         self.function, self.given = function, given
@@ -111,7 +113,7 @@ def _count(config: Mapping[str, Any], key: str, low: int) -> int:
 
 
 def _loads(given: Any) -> list[float] | list[None]:
-    """Return the loads to compare at, or that of the scenarios."""
+    """Return the loads at which policies are compared; [None]: the load of the scenarios."""
     if given is None or given == []:
         return [None]
     found = given if isinstance(given, list) else [given]
@@ -126,19 +128,19 @@ def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> s
 
 
 def _plain(figures: Any) -> Any:
-    """Return nested lists with None for what a row does not have, as JSON knows no NaN."""
+    """Return nested lists with None in place of NaN, which JSON does not have."""
     plain: Any = np.where(np.isnan(figures), None, figures)
     return plain.tolist()
 
 
 def _columns(members: Sequence[Sequence[Any]]) -> list[list[int]]:
-    """Return for each row the columns of the figures that its seeds are in."""
+    """Return, for each row, the columns of the figures that belong to its seeds."""
     ends = np.cumsum([len(seeds) for seeds in members]).tolist()
     return [list(range(end - len(seeds), end)) for end, seeds in zip(ends, members, strict=True)]
 
 
 def _compared(given: Any, deadlines: bool) -> list[str]:
-    """Return the metrics to compare as ratios."""
+    """Return the metrics whose ratios are shown."""
     from clustergym.learn.comparison import RATIOS
 
     require(isinstance(given, list) and len(given) > 0, "ratios", given, f"name some of {', '.join(RATIOS)}")
@@ -170,7 +172,7 @@ def _ratios(
 
 
 def markdown(outcome: Mapping[str, Any], command: str) -> str:
-    """Return the comparison as Markdown: a table per load, ratios of the first policy to each other one."""
+    """Return the comparison as Markdown: a table per load, with ratios of the first policy to each other."""
     lines = [f"`{command}`", ""]
     if any(len(policy["columns"]) > 1 for policy in outcome["policies"]):
         lines += ["In parentheses: the least and the greatest of single training seeds.", ""]
@@ -220,7 +222,7 @@ def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
 
 
 def _hours(mean_s: Any) -> str:
-    """Return the geometric mean over windows and seeds, and the least and greatest of several seeds."""
+    """Return hours: the geometric mean over windows and seeds, and the range of several seeds."""
     seeds_h = np.exp(np.log(np.maximum(mean_s, 1e-9)).mean(axis=0)) / 3600.0
     pooled = f"{np.exp(np.log(seeds_h).mean()):.3f}"
     return pooled if len(seeds_h) == 1 else f"{pooled} ({seeds_h.min():.3f} to {seeds_h.max():.3f})"
@@ -235,7 +237,7 @@ def _ratio(five: list[float | None], spread: bool) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for the shell, in double quotes where it has single ones and nothing the shell expands."""
+    """Quote a word for the shell; with double quotes if it has single ones and nothing to expand."""
     plain = "'" in word and not set(word) & set('"$`\\!')
     return f'"{word}"' if plain else shlex.quote(word)
 
@@ -251,7 +253,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     config = composed("evaluate", overrides)
     outcome = evaluate(config, progress=True)
-    # What the command wrote to is not part of what it measured.
+    # The names of output files do not belong to what was measured.
     shown = [_quoted(word) for word in overrides if not word.startswith(("report=", "json=", "processes="))]
     text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
     print(text, end="")

@@ -1,4 +1,4 @@
-"""`clustergym trace import|validate|describe|generate|slice`."""
+"""`clustergym trace import|validate|describe|generate|slice`: read, check and write traces."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _refuse_overwrite(output: Path, force: bool) -> None:
 
 
 def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
-    """Return a trace whose models the catalogue knows, and the name of its format."""
+    """Read a trace, check that the catalogue knows its models, and return it with its format's name."""
     name = find_format(path).name if args.format == "auto" else args.format
     trace = load_trace(path, name, _options(args))
     _check_models(trace)
@@ -227,7 +227,7 @@ def sliced(
     first: int | None = None,
     rebase: bool = False,
 ) -> Trace:
-    """Return a part of a trace: submissions in [start_s, end_s), of those `first` jobs after `skip`.
+    """Return a part of a trace: of the jobs submitted in [start_s, end_s) `first` jobs after `skip`.
 
     Parameters
     ----------

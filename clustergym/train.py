@@ -22,13 +22,13 @@ SUMMARY = "Train an agent and write its checkpoint."
 
 
 def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
-    """Train what a configuration says; return the checkpoint's path.
+    """Train the agent of a configuration; return the path of its checkpoint.
 
     Raises
     ------
     InputError
-        For whatever is not valid, before anything is trained; and if the folder cannot be written, or a
-        process is ended from outside, where the same command goes on with what was saved.
+        For any value that is not valid, before the training; and if the folder cannot be written, or a
+        process is ended from outside; the same command then resumes from what was saved.
     """
     from clustergym.learn.training_log import TrainingLog
     from clustergym.report.wandb_logger import logger_of
@@ -60,7 +60,7 @@ def train(config: Mapping[str, Any], overrides: list[str]) -> Path:
 
 
 def _agent(config: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return the agent, and whether it was allowed to see test traces."""
+    """Build the agent; return it, and whether it was allowed to see test traces."""
     from clustergym.learn.agents import make_agent
     from clustergym.learn.windows import SPLITS
 
@@ -77,7 +77,7 @@ def _agent(config: Mapping[str, Any]) -> tuple[Any, bool]:
 
 
 def _folder(config: Mapping[str, Any]) -> Path:
-    """Return the folder of the training, which need not be there."""
+    """Return the folder of the training, which need not exist yet."""
     folder = Path(str(config["output"]))
     if not folder.name or (folder.exists() and not folder.is_dir()):
         raise InputError(f"{folder} names no folder", field="output", remedy="give output=outputs/NAME")
@@ -85,7 +85,7 @@ def _folder(config: Mapping[str, Any]) -> Path:
 
 
 def _mirror(logger: LoggerChoice, config: Mapping[str, Any], folder: Path) -> Mirror:
-    """Return the training's run of Weights & Biases; the runs of an agent in an environment are a group."""
+    """Return the training's Weights & Biases run, in a group per agent and environment."""
     from clustergym.learn.training_log import Mirror
 
     where = (config.get("env") or {}).get("id")
@@ -96,7 +96,7 @@ def _mirror(logger: LoggerChoice, config: Mapping[str, Any], folder: Path) -> Mi
 
 @contextmanager
 def _reported(folder: Path) -> Iterator[None]:
-    """Turn a failing disk, and processes that end, into one line."""
+    """Turn errors of the disk, of memory and of lost processes into an error of one line."""
     from concurrent.futures.process import BrokenProcessPool
 
     again = "the same command goes on with what was saved"
@@ -107,7 +107,7 @@ def _reported(folder: Path) -> Iterator[None]:
             "a process of the training was ended", field="processes", remedy=f"{again}; give fewer, or 1"
         ) from error
     except RuntimeError as error:
-        # What PyTorch raises in place of a MemoryError.
+        # PyTorch raises this in place of a MemoryError.
         if "allocate memory" not in str(error) and "out of memory" not in str(error):
             raise
         raise out_of_memory(MemoryError(*error.args)) from error
@@ -120,7 +120,7 @@ def _reported(folder: Path) -> Iterator[None]:
 
 
 def _record(agent: Any) -> dict[str, Any]:
-    """Return which traces an agent was trained on."""
+    """Return a record of the traces that an agent was trained on."""
     from clustergym.learn.windows import philly_file
 
     if hasattr(agent, "record"):
@@ -140,7 +140,7 @@ def _whole(config: Mapping[str, Any], key: str) -> int:
 
 
 def _traces(origin: str, philly: Path) -> dict[str, Any]:
-    """Return which traces the windows came from, with digests, and the splits' bounds."""
+    """Return the traces that the windows came from, with digests, and the bounds of the splits."""
     import hashlib
 
     from clustergym.learn.windows import BOUNDS, SOURCES
@@ -155,7 +155,7 @@ def _traces(origin: str, philly: Path) -> dict[str, Any]:
 
 
 def _git_revision() -> str | None:
-    """Return the checkout's revision; None outside one."""
+    """Return the Git revision of the checkout; None outside a checkout."""
     command = ["git", "-C", str(PACKAGE.parent), "rev-parse", "HEAD"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
@@ -173,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
     overrides = list(sys.argv[1:] if argv is None else argv)
     if helped("train", SUMMARY, overrides):
         return 0
-    # `env=NAME` says the id alone, so every parameter of the environment is a new key to Hydra.
+    # `env=NAME` sets the id alone, so Hydra takes every parameter of the environment for a new key.
     words = [f"++{word}" if word.startswith("env.") else word for word in overrides]
     path = train(composed("train", words), overrides)
     print(f"wrote {path} and {path.with_suffix('.yaml').name}")

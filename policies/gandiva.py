@@ -1,4 +1,4 @@
-"""Gandiva: introspective scaling, migration and time slicing."""
+"""Gandiva: a policy that measures jobs as they run, and scales, migrates and time-slices them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Allotment = tuple[int, int]
 
 @dataclass
 class Watch:
-    """What has been seen of one job.
+    """What the policy has measured of one job.
 
     Attributes
     ----------
@@ -43,19 +43,19 @@ class Watch:
 
 
 class PackingTable(Allotments):
-    """Allotments as they will be after the decision."""
+    """The allotments that jobs will hold after the decision."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.requested, self.options = requested_level(view), request_options(view)
 
     def fits(self, at: int, kind: int, level: int) -> bool:
-        """Return whether there is room for a job that would leave what it holds."""
+        """Return whether a job fits on an allotment if it gives up the GPUs that it holds."""
         own = int(self.counts[self.level[at]]) if self.kind[at] == kind else 0
         return bool(self.view.feasible[at, kind, level] and self.free[kind] + own >= self.counts[level])
 
     def changed(self) -> list[int]:
-        """Return the positions of jobs that will hold something else than now."""
+        """Return the positions of jobs whose allotment will change."""
         now = held_level(self.view)
         return [int(at) for at in np.flatnonzero((self.kind != self.view.gpu_type) | (self.level != now))]
 
@@ -110,11 +110,11 @@ class Gandiva(Policy):
         self._watch, self._counts = {}, {}
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many trials began and were taken back, and how many slices ended."""
+        """Return the numbers of trials begun, of trials undone, and of slices ended."""
         return {name: self._counts.get(name, 0) for name in ("trials", "taken_back", "slices_ended")}
 
     def schedule(self, view: View) -> Decision:
-        """Measure; start, shrink and slice for those who wait; judge trials and begin new ones."""
+        """Measure speeds, make room for waiting jobs, undo trials that slowed a job, and begin new trials."""
         self._measure(view)
         table = PackingTable(view)
         waiting = [int(at) for at in np.flatnonzero(view.gpus == 0)]
@@ -126,10 +126,10 @@ class Gandiva(Policy):
         self._note(table)
         return table.decision()
 
-    # What it sees
+    # Measurements
 
     def _measure(self, view: View) -> None:
-        """Measure the speed of every running job on its allotment, from the work done there."""
+        """Measure each running job's speed on its allotment, from the iterations done there."""
         level, known = held_level(view), self._watch
         self._watch = {job: known.get(job, Watch()) for job in view.job.tolist()}
         for at in np.flatnonzero(view.gpus > 0):
@@ -140,7 +140,7 @@ class Gandiva(Policy):
                 watch.speed[int(view.gpu_type[at]), int(level[at])] = done / worked_s
 
     def _note(self, table: PackingTable) -> None:
-        """Remember when and where the jobs launched now begin to work."""
+        """Record when and where each job launched now begins to work."""
         view = table.view
         for at in table.changed():
             watch, kind, level = self._watch[int(view.job[at])], int(table.kind[at]), int(table.level[at])
@@ -150,12 +150,12 @@ class Gandiva(Policy):
             watch.since_s, watch.remaining = view.now_s, float(view.remaining_iterations[at])
             watch.works_from_s = view.now_s + float(table.cost_s[at, kind, level])
 
-    # Those who wait
+    # Waiting jobs
 
     def _start(
         self, table: PackingTable, at: int, make_room: Callable[[PackingTable, int, int, int], bool]
     ) -> bool:
-        """Start a job as requested on the first type of its request where room can be made."""
+        """Start a job at its request, on the first type where enough GPUs are free or can be freed."""
         for kind in np.flatnonzero(table.options[at]).tolist():
             missing = int(table.counts[table.requested[at]] - table.free[kind])
             if missing <= 0 or make_room(table, at, kind, missing):
@@ -164,7 +164,7 @@ class Gandiva(Policy):
         return False
 
     def _shrink(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
-        """Shrink grown jobs of a type to their request, if that frees enough."""
+        """Shrink grown jobs of a type to their requests if that frees enough GPUs."""
         grown = np.flatnonzero((table.kind == kind) & (table.level > table.requested))
         grown = grown[table.view.feasible[grown, kind, table.requested[grown]]]
         freed = table.counts[table.level[grown]] - table.counts[table.requested[grown]]
@@ -175,7 +175,7 @@ class Gandiva(Policy):
         return bool(chosen)
 
     def _end_slices(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
-        """Suspend jobs whose slice is over for one that has waited a slice, if that frees enough."""
+        """Suspend jobs whose slice is over if the waiting job has waited a slice and then has room."""
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
@@ -189,14 +189,14 @@ class Gandiva(Policy):
         return bool(chosen)
 
     def _slice_over(self, table: PackingTable, at: int) -> bool:
-        # What resuming costs is bounded by what the cheapest change of allotment costs now.
+        # The cost of resuming is estimated by the cheapest change of allotment now.
         cost_s = table.cost_s[at]
         resume_s = float(np.min(cost_s[cost_s > 0], initial=np.inf)) if (cost_s > 0).any() else 0.0
         ran_s = table.view.now_s - self._watch[int(table.view.job[at])].works_from_s
         return ran_s >= max(self.slice_s, self.slice_per_restart * resume_s)
 
     def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
-        """Return the jobs longest on their allotment that free enough together; none if all do not."""
+        """Return the jobs that changed least recently and together free enough; empty if all do not."""
         since = [(self._watch[int(table.view.job[position])].since_s, int(position)) for position in jobs]
         order = sorted(range(len(jobs)), key=lambda place: since[place])
         total = np.cumsum(freed[order]) if order else np.zeros(0)
@@ -206,7 +206,7 @@ class Gandiva(Policy):
     # Trials
 
     def _judge(self, table: PackingTable) -> None:
-        """Take trials back that made a job slower, where going back ends it earlier."""
+        """Undo each trial that made its job slower, if going back ends the job earlier."""
         view = table.view
         for at in np.flatnonzero(table.kind >= 0):
             watch = self._watch[int(view.job[at])]
@@ -222,7 +222,7 @@ class Gandiva(Policy):
                 self._count("taken_back")
 
     def _try_more(self, table: PackingTable, waiting: list[int]) -> None:
-        """Double, or move, running jobs where GPUs are idle that nobody waits for."""
+        """Double or migrate running jobs onto idle GPUs that no job waits for."""
         asked = table.options[np.array(waiting, dtype=np.int64)]
         wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
         running = [int(at) for at in np.flatnonzero((table.kind >= 0) & (table.view.gpus > 0))]
@@ -241,7 +241,7 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Whether a job fits elsewhere, has not measured slower there, and twice the speed would repay."""
+        """Return whether a job fits there, did not measure slower there, and twice the speed repays."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.kind[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):

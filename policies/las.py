@@ -1,4 +1,4 @@
-"""Least attained service."""
+"""LAS: a policy that serves the jobs of least attained service first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LeastAttainedService(Policy):
     round_s: float | None = 300.0
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster in order of attained service."""
+        """Fill the cluster in ascending order of attained service."""
         service = view.attained_gpu_s + restart_gpu_s(view)
         order = np.lexsort((view.job, -view.state, service))
         return Decision.of(fill(view, order, first_type(staying_options(view)), view.available))

@@ -1,4 +1,4 @@
-"""`clustergym leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
+"""`clustergym leaderboard check|score|render|add|curves|freeze`: check and publish entries of boards."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv` (default: the process's); 2 if something is wrong."""
+    """Run the command line `argv` (default: the process's); return 2 if something is wrong."""
     options = _parser().parse_args(argv)
     return COMMANDS[options.command](options)
 

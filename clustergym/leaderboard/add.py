@@ -1,4 +1,4 @@
-"""Making what is committed: an entry, and the frozen constants and hashes of a board."""
+"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ def add(
     words: Sequence[str] = (),
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> Path:
-    """Run a policy or placer in every cell of a board and write it as an entry; cells already run are kept.
+    """Run a policy or placer in every cell of a board that was not run before, and write its entry.
 
     Parameters
     ----------
     board : Board
-        It says what `parameters` are of.
+        It says whether `parameters` are those of a policy or of a placer.
     name : str
         Of the entry's folder.
     parameters : mapping
     title : str, optional
-        As it is to be shown.
+        The title that pages show.
     authors : sequence of str
     workers : int
         Processes.
     words : sequence of str
-        The overrides that say the same on the command line; by default every parameter.
+        The overrides of the command line that give the same parameters; by default every parameter.
     decision_limit_s : float, optional
         Wall seconds that a decision may take.
 
     Raises
     ------
     InputError
-        For a name that is none, a policy or placer that cannot run on the board, and an entry of that
-        name with another one or of another version of the board.
+        For a name that is not allowed, a policy or placer that cannot run on the board, or a folder of that
+        name with another policy or placer, or of another version of the board.
     """
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
@@ -141,7 +141,7 @@ def _entry(
 
 
 def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
-    """Return parameters as overrides; YAML's values are Hydra's."""
+    """Return parameters as overrides of the command line; Hydra reads values in YAML's notation."""
     kind = board.chooses
     rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in parameters.items() if key != "name"]
     return [f"{kind}={parameters['name']}", *rest]
@@ -154,7 +154,7 @@ def _plain(value: Any) -> Any:
 
 
 def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
-    """Return the runs of an entry that was begun; none if it is of an earlier version of the board."""
+    """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
     if not all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE)):
         return {}
     found = read_entry(folder, board)
@@ -168,7 +168,7 @@ def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
 
 
 def _write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
-    """Write log and results; the log first, so that a row tells that there is a log too."""
+    """Write the log, then the results, so that every row of the results has its log."""
     write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
     _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
@@ -207,7 +207,7 @@ the {board.chooses}.
 
 
 def freeze(board: Board, workers: int = 1, next_version: bool = False, progress: bool = False) -> Path:
-    """Write into board.yaml what it lacks: the constants of its cells, and the hashes of all its traces.
+    """Measure the constants of a board's cells and the hashes of its traces; write them to board.yaml.
 
     For the constants, the baseline and the reference run in every cell.
 
@@ -217,14 +217,14 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     workers : int
         Processes.
     next_version : bool
-        Raise the version and measure all of it anew; the entries are then to be run anew too.
+        Raise the version and measure everything anew; all entries must then be run anew too.
     progress : bool
         On stderr.
 
     Raises
     ------
     InputError
-        If the board has both already, which only a new version may replace; or if the reference
+        If the board already has both, which only a new version may replace; or if the reference
         is not better than the baseline in a cell.
     """
     path = board.folder / "board.yaml"
@@ -247,7 +247,7 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
 
 
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
-    """Measure what cells are scored against, by scenario and seed."""
+    """Measure the constants of all cells, by scenario and seed."""
     found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
     measured = in_order(partial(_measured, board), board.cells, workers, label)
     for cell, values in zip(board.cells, measured, strict=True):
@@ -256,7 +256,7 @@ def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
 
 
 def _measured(board: Board, cell: Cell) -> dict[str, Any]:
-    """Measure what a cell is scored against."""
+    """Measure the constants of a cell: baseline, reference and lower bound."""
     from clustergym.metrics.bounds import lower_bounds
 
     runs = {

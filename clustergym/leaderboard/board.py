@@ -1,4 +1,4 @@
-"""Boards: versioned sets of scenarios and seeds, with what scores are measured against."""
+"""Boards: versioned sets of scenarios and seeds, with the constants that define scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Cell(NamedTuple):
-    """A run that every entry of a board has: a scenario and a seed."""
+    """A scenario and a seed of a board; every entry has one run for each cell."""
 
     scenario: str
     seed: int
@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
 
 class CellConstants(Checked):
-    """What a cell is scored against, frozen with the board's version.
+    """The constants that define scores in a cell, frozen with the board's version.
 
     Attributes
     ----------
@@ -134,16 +134,16 @@ class Board(Checked):
 
     @property
     def folder(self) -> Path:
-        """leaderboards/<name>."""
+        """The board's folder, leaderboards/<name>."""
         return self._folder
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell, in order."""
+        """All cells, scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
 
     def constants(self, cell: Cell) -> CellConstants:
-        """Return what a cell is scored against."""
+        """Return the constants of a cell."""
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         if cell.seed not in found.constants:
             remedy = f"run `clustergym leaderboard freeze {self.name}`"
@@ -157,34 +157,34 @@ class Board(Checked):
 
     @property
     def splits(self) -> dict[str, list[int]]:
-        """Seeds of every split."""
+        """The seeds of every split, by the name of the split."""
         return {**self.tuning_seeds, self.split: self.seeds}
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
-        """Build the scenario of a cell, or what further overrides of the main job make of it."""
+        """Build the scenario of a cell, changed by further overrides of the main job if given."""
         from clustergym.scenarios.scenario_config import build_scenario
 
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the configuration of the main job in a cell; composed once for all seeds of a scenario."""
+        """Return the main job's configuration in a cell; it is composed once for all seeds of a scenario."""
         from clustergym.scenarios.by_name import compose
 
         found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         words, seed = (*found.overrides, *overrides), f"seed={cell.seed}"
-        if any("${" in word for word in words):  # Something may hang on the seed.
+        if any("${" in word for word in words):  # An interpolation may depend on the seed.
             return compose([*words, seed])
         if words not in self._composed:
             self._composed[words] = compose(words)
         return {**deepcopy(self._composed[words]), "seed": cell.seed}
 
     def compose(self) -> None:
-        """Compose every scenario's configuration, which processes that get the board then need not."""
+        """Compose every scenario's configuration now, so that worker processes need not do it."""
         for scenario in self.scenarios:
             self.configuration(Cell(scenario.name, self.seeds[0]))
 
     def trace(self, cell: Cell) -> Trace:
-        """Return the trace of a scenario and a seed, which may be of any split."""
+        """Return the trace of a scenario and a seed; the seed may be of any split."""
         from clustergym.scenarios.scenario_config import make_cluster, make_trace
 
         config = self.configuration(cell)
@@ -192,14 +192,14 @@ class Board(Checked):
         return make_trace(config["trace"], cell.seed, cluster, config["scenario"]["counts"])
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and a new placer: what an entry chose, and what is the board's."""
+        """Return a new policy and a new placer: the one that the entry chose, and the board's own other."""
         from clustergym.interface.registry import make_placer, make_policy
 
         own = {"policy": self.policy, "placer": self.placer, self.chooses: chosen}
         return make_policy(own["policy"] or {}), make_placer(own["placer"] or {})
 
     def score(self, cell: Cell, value: float) -> float:
-        """Return 0 for as good as the baseline, 1 for the reference; beyond either, on the same line."""
+        """Return the score of a metric's value: linear, 0 at the baseline and 1 at the reference."""
         constants = self.constants(cell)
         return (value - constants.baseline) / (constants.reference - constants.baseline)
 
@@ -210,7 +210,7 @@ def boards_dir() -> Path:
 
 
 def board_names(root: Path | None = None) -> list[str]:
-    """Return the names of the boards there are.
+    """Return the names of all boards.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Tell of hashes of traces that are not there, or that two splits share."""
+    """Yield what is wrong with trace hashes: missing ones, and ones that two splits share."""
     found: dict[str, str] = {}
     for scenario in board.scenarios:
         if scenario.traces and {split: sorted(by_seed) for split, by_seed in scenario.traces.items()} != {

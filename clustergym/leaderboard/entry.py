@@ -1,4 +1,4 @@
-"""Entries: what is claimed of a policy on a board, read without trusting any of it."""
+"""Entries: claims about a policy or placer on a board, read without trusting any of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ELSEWHERE = "elsewhere"
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters that are few, short and plain; raises ValueError for others."""
+    """Return parameters checked to be few, short and plain; raise a `ValueError` for others."""
     if "name" in value:
         raise ValueError("has a parameter `name`: the name stands beside the parameters")
     left = [MOST_PARAMETERS]
@@ -90,7 +90,7 @@ Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class Chosen(Checked):
-    """A policy or placer: a name of the registry and its parameters, or any name if it is not published."""
+    """The policy or placer of an entry: a name in the registry, or any unpublished one, and parameters."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
@@ -105,7 +105,7 @@ class Entry(Checked):
     title : str
     authors : list of str
     policy, placer : Chosen
-        Either, as the board says.
+        The one that the board lets entries choose; the other is None.
     version : str
         Of its code.
     information_class : str
@@ -139,18 +139,18 @@ class Entry(Checked):
 
     @property
     def chosen(self) -> Chosen:
-        """What the board lets an entry choose: `read_entry` sees to it that there is one."""
+        """The entry's policy or placer, whichever its board lets it choose; `read_entry` requires it."""
         found = self.policy or self.placer
         assert found is not None
         return found
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Its name and parameters."""
+        """The name and parameters of the policy or placer."""
         return {"name": self.chosen.name, **self.chosen.parameters}
 
     def division(self, board: Board) -> str:
-        """Return the division: information class, and open if trained on the board's own traces."""
+        """Return the division: the information class, and `open` if trained on the board's own traces."""
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 
@@ -166,14 +166,14 @@ class ResultRow(NamedTuple):
 
 
 def entry_names(board: Board) -> list[str]:
-    """Return the folders of a board that look like entries."""
+    """Return the names of a board's folders that look like entries."""
     return sorted(
         path.name for path in board.folder.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
 
 
 def entry_folder(board: Board, name: str) -> Path:
-    """Return the folder of an entry, which must be a plain folder of the board.
+    """Return the folder of an entry, checked to be a plain folder of the board.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
-    """Tell of keys that do not go with what the board lets entries choose."""
+    """Yield what is wrong with an entry's keys on its board."""
     fixed = "placer" if board.chooses == "policy" else "policy"
     if getattr(entry, fixed) is not None:
         yield fixed, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
@@ -245,7 +245,7 @@ def read_results(folder: Path) -> list[ResultRow]:
 
 
 def text_of(path: Path, largest: int) -> str:
-    """Return the text of a file of an entry; raises InputError if it is too large or no UTF-8."""
+    """Return the text of an entry's file; raise an `InputError` if it is too large or not UTF-8."""
     try:
         return read_regular(path, largest, "write it anew").decode("utf-8")
     except UnicodeDecodeError:
@@ -296,7 +296,7 @@ def _row(path: Path, line: int, values: dict[str, str]) -> ResultRow:
 
 
 def _readable(name: str, value: str) -> bool:
-    """Return whether a number that looks like one is finite."""
+    """Return whether a field's text can be read, and is finite where it is a number."""
     if name in ("scenario", "digest") or not value:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Curves of an entry over time and jobs, of one seed of each scenario: `curves.json`, made by replay."""
+"""The curves of an entry (`curves.json`): GPUs, queue and JCT of one seed per scenario, by replay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Means = Annotated[list[Figure], Field(min_length=STEPS, max_length=STEPS)]
 
 
 class Curves(Checked):
-    """Curves of a run.
+    """The curves of a run.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Curves(Checked):
         GPUs held by running jobs; those held for profiling are not among them.
     queued_jobs : list of float, length STEPS
     jct_s : list of float, length RANKS + 1 or 0
-        The `i`-th: the JCT that `i / RANKS` of the finished jobs stay within; empty if none finished.
+        The `i`-th is the JCT that `i / RANKS` of the finished jobs do not exceed; empty if none finished.
     """
 
     end_s: Annotated[float, Field(gt=0, lt=1e15)]
@@ -90,12 +90,12 @@ def curves_of(simulation: Simulation) -> Curves:
 
 
 def _rounded(values: Sequence[float] | Floats) -> list[float]:
-    """Return figures that are the same on machines whose last binary digits differ."""
+    """Return figures rounded so that they are the same on every machine."""
     return [round(float(f"{value:.4g}"), 3) for value in values]
 
 
 def plain(curves: Curves) -> dict[str, Any]:
-    """Return curves as short JSON values: whole numbers without a fraction."""
+    """Return curves as short JSON values; whole numbers have no fraction."""
 
     def short(value: float) -> float:
         return int(value) if value == int(value) else value
@@ -108,7 +108,7 @@ def plain(curves: Curves) -> dict[str, Any]:
 
 
 def write_curves(board: Board, name: str) -> Path:
-    """Replay an entry's decisions in the cells that are shown and write its curves.
+    """Replay an entry's decisions in the cells with curves and write the curves.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
 
 
 def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
-    """Return what of an entry's curves is not what a replay gives; nothing if all is."""
+    """Return how an entry's curves differ from those of a replay; empty if they do not."""
     if cell not in shown_cells(board):
         return ""
     try:

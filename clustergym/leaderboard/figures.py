@@ -1,4 +1,4 @@
-"""Figures of a board as people read them: the same words and the same rounding on every page and in JSON."""
+"""Figures of a board as texts for people, with the same words and rounding on every page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def division_words(division: str) -> str:
 
 
 def texts(standing: Standing, bound: float) -> dict[str, str]:
-    """Return what stands in each column of `TITLES` but the entry's title.
+    """Return an entry's text for each column of `TITLES` but the title.
 
     Parameters
     ----------
@@ -58,18 +58,18 @@ def texts(standing: Standing, bound: float) -> dict[str, str]:
 
 
 def to_bound(standing: Standing, bound: float) -> float | None:
-    """Return the mean JCT over what no scheduler can beat."""
+    """Return the mean JCT / the lower bound that no scheduler can beat."""
     jct = standing.raw["jct_mean"]
     return None if jct is None or not bound else round(jct / bound, 4)
 
 
 def interval(found: Aggregate) -> str:
-    """Return a figure and its interval."""
+    """Return a figure and its interval as text."""
     return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
 
 
 def shown(value: float | None, unit: str) -> str:
-    """Return a raw figure for people."""
+    """Return a raw figure as text."""
     if value is None:
         return "-"
     if unit == "%":

@@ -1,4 +1,4 @@
-"""What the registry knows of an entry's policy or placer, if this project publishes it."""
+"""Checks of an entry's claims against the registry, if this project publishes its policy or placer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRAINED = {"learned": ["train"]}
 
 
 def published(kind: str) -> frozenset[str]:
-    """Return the names of the policies, or placers, in this project's own package."""
+    """Return the names of the policies or placers that this project's own package has."""
     from clustergym.interface.registry import entry_points
 
     points = entry_points({"policy": "clustergym.policies", "placer": "clustergym.placers"}[kind])
@@ -28,10 +28,10 @@ def published(kind: str) -> frozenset[str]:
 
 
 def problems(board: Board, entry: Entry) -> Iterator[str]:
-    """Tell what an entry says of a policy or placer published here that the registry knows better.
+    """Yield the claims of an entry that contradict the registry.
 
-    That is whether it can be built with these parameters, its information class, that it decides the same
-    for the same seed, and what it was trained on. Of one that is not published nothing is known.
+    The registry knows of a published policy or placer whether it can be built with these parameters, its
+    information class, that it is deterministic, and what it was trained on; of others it knows nothing.
     """
     if entry.chosen.name not in published(board.chooses):
         return
@@ -46,7 +46,7 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
         if not isinstance(error.__cause__, ImportError):
             yield str(error)
         return
-    except Exception as error:  # Of parameters that nobody tried before.
+    except Exception as error:  # The entry's parameters may make the policy raise anything.
         yield f"{type(error).__name__}: {shortened(str(error), 60)}"
         return
     knows = made.information_class.value if isinstance(made, Policy) else "none"
@@ -55,7 +55,7 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
 
 
 def unchecked(board: Board, entry: Entry) -> str:
-    """Return why an entry's own word stands for its class and parameters; nothing if they are checked."""
+    """Return why an entry's class and parameters cannot be checked; empty if they can."""
     chosen = entry.chosen.name
     if chosen not in published(board.chooses):
         return f"class and parameters are the entry's word: {chosen!r} is not published here"
@@ -67,12 +67,12 @@ def unchecked(board: Board, entry: Entry) -> str:
 
 
 def period_of(board: Board, entry: Entry, key: str) -> tuple[float | None, ...]:
-    """Return the seconds of what comes round in a published policy or placer; nothing if it is not known."""
+    """Return the value of `key`, a period in seconds, of a published policy or placer; else empty."""
     if entry.chosen.name not in published(board.chooses):
         return ()
     try:
         return (getattr(_built(board, entry), key),)
-    except Exception:  # `problems` tells of it.
+    except Exception:  # `problems` reports it.
         return ()
 
 

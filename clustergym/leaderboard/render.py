@@ -1,4 +1,4 @@
-"""The pages of a board: a table in Markdown, and one page of HTML that needs no server."""
+"""The pages of a board: a table in Markdown, and an HTML page that works without a server."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def write(board: Board) -> list[Path]:
 
 
 def stale(board: Board) -> list[Path]:
-    """Return the pages that are not what would be written now."""
+    """Return the pages whose files differ from what `write` would write now."""
     return [
         path
         for path, text in pages(board).items()
@@ -123,7 +123,7 @@ def _cell(text: str) -> str:
 
 
 def page(board: Board, found: Sequence[Standing], bound: float) -> str:
-    """Return the board as one HTML page; data that entries bring is text in it, never markup."""
+    """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
     except OSError as error:
@@ -154,7 +154,7 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
 
 
 def _styles(found: Sequence[Standing]) -> dict[str, Style]:
-    """Return styles by entry: an entry named as its policy or algorithm comes before the variants of that."""
+    """Return each entry's style; an entry named like its policy has the style of that policy."""
     ordered = sorted(found, key=lambda standing: (standing.name != _drawn_as(standing), standing.name))
     styles = styles_of([_drawn_as(standing) for standing in ordered])
     return {standing.name: style for standing, style in zip(ordered, styles, strict=True)}

@@ -1,4 +1,4 @@
-"""Scores of a board's entries, and their ranks: inside a division, and over all."""
+"""The scores of a board's entries and their ranks, in their division and over all divisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class Standing:
-    """An entry on a board.
+    """An entry with its scores and ranks on a board.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Standing:
 
 
 def standings(board: Board) -> list[Standing]:
-    """Return the entries by division, the best first.
+    """Return the board's entries with scores and ranks, by division, the best first.
 
     Raises
     ------
@@ -94,9 +94,10 @@ def standings(board: Board) -> list[Standing]:
 
 
 def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
-    """Return the ranks of entries by their scores in every cell, the best first.
+    """Return the ranks of entries that are given by their scores in every cell, the best first.
 
-    One shares a rank if the paired difference between the best of that rank and it is not clear of 0.
+    An entry shares the rank before it unless the best of that rank is better by a paired difference whose
+    whole interval is above 0.
     """
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
@@ -107,7 +108,7 @@ def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
 
 
 def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
-    """Return the scores of an entry, an array by seed for each scenario."""
+    """Return an entry's scores: for each scenario an array over seeds."""
     value = {row.cell: row.metrics[board.metric] for row in rows}
     out = []
     for scenario in board.scenarios:

@@ -1,4 +1,4 @@
-"""The placement benchmark's report in Markdown, beside what Arnold's paper claims."""
+"""The placement benchmark's report as Markdown, beside the claims of Arnold's paper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAPER_RATIOS = "up to 1.67, 1.2 on average"
 
 
 def report(figures: dict[str, Any]) -> str:
-    """Return the report of `run_benchmark` and `characterise`."""
+    """Return the report on the figures of `run_benchmark` and `characterise`."""
     parts = [
         HEAD.format(**figures),
         _summary(figures),

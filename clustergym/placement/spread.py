@@ -1,4 +1,4 @@
-"""How far communication groups are spread over minipods, and the score of Arnold's objective."""
+"""The spread of communication groups over minipods, and the score of Arnold's objective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.placement.instances import Assignment, Instance
 
 
 class Spread(NamedTuple):
-    """Most minipods that a DP group and that a PP group touches."""
+    """The most minipods that any DP group touches, and the most that any PP group touches."""
 
     dp: int
     pp: int

@@ -1,4 +1,4 @@
-"""Placement algorithms of pre-training jobs as placers of any job: its nodes are one group."""
+"""A placer that applies the placement algorithms of pre-training jobs to any job, as one group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .buddy import Buddy
 
 @dataclass
 class MinipodPlacer(Buddy):
-    """Choose minipods by a placement algorithm, and the lowest wholly free nodes in them.
+    """A placer that chooses minipods by an algorithm, and the lowest wholly free nodes in them.
 
     Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
 
