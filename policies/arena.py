@@ -32,7 +32,7 @@ CHOICES: Mapping[str, Collection[str]] = {
 
 @dataclass
 class Arena(Policy):
-    """Arena (EuroSys '26), section 3.5; Crius (its preprint), section 6.
+    """Arena (EuroSys '26, section 3.5), or its preprint Crius (section 6): scaling for cluster throughput.
 
     Waiting jobs are taken queue by queue, in each in the order they were submitted. The candidates
     of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest cluster

@@ -66,7 +66,9 @@ class Shares(NamedTuple):
 
 @dataclass
 class ElasticFlow(Policy):
-    """ElasticFlow (ASPLOS '23), sections 4.1 and 4.2, Algorithms 1 and 2.
+    """ElasticFlow (ASPLOS '23, sections 4.1 and 4.2): admission by deadline, scaling by marginal return.
+
+    The paper's Algorithms 1 and 2.
 
     A job's minimum satisfactory share is the least GPU count with which, taking as much of it
     as is free at any time, it ends by its deadline; shares are reserved in order of deadline.

@@ -25,7 +25,7 @@ BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 @dataclass
 class FirstComeFirstServed(Policy):
-    """Gang scheduling in order of arrival, exactly as requested, with or without backfill.
+    """First come, first served: gang scheduling at the request, with or without backfill.
 
     Without backfill a job waits until all its GPUs are free and nothing ahead of it in its
     queue waits; it then runs to completion. The FCFS baseline of Arena (section 5.1).

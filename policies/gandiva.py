@@ -62,7 +62,9 @@ class PackingTable(Allotments):
 
 @dataclass
 class Gandiva(Policy):
-    """Gandiva (OSDI '18), sections 3.1 to 3.4; a baseline of Crius.
+    """Gandiva (OSDI '18, sections 3.1 to 3.4): scaling, migration and time slices by measured speed.
+
+    A baseline of Crius.
 
     It knows no speeds ahead: it measures each job's progress on what the job holds. Jobs start
     as requested in order of waiting, later ones beside a blocked one where they fit.

@@ -19,7 +19,9 @@ EXPONENTS = (0.01, 0.99)
 
 @dataclass
 class HighEfficiencySrpt(Policy):
-    """heSRPT (Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020), theorem 4.
+    """heSRPT: the shares of least mean flow time for jobs of concave speedup.
+
+    Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
 
     m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow
     time if the one of i-th greatest remaining size has the share

@@ -18,13 +18,14 @@ from .shared.requests import request_options
 
 @dataclass
 class Lucid(Policy):
-    """Lucid (ASPLOS '23), sections 3.2 to 3.4, without its packing of jobs onto shared GPUs.
+    """Lucid (ASPLOS '23, sections 3.2 to 3.4): a profiler for new jobs, then the least GPU time first.
 
     A new job runs first on the profiler, a few GPUs set apart, for a short time at most: so the
     many that fail or end at once leave early. What is left after that waits by GPUs times
     estimated run time, the least first, and then runs to completion, with its request.
 
-    Differences from the paper: no packing, so neither its packing analyser nor its binder.
+    Differences from the paper: jobs are not packed onto shared GPUs, so there is neither its packing
+    analyser nor its binder.
     Durations are exact where the profile is: the true iterations times the seconds of a
     data-parallel profile (hence the information class), instead of a model fitted to past jobs of
     the user, which errs; without a profile on the type asked for,

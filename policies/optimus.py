@@ -18,7 +18,7 @@ from .shared.requests import held_level
 
 @dataclass
 class Optimus(Policy):
-    """Optimus (EuroSys '18), section 4.1: greedy by marginal gain.
+    """Optimus (EuroSys '18, section 4.1): GPUs to the job whose remaining time falls most per GPU.
 
     Every job first gets the least count it runs on, those with the least remaining time first; then,
     one at a time, the job gets more GPUs whose estimated remaining time falls most per added GPU,

@@ -42,7 +42,7 @@ DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 
 @dataclass
 class Pollux(Policy):
-    """Pollux (OSDI '21), section 4.2.
+    """Pollux (OSDI '21, section 4.2): GPU counts and batches of greatest goodput, by a genetic search.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
     max(age - restarts x S, 0) / (age + S) where it would be started or rescaled; the fitness of an

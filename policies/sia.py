@@ -28,7 +28,7 @@ from .shared.requests import held_level
 
 @dataclass
 class Sia(Policy):
-    """Sia (SOSP '23), section 3.4.
+    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, as a program.
 
     Configurations are (type, count): powers of two inside a node, then whole nodes. The goodput of a
     job on each, over the least of its row, is multiplied on all but the one it holds by the restart

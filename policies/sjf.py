@@ -17,9 +17,9 @@ from .shared.requests import request_options
 
 @dataclass
 class ShortestJobFirst(Policy):
-    """Gang scheduling by run time at the request, which stays rigid, without preemption.
+    """Shortest job first: gang scheduling by run time at the request, without preemption.
 
-    A job runs to completion once started. A waiting one takes the fastest type of its request
+    A job runs to completion once started. A waiting job takes the fastest type of its request
     that is free.
 
     Parameters

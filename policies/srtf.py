@@ -18,7 +18,7 @@ from .shared.queues import fill, staying_options
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """Preemptive gang scheduling by remaining run time at the request.
+    """Shortest remaining time first: preemptive gang scheduling by remaining run time at the request.
 
     A job's remaining time counts the standstill that starting it would cost, so that a
     running job is preempted only for one that ends earlier all the same. A running job

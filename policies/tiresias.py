@@ -23,7 +23,7 @@ from .shared.queues import (
 
 @dataclass
 class Tiresias(Policy):
-    """Tiresias (NSDI '19), section 3: 2D-LAS and 2D-Gittins in discretised queues.
+    """Tiresias (NSDI '19, section 3): queues by attained service (2D-LAS), or by 2D-Gittins index.
 
     A job's service is GPUs times time. Each threshold that it reaches moves a job one queue
     down; queues are served in order, preemptively, every job with its request. In a queue jobs

@@ -51,7 +51,7 @@ class CellLogs:
     ----------
     path : Path
     labels : tuple of str
-        Cells, in the order of the file; a false entry may name a cell twice, or cells that the board does not have.
+        Cells, in the order of the file; a false entry may repeat a cell or name foreign ones.
     starts, sizes : tuple of int
         Bytes.
     """

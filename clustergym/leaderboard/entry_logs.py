@@ -124,7 +124,7 @@ class PlacementLog(EntryLog):
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
     def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
-        """Run the board's policy with the logged answers; return the simulation and the number of decisions."""
+        """Run the board's policy with the logged answers; return the simulation and their number."""
         from clustergym.results.placement_log import replay_placements
 
         return replay_placements(scenario, self._policy(), self._answers, period_s, self.cell.seed)

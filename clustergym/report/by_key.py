@@ -1,4 +1,4 @@
-"""Results in columns by any keys of their configurations: two clusters, or five loads, in one table."""
+"""Results in columns by any keys of their configurations, such as two clusters or five loads."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class ConfiguredResult:
-    """A result with its configuration, flat: `cluster.nodes.0.count` and so on to its value."""
+    """A result with its configuration as a flat mapping, such as `cluster.nodes.0.count` to 4."""
 
     result: ResultFile
     values: Mapping[str, Any]
 
     def without(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return the values less those that some keys cover, and those beside."""
+        """Return the values that neither `keys` nor `BESIDE` cover."""
         left_out = (*BESIDE, *keys)
         return {key: value for key, value in self.values.items() if not _covers(left_out, key)}
 
     def part(self, key: str) -> NamedPart:
-        """Return the value of a key; of a group its name, with all that is in it."""
+        """Return the value of a key; for a group of keys its name, with all values in the group."""
         if key in self.values:
             value = self.values[key]
             return NamedPart(name=value if isinstance(value, str) and value else json.dumps(value))
@@ -50,12 +50,12 @@ class ConfiguredResult:
 
 
 def settings_of(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
-    """Read the configurations of results, which lie beside them.
+    """Read the configuration beside each result.
 
     Raises
     ------
     InputError
-        If one cannot be read, or none has one of the keys.
+        If a configuration cannot be read, or a key is in none of them.
     """
     found = [_setting(result) for result in results]
     known: set[str] = set()
@@ -70,7 +70,7 @@ def settings_of(results: Iterable[ResultFile], keys: Sequence[str]) -> list[Conf
 
 
 def _setting(result: ResultFile) -> ConfiguredResult:
-    """Take policy and placer from the result, which has every parameter of them."""
+    """Return a result with its configuration; policy and placer are the result's, with all parameters."""
     path = result.path.parent / "config.yaml"
     if not path.exists():
         remedy = "--by a key of the configuration needs it: run it again, or leave it out"
@@ -96,7 +96,7 @@ def _covers(keys: Iterable[str], key: str) -> bool:
 
 
 def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list[list[ConfiguredResult]]:
-    """Return settings in tables: those of one agree in everything but the keys, seeds, and what is beside."""
+    """Divide settings into tables; those of a table differ only in the keys and what `without` leaves out."""
     found: dict[str, list[ConfiguredResult]] = {}
     for setting in settings:
         found.setdefault(json.dumps(setting.without(keys), sort_keys=True), []).append(setting)
@@ -104,7 +104,7 @@ def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list
 
 
 def told_apart(tables: Sequence[Sequence[ConfiguredResult]], keys: Sequence[str]) -> list[str]:
-    """Return for each table a note on what tells it from the others; empty where there is one alone."""
+    """Return, for each table, a note on how it differs from the others; empty for a single table."""
     every = [table[0].without(keys) for table in tables]
     names = sorted({key for values in every for key in values if not _covers(("policy", "placer"), key)})
     unset = object()

@@ -1,4 +1,4 @@
-"""All that a report's page draws, as plain JSON values."""
+"""The data of a report's page, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
-    """Return the data of a page over some results.
+    """Return the data of a page on the given results.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
 
 
 def _group(group: ResultGroup, share: int) -> dict[str, Any]:
-    """Return the different runs of a group, and a line for each column: a run's number, or several's mean."""
+    """Return a group's different runs and its lines: for each column its run's number, or its runs' mean."""
     styles = styles_of([column.any.policy.name for column in group.columns])
     runs: list[dict[str, Any]] = []
     lines: list[int | dict[str, Any]] = []
@@ -106,7 +106,7 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
 
 
 def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
-    """Raise an InputError about a job that stands twice, or has a number that is none."""
+    """Raise an `InputError` if a job is listed twice or has a malformed number."""
     first: dict[str, int] = {}
     for line, row in enumerate(rows, start=2):
         if first.setdefault(row["job_id"], line) != line:
@@ -151,7 +151,7 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
 
 
 def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
-    """Return the share of running jobs that others slow down, over time; None where none ever is."""
+    """Return, over time, the share of running jobs that others slow down; None if no job ever is."""
     if not any(pace.slowed for pace in paces) or end_s <= 0:
         return None
     times, running, slowed = (np.array(part, dtype=np.float64) for part in zip(*paces, strict=True))
@@ -173,7 +173,7 @@ def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:
 
 
 def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
-    """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switches are not known."""
+    """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switch is not known."""
     cluster = _cluster(path)
     if cluster is not None:
         types = [cluster.gpu_types[kind] for kind in cluster.node_type.tolist()]
@@ -187,7 +187,7 @@ def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
 
 
 def _cluster(path: Path) -> Any:
-    """Return the cluster of a run's configuration; None where its file is gone or is another now."""
+    """Return the cluster of a run's configuration; None if its file is missing or has changed."""
     from clustergym.inputs.yaml_file import read_mapping
     from clustergym.scenarios.scenario_config import make_cluster
 

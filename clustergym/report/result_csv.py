@@ -1,4 +1,4 @@
-"""CSV files of a result, read with a line number for whatever is wrong."""
+"""Readers of a result's CSV files, whose errors name the line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
     Raises
     ------
     InputError
-        Names the first field that is not a finite number, or below 0.
+        If a field is not a finite number or is below 0; the error names the first such field.
     """
     values = np.full(len(rows), np.nan)
     for place, row in enumerate(rows):

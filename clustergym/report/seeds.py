@@ -1,4 +1,4 @@
-"""The seeds of one policy as one line: their mean, and the band from the least to the greatest of them."""
+"""A policy's runs with several seeds as one line: their mean, and the band from least to greatest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Return step functions of several runs as mean, least and greatest in equal intervals.
+    """Return the mean, least and greatest of several runs' step functions in equal intervals.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def band_over_time(
 def band_of_distributions(
     functions: Sequence[tuple[Sequence[float], Sequence[float]]], most: int
 ) -> tuple[Floats, Floats]:
-    """Return distribution functions of several runs as mean, least and greatest share at some values.
+    """Return the mean, least and greatest of several runs' distribution functions at common values.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def line_of(
     steps: int,
     points: int,
 ) -> dict[str, Any]:
-    """Return several runs of a policy as what a page draws of one, with `bands` and `intervals` beside it.
+    """Return several runs of a policy as a page's data of one run, with `bands` and `intervals` added.
 
     Parameters
     ----------
