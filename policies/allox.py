@@ -26,7 +26,7 @@ class AlloX(Policy):
     included. So a matching of jobs to (machine, place from the end), weighted by run time
     times place, minimises the mean completion time (section 4.1). Jobs first in their queue
     start; the matching is made anew each round. For fairness only the fraction of waiting
-    jobs that has been served least takes part (section 4.3).
+    jobs that has been served least takes part in the matching (section 4.3).
 
     The paper has no gangs, and AlloX in Gavel's simulator refuses them: no published figure covers
     them. Our generalisation: a type has as many queues as gangs of the mean size of the waiting

@@ -60,7 +60,7 @@ class Arena(Policy):
     Parameters
     ----------
     objective : str
-        What allotments are compared by. `throughput`: the throughput. `deadline`: the same, but
+        The value by which allotments are compared. `throughput`: the throughput. `deadline`: the same, but
         nothing where the deadline is missed; a job that cannot meet its own any more is dropped, a
         waiting one after a round of waiting, so that every GPU type is profiled.
         `finish_time_fairness`: the throughput weighted by how far a job has fallen behind a run of its own.

@@ -72,7 +72,7 @@ class ElasticFlow(Policy):
 
     A job's minimum satisfactory share is the least GPU count with which, taking as much of it
     as is free at any time, it ends by its deadline; shares are reserved in order of deadline.
-    A new job is admitted if with it every admitted job keeps its deadline, else dropped. GPUs
+    A new job is admitted if every admitted job then keeps its deadline, else it is dropped. GPUs
     left over go, one doubling at a time, where a further GPU now saves most GPU time later:
     speed gained per GPU over speed per GPU at the minimum share. All is decided anew when a
     job arrives or leaves, and when a node fails or is back. `loosened` (the ElasticFlow-LS baseline

@@ -66,13 +66,13 @@ class Gandiva(Policy):
 
     A baseline of Crius.
 
-    It knows no speeds ahead: it measures each job's progress on what the job holds. Jobs start
+    It knows no speeds ahead; it measures each job's progress on the GPUs that the job holds. Jobs start
     as requested in order of waiting, later ones beside a blocked one where they fit.
     Grow-shrink: where GPUs are idle that nobody waits for, running jobs are doubled, and shrunk
-    to their request again when a waiting job needs the GPUs. Migration: where neither the
-    idle type nor the job's own is waited for, a job is moved. Both are trials: a job that then
+    to their request again when a waiting job needs the GPUs. Migration: where no job waits for
+    an idle type nor for the job's own, a job is moved. Both are trials: a job that then
     measures slower goes back if that ends it earlier, and is not tried there again. Time
-    slicing: for a job that has waited a slice those that have run longest give way, each after
+    slicing: for a job that has waited a slice, the jobs that have run longest give way, each after
     a slice.
 
     Differences from the paper: packing several jobs on one GPU is left out, for GPUs are not

@@ -20,9 +20,9 @@ from .shared.requests import request_options
 class Lucid(Policy):
     """Lucid (ASPLOS '23, sections 3.2 to 3.4): a profiler for new jobs, then the least GPU time first.
 
-    A new job runs first on the profiler, a few GPUs set apart, for a short time at most: so the
-    many that fail or end at once leave early. What is left after that waits by GPUs times
-    estimated run time, the least first, and then runs to completion, with its request.
+    A new job first runs on the profiler, a few GPUs set apart, for a short time at most, so that the
+    many jobs that fail or end at once leave early. The other jobs wait in order of GPUs times
+    estimated run time, the least first, and then run to completion at their request.
 
     Differences from the paper: jobs are not packed onto shared GPUs, so there is neither its packing
     analyser nor its binder.

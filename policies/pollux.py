@@ -79,9 +79,9 @@ class Pollux(Policy):
     search : str
         `genetic`, as published, or `exact`: the same fitness by one integer program.
     population, generations : int
-        Of the genetic search.
+        Individuals and generations of the genetic search.
     solver, gap, nodes
-        Of the integer program, see `policies.shared.integer_programs.solve`.
+        Parameters of the integer program (`policies.shared.integer_programs.solve`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """

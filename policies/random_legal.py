@@ -16,8 +16,8 @@ from clustergym.interface.policy import Decision, InformationClass, Policy, Sett
 class RandomLegal(Policy):
     """Legal decisions at random: the floor that any policy should clear.
 
-    The jobs are gone through in a random order; each draws uniformly from what is still legal for
-    it, all (type, count) with memory and room, and nothing. A running job is redrawn with
+    The jobs take turns in a random order; each draws uniformly from what is still legal for
+    it: all (type, count) with memory and room, and no GPUs. A running job is redrawn with
     probability `redraw` only, and not before its restart is over. All randomness is the policy's
     own stream of the run's seed.
 

@@ -22,10 +22,10 @@ from .shared.requests import held_level, requested_level
 class Themis(Policy):
     """Themis (NSDI '20): partial auctions that even out finish-time fairness.
 
-    rho of a job is its finish time in the shared cluster over that on an exclusive 1/N of it
+    A job's rho is its finish time in the shared cluster / that on an exclusive 1/N of the cluster
     (section 3.1). Each round the GPUs whose lease has ended are offered to the fraction 1 - f
     of jobs with the worst rho (section 4.2). A job bids the rho that each (type, count) would
-    give it; the auction maximises the product of improvements of 1/rho. GPUs that stay over
+    give it; the auction maximises the product of improvements of 1/rho. GPUs that are left over
     go to the other jobs, gang by gang: first to those that hold them, then by rho.
 
     Differences from the paper: hidden payments are left out, as jobs bid the truth here (they

@@ -46,7 +46,7 @@ class Tiresias(Policy):
         Service that separates the queues, GPU-seconds, ascending: 3,250 and 7,200 in Tiresias's
         published code. (Pollux's port of it has 57,600 for the second.)
     promote_knob : float
-        0: nobody is promoted.
+        0: no job is promoted.
     gittins : bool
         Order within a queue by Gittins index.
     sizes : tuple of float

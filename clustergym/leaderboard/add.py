@@ -58,7 +58,7 @@ def add(
     board : Board
         It says whether `parameters` are those of a policy or of a placer.
     name : str
-        Of the entry's folder.
+        Name of the entry's folder.
     parameters : mapping
     title : str, optional
         The title that pages show.
@@ -219,7 +219,7 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     next_version : bool
         Raise the version and measure everything anew; all entries must then be run anew too.
     progress : bool
-        On stderr.
+        Whether to show progress on stderr.
 
     Raises
     ------

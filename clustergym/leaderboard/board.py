@@ -45,7 +45,7 @@ class CellConstants(Checked):
     Attributes
     ----------
     sha256 : str
-        Of the scenario: trace, cluster, oracle, costs and rules.
+        Hash of the scenario: trace, cluster, oracle, costs and rules.
     baseline, reference : float
         The metric of the board's baseline and of its reference.
     jct_bound : float
@@ -65,9 +65,9 @@ class BoardScenario(Checked):
     ----------
     name : str
     overrides : list of str
-        Of the main job, less the seed.
+        Overrides of the main job that make the scenario, without the seed.
     constants : dict of int to CellConstants
-        By seed; empty only while a board is made.
+        Constants by seed; empty only while a board is made.
     traces : dict of str to dict of int to str
         SHA-256 of the traces of every split, by split and seed; empty only while a board is made.
     """
@@ -85,29 +85,29 @@ class Board(Checked):
     ----------
     name, version, title, summary
     price : str, optional
-        What policies pay for what they are told, and why, in words.
+        What policies pay for the information they get, and why, in words.
     metric : str
-        What is scored, of `clustergym.metrics.catalogue`.
+        The metric that is scored, of `clustergym.metrics.catalogue`.
     better : str
         `lower` or `higher`.
     drops : bool
         Whether a policy may drop jobs.
     split : str
-        Its traces are named so in `trained_on`; an entry trained on them is open.
+        Name of the board's own split in `trained_on`; an entry trained on it is open.
     seeds : list of int
-        Of that split.
+        Seeds of that split.
     tuning_seeds : dict of str to list of int
-        Of the splits to train and tune on, by split: the same scenarios with other seeds.
+        Seeds of the splits to train and tune on, by split; the scenarios are the same.
     chooses : str
         What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy.
     policy, placer : dict
-        The one of the two that is the board's.
+        The board gives the one that entries do not choose; the other is None.
     baseline : dict
-        Policy or placer, whichever an entry is, that scores 0.
+        The policy or placer, whichever entries choose, that scores 0.
     reference : dict
-        That which scores 1.
+        The policy or placer that scores 1.
     reference_overrides : list of str
-        Of the main job, for the reference alone, where that is what an ideal setting would give.
+        Overrides of the main job for the reference alone, where it stands for an ideal setting.
     scenarios : list of BoardScenario
     """
 

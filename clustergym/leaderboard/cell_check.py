@@ -27,7 +27,7 @@ class ClaimedCell:
     Attributes
     ----------
     folder : Path
-        Of the entry.
+        Folder of the entry.
     entry : Entry
     logs : CellLogs
     row : ResultRow

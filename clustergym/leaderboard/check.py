@@ -52,16 +52,16 @@ def check_entries(
     ----------
     board : Board
     names : sequence of str
-        Of the entries' folders.
+        Names of the entries' folders.
     strict : int
         Cells, drawn at random, in which a policy or placer is run again; only those that this
         project publishes, whatever the entry says.
     seed : int
-        Of that draw.
+        Seed of that draw.
     workers : int
         Processes; the flags and their order do not depend on their number.
     progress : bool
-        On stderr.
+        Whether to show progress on stderr.
     """
     flags: dict[str, list[Flag]] = {name: [] for name in names}
     claims: dict[str, dict[Cell, ClaimedCell]] = {}

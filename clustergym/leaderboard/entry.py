@@ -107,7 +107,7 @@ class Entry(Checked):
     policy, placer : Chosen
         The one that the board lets entries choose; the other is None.
     version : str
-        Of its code.
+        Version of its code.
     information_class : str
         `none` of a placer: it is told which nodes are free, and nothing of jobs but type and number of GPUs.
     deterministic : bool
@@ -117,7 +117,7 @@ class Entry(Checked):
         or tuned.
     search_budget, solver, hardware, licence, command : str
     limits : str
-        Of time, nodes or gap.
+        Limits of time, nodes or gap.
     """
 
     board: Name

@@ -42,9 +42,9 @@ class Curves(Checked):
     end_s : float
         When the run ended.
     gpus : int
-        Of the cluster.
+        GPUs of the cluster.
     held_gpus : list of float, length STEPS
-        GPUs held by running jobs; those held for profiling are not among them.
+        GPUs held by running jobs, without those held for profiling.
     queued_jobs : list of float, length STEPS
     jct_s : list of float, length RANKS + 1 or 0
         The `i`-th is the JCT that `i / RANKS` of the finished jobs do not exceed; empty if none finished.

@@ -46,7 +46,7 @@ def run_cell(
     parameters : mapping
     cell : Cell
     overrides : sequence of str
-        Of the main job, beyond the cell's.
+        Overrides of the main job in addition to the cell's.
     decision_limit_s : float, optional
         Wall seconds that a decision may take.
 

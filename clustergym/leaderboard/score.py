@@ -37,7 +37,7 @@ class Standing:
     Attributes
     ----------
     name : str
-        Of its folder.
+        Name of the entry's folder.
     entry : Entry
     rows : tuple of ResultRow
         In the order of the board's cells.
@@ -49,11 +49,11 @@ class Standing:
     raw : dict of str to float or None
         Means of `RAW`, and decision_s_p50 and decision_s_p99.
     rank : int
-        In its division.
+        Rank in its division.
     rank_all : int
-        Over all divisions.
+        Rank over all divisions.
     over_next : Aggregate or None
-        Probability that it is better in a cell than the next of its division.
+        Probability that it is better in a cell than the next entry of its division.
     """
 
     name: str

@@ -19,9 +19,9 @@ class Across(NamedTuple):
     Attributes
     ----------
     hop : float
-        Of transfers between neighbouring stages.
+        Factor for transfers between neighbouring stages.
     reduction : float
-        Of the reduction of gradients over a column.
+        Factor for the reduction of gradients over a column.
     """
 
     hop: float
@@ -69,7 +69,7 @@ def shared_uplinks(uplinks: int) -> Core:
     Parameters
     ----------
     uplinks : int
-        Of a minipod to the core, at a port's rate: as many as ports below where nothing is oversubscribed.
+        Links of a minipod to the core at a port's rate; with as many as ports below, none is oversubscribed.
     """
 
     def rule(matrix: Ints, wraps: bool) -> Across:
@@ -88,11 +88,11 @@ def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) 
     Parameters
     ----------
     uplinks : int
-        As of `shared_uplinks`.
+        Links of a minipod to the core, as in `shared_uplinks`.
     flows : int
-        Of a port, each with a route of its own and an equal part of the traffic.
+        Flows per port, each with its own route and an equal part of the traffic.
     draws, seed : int
-        Of the routes.
+        Number of draws of the routes, and their seed.
     """
 
     def rule(matrix: Ints, wraps: bool) -> Across:

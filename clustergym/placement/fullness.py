@@ -25,7 +25,7 @@ QUICK_ALPHAS = (0.3, 0.5)
 def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
     """Return the greatest and mean ratio over alphas for each setting and range of free nodes.
 
-    Of the mean score of the best baseline over Arnold's; None where no state has room for the job.
+    The ratio is the best baseline's mean score / Arnold's; it is None if no state has room for the job.
     """
     rows, alphas = [], QUICK_ALPHAS if quick else ALPHAS
     for position, setting in enumerate(SETTINGS):

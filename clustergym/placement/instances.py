@@ -120,7 +120,7 @@ class Assignment:
     shortfall : int
         Nodes that are lacking; 0: the job is placed.
     solution : Solution or None
-        Of an optimising algorithm.
+        The solver's report, if the algorithm optimises.
     """
 
     counts: Ints

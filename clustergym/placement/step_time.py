@@ -121,7 +121,7 @@ class Tiers(NamedTuple):
     layouts : list of Layout
         Two nodes joined by the tier: bandwidths reached, for a node's GPUs together.
     latency_s : ndarray of float, shape (4,)
-        Of one message.
+        Seconds of latency of one message.
     matmul_flops : float
         FLOP/s that matrix products reach on a GPU.
     """

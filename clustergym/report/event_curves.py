@@ -69,7 +69,7 @@ class RunLog:
     Attributes
     ----------
     held : list of Holding
-        In order of when it began.
+        Sorted by start.
     outages : list of Outage
     paces : list of Pace
         One for each time at which its figures change.

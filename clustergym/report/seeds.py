@@ -25,7 +25,7 @@ def band_over_time(
     series : sequence of (sequence of float, sequence of float, float)
         When each step of a run begins, its value, and the end of the run, after which it is 0.
     end_s : float
-        Of the longest; above 0.
+        End of the longest run; above 0.
     intervals : int
 
     Returns
@@ -83,9 +83,9 @@ def line_of(
     Parameters
     ----------
     label : str
-        Of the policy.
+        Label of the policy.
     runs : sequence of mapping
-        As a page has them; at least two.
+        The page's data of each run; at least two.
     figures : mapping of str to Estimate or None
         The metrics over these runs.
     steps, points : int

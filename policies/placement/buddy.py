@@ -68,8 +68,8 @@ class Buddy(Placer):
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Propose better nodes for jobs; profiling holds (negative holders) stay.
 
-        By ascending row, jobs whose locality, then whose number of nodes would be less if they
-        were placed now with their own GPUs free.
+        Jobs are taken in ascending order of row. A job is proposed if its locality, or at the same
+        locality its number of nodes, would be less if it were placed now with its own GPUs free.
         """
         return list(self._improvements(allocations))
 

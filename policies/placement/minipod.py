@@ -25,7 +25,7 @@ class MinipodPlacer(Buddy):
     Parameters
     ----------
     defragment_s : float or None
-        As of `Buddy`, whose proposals do not follow the algorithm; None: never.
+        Seconds between calls of `defragment`, which is `Buddy`'s and ignores the algorithm; None: never.
     algorithm : str
         `best_fit`, `random_fit`, `round_robin`, `gpu_packing`, `topology_aware` or `arnold`.
     """
