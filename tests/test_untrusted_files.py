@@ -191,7 +191,7 @@ EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
     "a node beyond all": (
         event("start", nodes=[[10**12, 1]]),
         reported,
-        ["events.jsonl.gz:", "no [node, GPUs]"],
+        ["events.jsonl.gz:", "not a list of [node, GPUs]"],
     ),
     "a job that is a list": (event("start", job_id=[]), reported, ["events.jsonl.gz:", "job_id"]),
     "standstill that is a text": (
