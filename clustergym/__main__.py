@@ -1,4 +1,4 @@
-"""`clustergym COMMAND …`: lists and runs every command."""
+"""The command line `clustergym COMMAND …`, which lists and runs every command."""
 
 from __future__ import annotations
 

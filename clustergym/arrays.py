@@ -1,4 +1,4 @@
-"""Types of arrays by what they hold."""
+"""Type aliases of NumPy arrays by what they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clustergym bench placement`: placement algorithms compared, and what placement is worth."""
+"""`clustergym bench placement`: compare placement algorithms, and measure what placement is worth."""
 
 from __future__ import annotations
 

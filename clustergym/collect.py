@@ -1,4 +1,4 @@
-"""Tabulates results: `clustergym collect DIR…`, one table per scenario, a column per policy."""
+"""`clustergym collect DIR…`: show results in tables, one per scenario, with a column per policy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _metrics(asked: Sequence[str] | None, results: Iterable[ResultFile]) -> list
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Tabulate the results in folders; print the tables, write JSON and CSV where asked."""
+    """Print tables of the results in folders; write JSON and CSV where asked."""
     options = _parser().parse_args(argv)
     results = read_results(options.places)
     metrics = _metrics(options.metric, results)

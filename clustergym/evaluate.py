@@ -1,4 +1,4 @@
-"""`clustergym evaluate policies=[…] split=test`: any policies and checkpoints, compared."""
+"""`clustergym evaluate policies=[…] split=test`: compare policies and checkpoints on a split."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUMMARY = "Compare any policies and checkpoints on the windows of a split."
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for the shell, in double quotes where it has single ones and nothing the shell expands."""
+    """Quote a word for the shell; with double quotes if it has single ones and nothing to expand."""
     plain = "'" in word and not set(word) & set('"$`\\!')
     return f'"{word}"' if plain else shlex.quote(word)
 
@@ -33,8 +33,8 @@ def main(argv: list[str] | None = None) -> int:
 
     config = composed("evaluate", overrides)
     outcome = evaluate(config, progress=True)
-    # What the command wrote to is no part of what it measured.
-    shown = [_quoted(one) for one in overrides if not one.startswith(("report=", "json=", "processes="))]
+    # The names of output files do not belong to what was measured.
+    shown = [_quoted(word) for word in overrides if not word.startswith(("report=", "json=", "processes="))]
     text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):

@@ -1,4 +1,4 @@
-"""`clustergym reproduce PAPER`: a paper's figures beside ours, and all papers' claims, as pages."""
+"""`clustergym reproduce PAPER`: write pages with papers' figures and claims beside ours."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _check(given: argparse.Namespace) -> None:
         raise InputError(f"unknown paper {given.paper!r}", remedy=nearest(given.paper, known))
     if given.workers < 1:
         raise InputError(
-            f"{given.workers} is no number of processes", field="--workers", remedy="give 1 or more"
+            f"{given.workers} is not a number of processes", field="--workers", remedy="give 1 or more"
         )
     for field, value in (("--out", given.out), ("--policies", given.policies)):
         if given.paper == ALL and value is not None:
@@ -86,7 +86,7 @@ def _options(given: argparse.Namespace, paper: str) -> Options:
 
 
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
-    """Run a paper's comparison; print and write it, and unless it goes to a file of its own its claims."""
+    """Run a paper's comparison; print and write it, and write its claims unless the file was chosen."""
     report: Report = _module(paper).reproduce(_options(given, paper))
     out = given.out or PAGES / page_name(paper, given.quick)
     for name, draw in report.plots.items():
@@ -100,7 +100,7 @@ def _reproduce(given: argparse.Namespace, paper: str) -> Report:
 
 
 def _join(given: argparse.Namespace) -> dict[str, Any]:
-    """Write the page of all claims; return them."""
+    """Write the page of all papers' claims; return the claims."""
     claims = found_claims(PAGES, given.quick)
     path = given.out or PAGES / page_name("README", given.quick)
     write_text(path, joint_page(claims, given.quick), "--out")
@@ -110,7 +110,7 @@ def _join(given: argparse.Namespace) -> dict[str, Any]:
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Reproduce a paper, or all: print its tables, write the documents and, where asked, JSON."""
+    """Reproduce a paper, or all papers: print tables, and write pages and, where asked, JSON."""
     given = _parser().parse_args(argv)
     _check(given)
     plain: dict[str, Any] = {"quick": given.quick}

@@ -1,4 +1,4 @@
-"""`clustergym run policy=… scenario=…`: one policy on one scenario, and what it wrote."""
+"""`clustergym run policy=… scenario=…`: run a policy on a scenario and write the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustergym.interface.policy import Placer, Policy
 
 
 def run_job(config: Mapping[str, Any], folder: Path) -> float | None:
-    """Run one composed configuration into a folder; return the metric named as its objective, if any."""
+    """Run one composed configuration, write into a folder, and return the objective's metric, if any."""
     _check_objective(config.get("objective"))
     from clustergym.interface.registry import make_placer, make_policy
     from clustergym.report.wandb_logger import log_result, logger_of
@@ -64,7 +64,7 @@ def _check_objective(name: object) -> None:
 def _run_policy(
     scenario: Any, policy: Policy, placer: Placer, config: Mapping[str, Any], folder: Path
 ) -> tuple[dict[str, Any], bool]:
-    """Return a policy's result, and whether it had to be run."""
+    """Return a policy's result, and whether the policy had to be run for it."""
     from clustergym.inputs.parameters import build
     from clustergym.results.measured_run import simulate
     from clustergym.results.writing import content_of, finished, run_key, unfinished_mark, write_result

@@ -1,4 +1,4 @@
-"""`clustergym trace import|validate|describe|generate|slice`."""
+"""`clustergym trace import|validate|describe|generate|slice`: read, check and write traces."""
 
 from __future__ import annotations
 
@@ -60,11 +60,13 @@ def _parser(command: str) -> argparse.ArgumentParser:
     sliced = commands.add_parser("slice", help="write a part of a trace")
     sliced.add_argument("source", type=Path, metavar="FILE")
     _slice_arguments(sliced)
-    for one in (imported, validate, sliced):
-        _read_arguments(one)
-        one.add_argument("--json", type=Path, metavar="FILE", help="write the printed figures, unrounded")
-    for one in (imported, sliced):
-        _write_arguments(one)
+    for subparser in (imported, validate, sliced):
+        _read_arguments(subparser)
+        subparser.add_argument(
+            "--json", type=Path, metavar="FILE", help="write the printed figures, unrounded"
+        )
+    for subparser in (imported, sliced):
+        _write_arguments(subparser)
     for name, summary in DELEGATED.items():
         delegated = commands.add_parser(name, help=summary)
         if name == command:

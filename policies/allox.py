@@ -1,4 +1,4 @@
-"""AlloX's matching for mean completion time."""
+"""AlloX: a policy that matches jobs to GPU types for the least mean completion time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AlloX(Policy):
     included. So a matching of jobs to (machine, place from the end), weighted by run time
     times place, minimises the mean completion time (section 4.1). Jobs first in their queue
     start; the matching is made anew each round. For fairness only the fraction of waiting
-    jobs that has been served least takes part (section 4.3).
+    jobs that has been served least takes part in the matching (section 4.3).
 
     The paper has no gangs, and AlloX in Gavel's simulator refuses them: no published figure covers
     them. Our generalisation: a type has as many queues as gangs of the mean size of the waiting
@@ -72,11 +72,11 @@ class AlloX(Policy):
         self._guessed = set()
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many jobs' speed had to be guessed."""
+        """Return the number of jobs whose speed had to be guessed."""
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Match waiting jobs to places, and start those whose turn it is."""
+        """Match waiting jobs to places in the queues, and start the jobs whose turn it is."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = finish_times.remaining_at_request_s(view, times)
@@ -90,7 +90,7 @@ class AlloX(Policy):
         return plan.decision()
 
     def _considered(self, view: View, left_s: Floats) -> Ints:
-        """Return waiting jobs that take part: the least served, of these those of least GPU time."""
+        """Return the waiting jobs to match: the least served fraction, cut to `window` by least GPU time."""
         waiting = np.flatnonzero((view.gpus == 0) & np.isfinite(left_s).any(axis=1))
         ran_s = view.attained_gpu_s / view.requested_gpus
         served = ran_s / np.maximum(view.now_s - view.submit_s, 1e-9)
@@ -101,7 +101,7 @@ class AlloX(Policy):
 
 
 class Releases:
-    """When running jobs are expected to give back the GPUs of one type.
+    """Times at which running jobs are expected to give back the GPUs of one type.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ class Releases:
         self.free = np.concatenate([[free], free + np.cumsum(gpus[order])])
 
     def ready_s(self, gpus: npt.NDArray[Any]) -> Floats:
-        """Return the seconds until so many GPUs are free; inf: never."""
+        """Return the seconds until each of these numbers of GPUs is free; inf: never."""
         ready: Floats = self.at_s[np.searchsorted(self.free, gpus)]
         return ready
 
 
 class Match(NamedTuple):
-    """A job's place: its position in the View, the type, and whether it is the first of its queue."""
+    """A job's place in a queue: position in the View, GPU type, and whether it is first in the queue."""
 
     at: int
     kind: int
@@ -131,7 +131,7 @@ class Match(NamedTuple):
 
 
 def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -> tuple[list[Match], float]:
-    """Match jobs to places of least total completion time.
+    """Match jobs to places in the queues so that the total completion time is least.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -
     earliest_s = np.column_stack([release.ready_s(gpus) for release in releases])[:, kind]
     cost = np.maximum(opens_s, earliest_s)
     cost = cost + left_s[waiting][:, kind] * (1.0 + (place - 1) * (gpus / mean)[:, None])
-    # Impossible places are worse than any set of possible ones.
+    # An impossible place costs more than any set of possible places together.
     finite = np.isfinite(cost)
     worst = float(cost[finite].max(initial=1.0)) * (len(waiting) + 1)
     job, column = linear_sum_assignment(np.where(finite, cost, worst))
@@ -168,7 +168,7 @@ def match(view: View, left_s: Floats, waiting: Ints, releases: list[Releases]) -
 
 
 def _places(capacity: Ints, releases: list[Releases], mean: float, jobs: int) -> tuple[Ints, Floats, Ints]:
-    """Return type, opening time and place from the end of every column of the matching."""
+    """Return the GPU type, opening time and place from the end of every column of the matching."""
     queues = [
         release.ready_s(mean * np.arange(1.0, min(max(round(float(most) / mean), 1), jobs) + 1) - 1e-9)
         for most, release in zip(capacity, releases, strict=True)
@@ -184,7 +184,7 @@ def _places(capacity: Ints, releases: list[Releases], mean: float, jobs: int) ->
 
 
 def _in_order(at: Ints, column: Ints, kind: Ints, opens_s: Floats, place: Ints) -> list[Match]:
-    """Order matched jobs by how many of their queue are ahead, then by when it opens."""
+    """Sort matched jobs by the number of jobs ahead in their queue, then by when the queue opens."""
     queue = column // int(place.max())
     order = np.lexsort((-place[column], queue))
     at, column, queue = at[order], column[order], queue[order]
@@ -194,7 +194,7 @@ def _in_order(at: Ints, column: Ints, kind: Ints, opens_s: Floats, place: Ints) 
 
 
 class _MachinePlan:
-    """Allotments as they are to be."""
+    """The allotments that jobs will hold after the decision."""
 
     def __init__(self, view: View, left_s: Floats) -> None:
         self.view, self.left_s = view, left_s
@@ -214,7 +214,7 @@ class _MachinePlan:
         return Releases(int(self.free[kind]), self.held_s[on], self.view.gpus[on])
 
     def start(self, matched: list[Match], preempt: bool) -> None:
-        """Start matched jobs in order; with `preempt`, heads of queues also where it pays."""
+        """Start matched jobs in order; with `preempt`, the first of a queue may preempt where it pays."""
         for at, kind, first in matched:
             gpus = int(self.view.requested_gpus[at])
             if self.free[kind] < gpus and preempt and first:
@@ -224,7 +224,7 @@ class _MachinePlan:
                 self.kind[at] = kind
 
     def _preempt_for(self, at: int, kind: int) -> None:
-        """Preempt the running jobs with most work left if the delay they suffer is worth it."""
+        """Preempt the running jobs with most work left if that saves more time than it costs them."""
         view, run_s = self.view, float(self.left_s[at, kind])
         on = np.flatnonzero((self.kind == kind) & (view.gpus > 0) & (self.held_s > run_s))
         on = on[np.argsort(-self.held_s[on], kind="stable")]
@@ -240,7 +240,7 @@ class _MachinePlan:
 
     @cached_property
     def _resume_s(self) -> Floats:
-        """What a restart of each job costs, shape (n,): the least that another allotment would."""
+        """Return the seconds that a restart of each job costs at least, shape (n,)."""
         cost_s = self.view.restart_cost_s().reshape(len(self.view), -1)
         least: Floats = np.where(cost_s > 0, cost_s, np.inf).min(axis=1)
         return np.where(np.isfinite(least), least, 0.0)

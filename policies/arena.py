@@ -1,4 +1,4 @@
-"""Arena's launching and scaling, and Crius's."""
+"""Arena: a policy that launches and scales jobs for cluster throughput; also its preprint, Crius."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHOICES: Mapping[str, Collection[str]] = {
 
 @dataclass
 class Arena(Policy):
-    """Arena (EuroSys '26), section 3.5; Crius (its preprint), section 6.
+    """Arena (EuroSys '26, section 3.5), or its preprint Crius (section 6): scaling for cluster throughput.
 
     Waiting jobs are taken queue by queue, in each in the order they were submitted. The candidates
     of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest cluster
@@ -60,7 +60,7 @@ class Arena(Policy):
     Parameters
     ----------
     objective : str
-        What allotments are compared by. `throughput`: the throughput. `deadline`: the same, but
+        The value by which allotments are compared. `throughput`: the throughput. `deadline`: the same, but
         nothing where the deadline is missed; a job that cannot meet its own any more is dropped, a
         waiting one after a round of waiting, so that every GPU type is profiled.
         `finish_time_fairness`: the throughput weighted by how far a job has fallen behind a run of its own.
@@ -139,7 +139,7 @@ class Arena(Policy):
 
     @property
     def information_class(self) -> InformationClass:
-        """What the planner knows."""
+        """Return the class of information that the planner knows."""
         return PLANNERS[self.planner]
 
     def check(self, trace: Trace, setting: Setting) -> None:
@@ -153,11 +153,11 @@ class Arena(Policy):
         self._blockers, self._ilp_fallbacks = {}, 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return how often the integer program had no solution, so that the heuristic decided."""
+        """Return how often the integer program failed and the heuristic decided instead."""
         return {"ilp_fallbacks": self._ilp_fallbacks} if self.ilp else {}
 
     def schedule(self, view: View) -> Decision:
-        """Launch from the queues, then scale up on what stays idle."""
+        """Launch jobs from the queues, then scale running jobs up on idle GPUs."""
         if not len(view):
             return Decision.keep(view)
         value = OBJECTIVES[self.objective](view, THROUGHPUTS[self.throughput](view))
@@ -178,7 +178,7 @@ class Arena(Policy):
         return Decision(decision.job, decision.gpu_type, decision.gpus, view.job[hopeless])
 
     def _allowed(self, view: View) -> Bools:
-        """Return the allotments an ablation leaves, shape (n, T, K)."""
+        """Return the allotments that the parameters allow, shape (n, T, K)."""
         allowed = np.ones(view.feasible.shape, dtype=np.bool_)
         span = self.span if self.elastic else 1
         if span is not None:
@@ -191,7 +191,7 @@ class Arena(Policy):
         return allowed
 
     def _drop_hopeless(self, cluster: VirtualCluster) -> Bools:
-        """Free the GPUs of jobs that no candidate lets meet their deadline any more; return which."""
+        """Free the GPUs of jobs that can no longer meet their deadline; return which jobs these are."""
         view = cluster.view
         if self.objective != "deadline":
             return np.zeros(len(view), dtype=np.bool_)
@@ -203,7 +203,7 @@ class Arena(Policy):
         return hopeless
 
     def _queue(self, view: View) -> Ints:
-        """Return each job's queue, shape (n,), 0 the top one."""
+        """Return the index of each job's queue, shape (n,); 0 is the top queue."""
         queue: Ints = np.unique(-view.priority, return_inverse=True)[1].astype(np.int64)
         if self.queues == "run_time":
             estimate_s = view.remaining_iterations * requested_time_s(view)
@@ -214,7 +214,7 @@ class Arena(Policy):
         return promoted
 
     def _order(self, view: View, queue: Ints) -> list[int]:
-        """Return the positions of waiting jobs by queue, in each as the objective says, or by submission."""
+        """Return the positions of waiting jobs, sorted by queue, then by the objective or by submission."""
         waiting = np.flatnonzero(view.gpus == 0)
         urgency = np.zeros(len(view))
         if self.urgent_first and self.objective == "deadline":
@@ -225,7 +225,7 @@ class Arena(Policy):
         return [int(at) for at in waiting[order]]
 
     def _launch(self, cluster: VirtualCluster, waiting: list[int], queue: Ints) -> list[int]:
-        """Launch what raises the cluster's value, as far as jobs may pass; return those left waiting."""
+        """Launch jobs that raise the cluster's value, as `overtaking` allows; return those still waiting."""
         if self.overtaking == "any":
             return self._launch_queue(cluster, waiting)
         launchable, left = _has_candidate(cluster), []
@@ -237,7 +237,7 @@ class Arena(Policy):
         return left
 
     def _launch_queue(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
-        """Launch jobs that may pass one another; return those that go on waiting."""
+        """Launch jobs that may overtake each other; return those still waiting."""
         if self.ilp:
             from .shared.scaling_ilp import best_scalings
 
@@ -248,7 +248,7 @@ class Arena(Policy):
         return self._launch_all(cluster, waiting)
 
     def _launch_all(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
-        """Launch every waiting job that raises the cluster's value; return the rest."""
+        """Launch every waiting job that raises the cluster's value; return those still waiting."""
         while waiting:
             found = cluster.first_launch(np.array(waiting))
             if found is None:
@@ -259,7 +259,7 @@ class Arena(Policy):
         return waiting
 
     def _preempt_for(self, cluster: VirtualCluster, head: int, among: Bools) -> bool:
-        """Launch a job as requested where preempting loses least; return whether that was possible."""
+        """Launch a job at its request by the preemptions that lose least; return whether it was launched."""
         level = int(cluster.requested[head])
         plans: list[tuple[float, list[Scaling]]] = []
         for kind in np.flatnonzero(cluster.value[head, :, level] > 0).tolist():
@@ -273,7 +273,7 @@ class Arena(Policy):
         return bool(plans)
 
     def _suspend_for_head(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
-        """Suspend jobs started beside the head, as long as that makes it fit; return the rest."""
+        """Suspend jobs that overtook the head of the queue if it then fits; return those still waiting."""
         jobs = cluster.view.job.tolist()
         present = {jobs[at] for at in waiting}
         running = {job for job, gpus in zip(jobs, cluster.view.gpus.tolist(), strict=True) if gpus}
@@ -290,7 +290,7 @@ class Arena(Policy):
         return waiting
 
     def _note_blockers(self, view: View, order: list[int], waiting: list[int]) -> None:
-        """Remember, for each job launched now, the jobs ahead of it that still wait."""
+        """Record, for each job launched now, which jobs ahead of it still wait."""
         ahead: list[int] = []
         still = set(waiting)
         for at in order:
@@ -301,7 +301,7 @@ class Arena(Policy):
 
 
 def _has_candidate(cluster: VirtualCluster) -> Bools:
-    """Whether an allotment next to a job's own, or to its request, is worth anything, shape (n,)."""
+    """Return whether each job has a candidate allotment of some value, shape (n,)."""
     base = np.where(cluster.view.gpus > 0, cluster.level, cluster.requested)
     near = np.abs(np.arange(len(cluster.counts)) - base[:, None]) <= 1
     return np.asarray(((cluster.value > 0) & near[:, None, :]).any(axis=(1, 2)))

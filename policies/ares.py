@@ -1,4 +1,4 @@
-"""Ares: elastic fair queuing."""
+"""Ares: a policy that serves elastic jobs in the order in which fair sharing would end them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSERVING_HYSTERESIS = 4.0
 
 @dataclass
 class Ares(Policy):
-    """Ares (TACO 2025): jobs one by one in the order in which fair sharing would end them.
+    """Ares (TACO 2025): elastic jobs in the order in which fair sharing would end them.
 
     Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the
     M GPUs (Eq. 2). A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed
@@ -82,13 +82,13 @@ class Ares(Policy):
             require(self.hysteresis >= 0, "policy.hysteresis", self.hysteresis, "give 0 or more, or none")
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Set the virtual clock to 0."""
+        """Forget the last run; the virtual clock starts at 0."""
         self._queue = FairQueue(float(setting.capacity.sum()))
         self._known: set[int] = set()
         self._known_gpu_s = 0.0
 
     def schedule(self, view: View) -> Decision:
-        """Serve jobs in order of virtual finish."""
+        """Serve jobs in ascending order of virtual finish."""
         if not len(view):
             return Decision.keep(view)
         size = self._size_gpu_s(view)
@@ -110,7 +110,7 @@ class Ares(Policy):
         return CONSERVING_HYSTERESIS if self.work_conserving else 0.0
 
     def _size_gpu_s(self, view: View) -> Floats:
-        """Return L: GPU-seconds at the request at the mean speed of the types, inf where unknown."""
+        """Return L, each job's GPU-seconds at its request at the mean speed of the types; inf: unknown."""
         time_s = view.iteration_time_s()
         level = np.searchsorted(view.setting.counts, view.requested_gpus)[:, None, None]
         speed = 1.0 / np.take_along_axis(time_s, level, 2)[..., 0]
@@ -122,7 +122,7 @@ class Ares(Policy):
         return size
 
     def _mean_size(self, view: View, size: Floats) -> float:
-        """Return the mean size of the known jobs so far, GPU-seconds; 1 without any."""
+        """Return the mean size in GPU-seconds of the jobs whose size is known; 1 if none is."""
         for row, gpu_s in zip(view.job.tolist(), size.tolist(), strict=True):
             if row not in self._known and gpu_s < np.inf:
                 self._known.add(row)
@@ -130,7 +130,7 @@ class Ares(Policy):
         return self._known_gpu_s / len(self._known) if self._known else 1.0
 
     def _doublings(self, view: View, efficiency: Floats) -> Bools:
-        """Return the request and its doublings up to the last of enough efficiency, shape (n, T, K)."""
+        """Return which allotments are the request or an efficient enough doubling of it, shape (n, T, K)."""
         counts = view.setting.counts
         beyond = (counts >= view.requested_gpus[:, None, None]) & (efficiency > 0)
         least = counts[np.argmax(beyond, axis=2)][..., None]
@@ -142,7 +142,7 @@ class Ares(Policy):
         return allowed
 
     def _serve_pool(self, view: View, target: Target, unknown: Bools, allowed: Bools) -> None:
-        """Let jobs of unknown size go first on the pool's GPUs."""
+        """Serve jobs of unknown size first on the GPUs of the pool."""
         size = np.floor(self.unknown_pool * view.setting.capacity).astype(np.int64)
         if not (unknown.any() and size.any()):
             return

@@ -1,4 +1,4 @@
-"""ElasticFlow: minimum satisfactory shares, admission by deadline, scaling by marginal return."""
+"""ElasticFlow: a policy that admits jobs by deadline and scales them by marginal return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = ("strict", "loosened")
 
 
 class Jobs(NamedTuple):
-    """The jobs of one GPU type, in order of deadline; arrays of length m.
+    """The jobs of one GPU type in ascending order of deadline; arrays of length m.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Jobs(NamedTuple):
     held: Ints
 
     def select(self, rows: Ints) -> Jobs:
-        """Return some of the jobs."""
+        """Return the jobs of the given rows."""
         return Jobs(
             self.at[rows],
             self.rate[rows],
@@ -57,7 +57,7 @@ class Jobs(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Minimum satisfactory shares: index of the count held now and of the cap; -1: none."""
+    """Each job's minimum satisfactory share: indices of the GPU count now and of the cap; -1: none."""
 
     now: Ints
     cap: Ints
@@ -66,11 +66,13 @@ class Shares(NamedTuple):
 
 @dataclass
 class ElasticFlow(Policy):
-    """ElasticFlow (ASPLOS '23), sections 4.1 and 4.2, Algorithms 1 and 2.
+    """ElasticFlow (ASPLOS '23, sections 4.1 and 4.2): admission by deadline, scaling by marginal return.
+
+    The paper's Algorithms 1 and 2.
 
     A job's minimum satisfactory share is the least GPU count with which, taking as much of it
     as is free at any time, it ends by its deadline; shares are reserved in order of deadline.
-    A new job is admitted if with it every admitted job keeps its deadline, else dropped. GPUs
+    A new job is admitted if every admitted job then keeps its deadline, else it is dropped. GPUs
     left over go, one doubling at a time, where a further GPU now saves most GPU time later:
     speed gained per GPU over speed per GPU at the minimum share. All is decided anew when a
     job arrives or leaves, and when a node fails or is back. `loosened` (the ElasticFlow-LS baseline
@@ -125,11 +127,11 @@ class ElasticFlow(Policy):
         self._admitted, self._guessed, self._running = set(), set(), []
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many jobs had no data-parallel profile that fits."""
+        """Return the number of jobs without a data-parallel profile that fits."""
         return {"jobs_without_profile": len(self._guessed)}
 
     def schedule(self, view: View) -> Decision:
-        """Decide anew if a job or GPUs have come or gone, or a job has lost what it was given."""
+        """Decide anew if jobs or GPUs came or left, or if a job lost GPUs that it was given."""
         if not len(view) or (self._key(view.job, view) == self._last and self._hold_all(view)):
             return Decision.keep(view)
         rate, at_request_s = self._rates(view)
@@ -150,13 +152,13 @@ class ElasticFlow(Policy):
         return jobs.tobytes() + view.available.tobytes()
 
     def _hold_all(self, view: View) -> bool:
-        """Return whether every job that the last decision let run still does."""
+        """Return whether every job that the last decision gave GPUs still holds them."""
         return bool(np.isin(self._running, view.job[view.gpus > 0]).all())
 
     def _rates(self, view: View) -> tuple[Floats, Floats]:
         """Return iterations per second, shape (n, T, K), and seconds per iteration, (n, T).
 
-        The latter as requested; where a type cannot run that, at the count it is fastest with.
+        The latter is at the request; on a type that cannot run the request, at the fastest count.
         """
         rate: Floats = 1.0 / view.iteration_time_s()
         times = request_times(view)
@@ -169,14 +171,14 @@ class ElasticFlow(Policy):
         return rate, np.where(np.isfinite(times.time_s), times.time_s, fastest_s)
 
     def _types(self, view: View, rate: Floats, at_request_s: Floats) -> Ints:
-        """Return each job's GPU type: the requested one, or for any the one it was first sent to."""
+        """Return each job's GPU type: the requested one, or for a request of any the one first chosen."""
         kind = view.requested_type.copy()
         runs = np.asarray((rate > 0).any(axis=2), dtype=np.bool_)
         astray = (kind >= 0) & ~runs[np.arange(len(view)), kind]
         kind = np.where(astray, -1, kind)
         for at in np.flatnonzero(kind < 0):
             home = self._home.get(int(view.job[at]), -1)
-            # A guess made before all types were profiled may have sent it where it cannot run.
+            # The type may have been guessed before all types were profiled, and the job cannot run on it.
             kind[at] = home if home >= 0 and runs[at, home] else -1
         work_s = view.remaining_iterations[:, None] * at_request_s * view.requested_gpus[:, None]
         for at in np.flatnonzero(kind < 0):
@@ -188,10 +190,10 @@ class ElasticFlow(Policy):
         return kind
 
     def _group(self, view: View, at: Ints, kind: int, rate: Floats) -> Jobs:
-        """Return the jobs of one type in order of deadline."""
+        """Return the jobs of one GPU type in ascending order of deadline."""
         wanted = rate[at, kind, requested_level(view)[at]]
         rate_s = np.where(wanted > 0, wanted, rate[at, kind].max(axis=1))
-        # No rate yet: the types on which the job runs as requested are still to be profiled.
+        # A job without a rate still waits for the profiles of the types that can run its request.
         at_request_s = np.divide(1.0, rate_s, out=np.full(len(at), np.inf), where=rate_s > 0)
         deadline_s = np.array(
             [self._deadline_of(view, int(p), float(s)) for p, s in zip(at, at_request_s, strict=True)]
@@ -209,7 +211,7 @@ class ElasticFlow(Policy):
         )
 
     def _deadline_of(self, view: View, at: int, at_request_s: float) -> float:
-        """Return a job's deadline as it stands: its own, at first no tighter than `least_slack` allows."""
+        """Return a job's present deadline; with `loosened` the trace's may have been put off."""
         given = float(view.deadline_s[at])
         if self.mode == "strict":
             return given if np.isfinite(given) else np.inf
@@ -222,7 +224,7 @@ class ElasticFlow(Policy):
         return self._deadline_s[job]
 
     def _divide(self, view: View, jobs: Jobs, gpus: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return (position, GPUs) of the jobs of a type that run now, and positions to drop."""
+        """Divide a type's GPUs; return (position, GPUs) of jobs to run and the positions of jobs to drop."""
         dropped: list[int] = []
         if self.mode == "strict":
             rows = self._admit(view, jobs, gpus)
@@ -234,7 +236,7 @@ class ElasticFlow(Policy):
         return [(int(jobs.at[row]), int(counts[level[row]])) for row in np.flatnonzero(level >= 0)], dropped
 
     def _admit(self, view: View, jobs: Jobs, gpus: int) -> Ints:
-        """Return the rows of jobs that were admitted before, or can be now; in order of deadline."""
+        """Return the rows of jobs that are or can now be admitted, in order of deadline."""
         names = view.job[jobs.at]
         rows = np.flatnonzero([int(name) in self._admitted for name in names])
         kept: Bools = np.zeros(len(names), dtype=np.bool_)
@@ -271,7 +273,7 @@ class ElasticFlow(Policy):
         return Shares(now, cap, kept)
 
     def _loosen(self, view: View, at: int, finish_s: float) -> float:
-        """Double the time a job is allowed until it can end in it; return the new deadline."""
+        """Double the time that a job is allowed until it suffices; return the new deadline."""
         job, submit_s = int(view.job[at]), float(view.submit_s[at])
         allowed_s = self._deadline_s[job] - submit_s
         doublings = math.ceil(math.log2((finish_s - submit_s) / allowed_s))
@@ -280,7 +282,7 @@ class ElasticFlow(Policy):
 
 
 def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
-    """Give what the minimum shares leave to the jobs of highest marginal return.
+    """Give the GPUs that minimum shares leave over to the jobs of highest marginal return.
 
     Returns
     -------
@@ -315,7 +317,7 @@ def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
 
 
 def _next_level(jobs: Jobs, level: Ints) -> Ints:
-    """Return the least count index above each at which a job is faster; its own where there is none."""
+    """Return the next count index at which each job is faster; its present one if there is none."""
     rows, width = np.arange(len(level)), jobs.rate.shape[1]
     faster = (jobs.rate > jobs.rate[rows, level][:, None]) & (np.arange(width) > level[:, None])
     found: Ints = np.where(faster.any(axis=1), np.argmax(faster, axis=1), level)
@@ -323,7 +325,7 @@ def _next_level(jobs: Jobs, level: Ints) -> Ints:
 
 
 def _returns(jobs: Jobs, shares: Shares, counts: Ints, level: Ints, above: Ints) -> Floats:
-    """Return the speed gained per GPU over the speed per GPU at the minimum share, shape (m,)."""
+    """Return speed gained per added GPU / speed per GPU at the minimum share, shape (m,)."""
     rows = np.arange(len(level))
     gained = jobs.rate[rows, above] - jobs.rate[rows, level]
     more = counts[above] - counts[level]

@@ -1,4 +1,4 @@
-"""First come, first served."""
+"""FCFS: a policy that serves jobs first come, first served, with or without backfill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 @dataclass
 class FirstComeFirstServed(Policy):
-    """Gang scheduling in order of arrival, exactly as requested, with or without backfill.
+    """First come, first served: gang scheduling at the request, with or without backfill.
 
     Without backfill a job waits until all its GPUs are free and nothing ahead of it in its
     queue waits; it then runs to completion. The FCFS baseline of Arena (section 5.1).
@@ -76,18 +76,18 @@ class FirstComeFirstServed(Policy):
         self._promised: dict[int, int] = {}
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Take the run's own random stream, and forget all jobs."""
+        """Keep the run's random stream, and forget all jobs."""
         self._rng = rng
         self._promised = {}
 
     @property
     def information_class(self) -> InformationClass:
-        """None, unless backfill reserves by run times."""
+        """Return `none`, or `clairvoyant` where backfill reserves by run times."""
         reserves = self.backfill in ("easy", "conservative")
         return InformationClass.CLAIRVOYANT if reserves else InformationClass.NONE
 
     def schedule(self, view: View) -> Decision:
-        """Start jobs from the head of each queue, and behind it where backfill allows."""
+        """Start jobs from the head of each queue, and later jobs where backfill allows."""
         waiting = np.flatnonzero(view.state == QUEUED)
         if self.backfill in ("easy", "conservative"):
             return Decision.keep(view).also(self._reserving(view, waiting))
@@ -95,7 +95,7 @@ class FirstComeFirstServed(Policy):
         return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))
 
     def _preference(self, view: View) -> Floats:
-        """Return which type each job would rather have, the least first, shape (n, T)."""
+        """Return how much each job prefers each type, shape (n, T); the least value is preferred."""
         options = request_options(view)
         if self.any_type == "first":
             return first_type(options)
@@ -104,7 +104,7 @@ class FirstComeFirstServed(Policy):
         return np.where(options, self._rng.random(options.shape), np.inf)
 
     def _promise(self, view: View, options: Bools) -> Bools:
-        """Return the type that each request is to wait for, shape (n, T): at most one."""
+        """Return which type each request waits for, at most one, shape (n, T)."""
         rows, gpus = view.job.tolist(), view.requested_gpus
         self._promised = {row: self._promised[row] for row in rows if row in self._promised}
         kind = np.array([self._promised.get(row, -1) for row in rows], dtype=np.int64)
@@ -122,7 +122,7 @@ class FirstComeFirstServed(Policy):
         return promised
 
     def _reserving(self, view: View, waiting: Ints) -> list[tuple[int, int, int]]:
-        """Return the starts that put off no reservation."""
+        """Return the starts (job, type index, GPUs) that delay no reservation."""
         left_s = remaining_at_request_s(view, request_times(view))
         left_s = np.where(request_options(view), left_s, np.inf)
         timelines = _timelines(view)
@@ -145,7 +145,7 @@ class FirstComeFirstServed(Policy):
 
 
 class _Start(NamedTuple):
-    """A possible start; the least ends first."""
+    """A possible start of a job; the start that compares least ends the job first."""
 
     end_s: float
     kind: int
@@ -153,14 +153,14 @@ class _Start(NamedTuple):
 
 
 def _possible_starts(timelines: list[FreeTimeline], gpus: int, left_s: Floats) -> list[_Start]:
-    """Return the earliest start on each type the request may run on."""
+    """Return the earliest possible start on each type that can run the request."""
     lasting = [(kind, float(s)) for kind, s in enumerate(left_s) if np.isfinite(s)]
     begins = [(kind, s, timelines[kind].earliest(gpus, s)) for kind, s in lasting]
     return [_Start(begin_s + s, kind, begin_s) for kind, s, begin_s in begins if np.isfinite(begin_s)]
 
 
 def _timelines(view: View) -> list[FreeTimeline]:
-    """Return what will be free of each type as running jobs end."""
+    """Return, for each type, the GPUs that become free over time as running jobs end."""
     level = np.searchsorted(view.setting.counts, view.gpus)
     time_s, out = view.iteration_time_s(), []
     for kind in range(len(view.setting.gpu_types)):

@@ -1,4 +1,4 @@
-"""Gandiva: introspective scaling, migration and time slicing."""
+"""Gandiva: a policy that measures jobs as they run, and scales, migrates and time-slices them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Allotment = tuple[int, int]
 
 
 @dataclass
-class Watch:
-    """What has been seen of one job.
+class MeasuredSpeeds:
+    """What the policy has measured of one job.
 
     Attributes
     ----------
@@ -43,34 +43,36 @@ class Watch:
 
 
 class PackingTable(Allotments):
-    """Allotments as they will be after the decision."""
+    """The allotments that jobs will hold after the decision."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.requested, self.options = requested_level(view), request_options(view)
 
     def fits(self, at: int, kind: int, level: int) -> bool:
-        """Return whether there is room for a job that would leave what it holds."""
+        """Return whether a job fits on an allotment if it gives up the GPUs that it holds."""
         own = int(self.counts[self.level[at]]) if self.kind[at] == kind else 0
         return bool(self.view.feasible[at, kind, level] and self.free[kind] + own >= self.counts[level])
 
     def changed(self) -> list[int]:
-        """Return the positions of jobs that will hold something else than now."""
+        """Return the positions of jobs whose allotment will change."""
         now = held_level(self.view)
         return [int(at) for at in np.flatnonzero((self.kind != self.view.gpu_type) | (self.level != now))]
 
 
 @dataclass
 class Gandiva(Policy):
-    """Gandiva (OSDI '18), sections 3.1 to 3.4; a baseline of Crius.
+    """Gandiva (OSDI '18, sections 3.1 to 3.4): scaling, migration and time slices by measured speed.
 
-    It knows no speeds ahead: it measures each job's progress on what the job holds. Jobs start
+    A baseline of Crius.
+
+    It knows no speeds ahead; it measures each job's progress on the GPUs that the job holds. Jobs start
     as requested in order of waiting, later ones beside a blocked one where they fit.
     Grow-shrink: where GPUs are idle that nobody waits for, running jobs are doubled, and shrunk
-    to their request again when a waiting job needs the GPUs. Migration: where neither the
-    idle type nor the job's own is waited for, a job is moved. Both are trials: a job that then
+    to their request again when a waiting job needs the GPUs. Migration: where no job waits for
+    an idle type nor for the job's own, a job is moved. Both are trials: a job that then
     measures slower goes back if that ends it earlier, and is not tried there again. Time
-    slicing: for a job that has waited a slice those that have run longest give way, each after
+    slicing: for a job that has waited a slice, the jobs that have run longest give way, each after
     a slice.
 
     Differences from the paper: packing several jobs on one GPU is left out, for GPUs are not
@@ -97,7 +99,7 @@ class Gandiva(Policy):
     grow: bool = True
     migrate: bool = True
     round_s: float | None = 300.0
-    _watch: dict[int, Watch] = field(default_factory=dict, init=False, repr=False)
+    _watch: dict[int, MeasuredSpeeds] = field(default_factory=dict, init=False, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -110,11 +112,11 @@ class Gandiva(Policy):
         self._watch, self._counts = {}, {}
 
     def counters(self) -> Mapping[str, int]:
-        """Return how many trials began and were taken back, and how many slices ended."""
+        """Return the numbers of trials begun, of trials undone, and of slices ended."""
         return {name: self._counts.get(name, 0) for name in ("trials", "taken_back", "slices_ended")}
 
     def schedule(self, view: View) -> Decision:
-        """Measure; start, shrink and slice for those who wait; judge trials and begin new ones."""
+        """Measure speeds, make room for waiting jobs, undo trials that slowed a job, and begin new trials."""
         self._measure(view)
         table = PackingTable(view)
         waiting = [int(at) for at in np.flatnonzero(view.gpus == 0)]
@@ -126,12 +128,12 @@ class Gandiva(Policy):
         self._note(table)
         return table.decision()
 
-    # What it sees
+    # Measurements
 
     def _measure(self, view: View) -> None:
-        """Measure the speed of every running job on its allotment, from the work done there."""
+        """Measure each running job's speed on its allotment, from the iterations done there."""
         level, known = held_level(view), self._watch
-        self._watch = {job: known.get(job, Watch()) for job in view.job.tolist()}
+        self._watch = {job: known.get(job, MeasuredSpeeds()) for job in view.job.tolist()}
         for at in np.flatnonzero(view.gpus > 0):
             watch = self._watch[int(view.job[at])]
             worked_s = view.now_s - watch.works_from_s
@@ -140,7 +142,7 @@ class Gandiva(Policy):
                 watch.speed[int(view.gpu_type[at]), int(level[at])] = done / worked_s
 
     def _note(self, table: PackingTable) -> None:
-        """Remember when and where the jobs launched now begin to work."""
+        """Record when and where each job launched now begins to work."""
         view = table.view
         for at in table.changed():
             watch, kind, level = self._watch[int(view.job[at])], int(table.kind[at]), int(table.level[at])
@@ -150,12 +152,12 @@ class Gandiva(Policy):
             watch.since_s, watch.remaining = view.now_s, float(view.remaining_iterations[at])
             watch.works_from_s = view.now_s + float(table.cost_s[at, kind, level])
 
-    # Those who wait
+    # Waiting jobs
 
     def _start(
         self, table: PackingTable, at: int, make_room: Callable[[PackingTable, int, int, int], bool]
     ) -> bool:
-        """Start a job as requested on the first type of its request where room can be made."""
+        """Start a job at its request, on the first type where enough GPUs are free or can be freed."""
         for kind in np.flatnonzero(table.options[at]).tolist():
             missing = int(table.counts[table.requested[at]] - table.free[kind])
             if missing <= 0 or make_room(table, at, kind, missing):
@@ -164,40 +166,40 @@ class Gandiva(Policy):
         return False
 
     def _shrink(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
-        """Shrink grown jobs of a type to their request, if that frees enough."""
+        """Shrink grown jobs of a type to their requests if that frees enough GPUs."""
         grown = np.flatnonzero((table.kind == kind) & (table.level > table.requested))
         grown = grown[table.view.feasible[grown, kind, table.requested[grown]]]
         freed = table.counts[table.level[grown]] - table.counts[table.requested[grown]]
         chosen = self._oldest(table, grown, freed, missing)
-        for one in chosen:
-            table.give(one, kind, int(table.requested[one]))
-            self._watch[int(table.view.job[one])].came_from = None
+        for position in chosen:
+            table.give(position, kind, int(table.requested[position]))
+            self._watch[int(table.view.job[position])].came_from = None
         return bool(chosen)
 
     def _end_slices(self, table: PackingTable, at: int, kind: int, missing: int) -> bool:
-        """Suspend jobs whose slice is over for one that has waited a slice, if that frees enough."""
+        """Suspend jobs whose slice is over if the waiting job has waited a slice and then has room."""
         view = table.view
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
         running = np.flatnonzero((table.kind == kind) & (view.gpus > 0))
-        over = np.array([self._slice_over(table, int(one)) for one in running], dtype=np.bool_)
+        over = np.array([self._slice_over(table, int(position)) for position in running], dtype=np.bool_)
         running = running[over]
         chosen = self._oldest(table, running, table.counts[table.level[running]], missing)
-        for one in chosen:
-            table.give(one, -1, -1)
+        for position in chosen:
+            table.give(position, -1, -1)
         self._count("slices_ended", len(chosen))
         return bool(chosen)
 
     def _slice_over(self, table: PackingTable, at: int) -> bool:
-        # What resuming costs is bounded by what the cheapest change of allotment costs now.
+        # The cost of resuming is estimated by the cheapest change of allotment now.
         cost_s = table.cost_s[at]
         resume_s = float(np.min(cost_s[cost_s > 0], initial=np.inf)) if (cost_s > 0).any() else 0.0
         ran_s = table.view.now_s - self._watch[int(table.view.job[at])].works_from_s
         return ran_s >= max(self.slice_s, self.slice_per_restart * resume_s)
 
     def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
-        """Return the jobs longest on their allotment that free enough together; none if all do not."""
-        since = [(self._watch[int(table.view.job[one])].since_s, int(one)) for one in jobs]
+        """Return the jobs that changed least recently and together free enough; empty if all do not."""
+        since = [(self._watch[int(table.view.job[position])].since_s, int(position)) for position in jobs]
         order = sorted(range(len(jobs)), key=lambda place: since[place])
         total = np.cumsum(freed[order]) if order else np.zeros(0)
         enough = np.flatnonzero(total >= missing)
@@ -206,7 +208,7 @@ class Gandiva(Policy):
     # Trials
 
     def _judge(self, table: PackingTable) -> None:
-        """Take trials back that made a job slower, where going back ends it earlier."""
+        """Undo each trial that made its job slower, if going back ends the job earlier."""
         view = table.view
         for at in np.flatnonzero(table.kind >= 0):
             watch = self._watch[int(view.job[at])]
@@ -222,7 +224,7 @@ class Gandiva(Policy):
                 self._count("taken_back")
 
     def _try_more(self, table: PackingTable, waiting: list[int]) -> None:
-        """Double, or move, running jobs where GPUs are idle that nobody waits for."""
+        """Double or migrate running jobs onto idle GPUs that no job waits for."""
         asked = table.options[np.array(waiting, dtype=np.int64)]
         wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
         running = [int(at) for at in np.flatnonzero((table.kind >= 0) & (table.view.gpus > 0))]
@@ -241,7 +243,7 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Whether a job fits elsewhere, has not measured slower there, and twice the speed would repay."""
+        """Return whether a job fits there, did not measure slower there, and twice the speed repays."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.kind[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):

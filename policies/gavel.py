@@ -1,4 +1,4 @@
-"""Gavel's policies and its round mechanism."""
+"""Gavel: a policy that solves for shares of time by a linear program and enacts them in rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Gavel(Policy):
     fills rounds with gangs of the requested size. Objectives:
 
     - `max_min_fairness` (4.1): the least throughput relative to the isolated share.
-    - `max_min_water_filling` (4.3): the same, raised further for jobs that are no bottleneck.
+    - `max_min_water_filling` (4.3): the same, raised further for jobs that are not a bottleneck.
     - `finish_time_fairness` (4.2): the greatest ratio of finish time to that on an isolated
       share.
     - `min_makespan` (4.2): the time at which the last job ends.
@@ -100,7 +100,7 @@ class Gavel(Policy):
         self._programs = self._failures = 0
 
     def counters(self) -> Mapping[str, int]:
-        """Return programs solved, solver failures, and jobs whose speed had to be guessed."""
+        """Return the numbers of programs solved, of solver failures and of jobs with a guessed speed."""
         return {
             "programs": self._programs,
             "solver_fallbacks": self._failures,
@@ -108,7 +108,7 @@ class Gavel(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Solve the objective if the jobs have changed and it is time, and fill the round."""
+        """Solve for new shares if jobs changed and the interval is over, then fill the round."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         self._rounds.account(view)
@@ -131,7 +131,7 @@ class Gavel(Policy):
 def _problem(
     view: View, times: finish_times.RequestTimes, *columns: Floats
 ) -> tuple[ShareProblem, tuple[Floats, ...], npt.NDArray[np.int64]]:
-    """Group the jobs that are alike in speed, GPUs and further columns."""
+    """Return the program over groups of jobs that are equal in speed, GPUs and further columns."""
     rate = np.where(np.isfinite(times.time_s), 1.0 / times.time_s, 0.0)
     first, group, members = linear_programs.group_like_jobs(rate, view.requested_gpus, *columns)
     problem = ShareProblem(rate[first], view.requested_gpus[first], members, view.setting.capacity)

@@ -1,4 +1,4 @@
-"""heSRPT: optimal shares for jobs of concave speedup."""
+"""heSRPT: a policy that gives jobs of concave speedup the shares of least mean flow time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ EXPONENTS = (0.01, 0.99)
 
 @dataclass
 class HighEfficiencySrpt(Policy):
-    """heSRPT (Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020), theorem 4.
+    """heSRPT: the shares of least mean flow time for jobs of concave speedup.
+
+    Source: Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, theorem 4.
 
     m jobs whose speedup on k servers is k^p, all there at the start, have the least mean flow
     time if the one of i-th greatest remaining size has the share
@@ -55,7 +57,7 @@ class HighEfficiencySrpt(Policy):
         require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
 
     def schedule(self, view: View) -> Decision:
-        """Give shares by rank of remaining size."""
+        """Give each job its share by the rank of its remaining size."""
         if not len(view):
             return Decision.keep(view)
         target = Target(view, times_or_guess(view), self.hysteresis)
@@ -77,7 +79,7 @@ class HighEfficiencySrpt(Policy):
 
 
 def fitted_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
-    """Fit speed = k^p / t to each job's fastest times.
+    """Fit speed = k^p / t, with k the GPU count, to each job's fastest times.
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ def fitted_speedup(counts: Ints, time_s: Floats) -> tuple[Floats, Floats]:
 
 
 def optimal_shares(size: Floats, exponent: Floats) -> Floats:
-    """Return heSRPT's share of each job, shape (n,), summing to 1; ties in order of the array.
+    """Return each job's heSRPT share, shape (n,), summing to 1; ties keep the array's order.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def optimal_shares(size: Floats, exponent: Floats) -> Floats:
 
 
 def _rounded_down(share: Floats, counts: Ints) -> Ints:
-    """Return the largest count within each share; the least one also for 0.7 of it, else 0."""
+    """Return the largest count within each share; from 0.7 of the least count up that one, else 0."""
     bounds = counts.astype(np.float64)
     bounds[0] *= np.sqrt(0.5)
     rounded: Ints = np.concatenate([[0], counts])[np.searchsorted(bounds, share, side="right")]

@@ -1,4 +1,4 @@
-"""Least attained service."""
+"""LAS: a policy that serves the jobs of least attained service first."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 
 @dataclass
 class LeastAttainedService(Policy):
-    """Preemptive gang scheduling by the GPU-seconds a job has received, the least first.
+    """Least attained service first: preemptive gang scheduling by the GPU-seconds a job has received.
 
     Foreground-background scheduling (Nuyens and Wierman, 2008) with GPUs times time as service,
     as in Tiresias (NSDI '19), section 3, but without its queues. Every job has its request. The
-    GPU-seconds that a restart would waste count as service of a job that does not run, so that
-    one is preempted only where another is behind by more than that; among equals those that run
+    GPU-seconds that a restart would waste count as service of a waiting job, so that a running
+    job is preempted only for a job that is behind by more than that; among equals running jobs
     go first. A waiting job takes the first GPU type of its request with room and keeps it while
     it runs.
 
@@ -34,7 +34,7 @@ class LeastAttainedService(Policy):
     round_s: float | None = 300.0
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster in order of attained service."""
+        """Fill the cluster in ascending order of attained service."""
         service = view.attained_gpu_s + restart_gpu_s(view)
         order = np.lexsort((view.job, -view.state, service))
         return Decision.of(fill(view, order, first_type(staying_options(view)), view.available))

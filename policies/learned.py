@@ -1,4 +1,4 @@
-"""A learned priority auction."""
+"""Learned: a policy that decides by the weights of a trained agent."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Learned(Policy):
             self._player.check(trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Begin a run."""
+        """Prepare the agent for a run."""
         if self._player is not None:
             self._player.reset(setting, rng)
 
     @property
     def information_class(self) -> InformationClass:
-        """That of the training."""
+        """Return the information class that the agent was trained with."""
         information: InformationClass = self._loaded.information_class
         return information
 

@@ -1,4 +1,4 @@
-"""Lucid's core, without packing."""
+"""Lucid: a policy that profiles new jobs briefly, then serves the rest by GPU time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from .shared.requests import request_options
 
 @dataclass
 class Lucid(Policy):
-    """Lucid (ASPLOS '23), sections 3.2 to 3.4, without its packing of jobs onto shared GPUs.
+    """Lucid (ASPLOS '23, sections 3.2 to 3.4): a profiler for new jobs, then the least GPU time first.
 
-    A new job runs first on the profiler, a few GPUs set apart, for a short time at most: so the
-    many that fail or end at once leave early. What is left after that waits by GPUs times
-    estimated run time, the least first, and then runs to completion, with its request.
+    A new job first runs on the profiler, a few GPUs set apart, for a short time at most, so that the
+    many jobs that fail or end at once leave early. The other jobs wait in order of GPUs times
+    estimated run time, the least first, and then run to completion at their request.
 
-    Differences from the paper: no packing, so neither its packing analyser nor its binder.
+    Differences from the paper: jobs are not packed onto shared GPUs, so there is neither its packing
+    analyser nor its binder.
     Durations are exact where the profile is: the true iterations times the seconds of a
     data-parallel profile (hence the information class), instead of a model fitted to past jobs of
     the user, which errs; without a profile on the type asked for,
@@ -60,12 +61,12 @@ class Lucid(Policy):
         )
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Empty the profiler."""
+        """Forget all jobs; the profiler is empty."""
         self._since: dict[int, float] = {}
         self._past: set[int] = set()
 
     def schedule(self, view: View) -> Decision:
-        """Serve the main queue, then the profiler."""
+        """Start jobs of the main queue, then jobs on the profiler."""
         options = request_options(view)
         left_s = remaining_at_request_s(view, request_times(view))
         known_s = np.where(np.isfinite(left_s), left_s, left_s.min(axis=1, keepdims=True))
@@ -93,7 +94,7 @@ class Lucid(Policy):
         return Decision.of([*kept, *starts, *tested, *fresh, *stays])
 
     def _profiler_size(self, view: View, options: Bools) -> Ints:
-        """Return the GPUs set apart; none while a job waits that the rest could never hold."""
+        """Return the profiler's GPUs of each type; 0 while a waiting job needs more than the rest has."""
         capacity = view.setting.capacity
         size = np.minimum(self.profiler_gpus, capacity // 2)
         rest = np.where(options, capacity - size, 0).max(axis=1, initial=0)
@@ -102,7 +103,7 @@ class Lucid(Policy):
         return closed
 
     def _stages(self, view: View, options: Bools, profiler: Ints) -> tuple[Bools, Bools, Bools]:
-        """Return who is on the profiler, who has been there too long, and who is to go there."""
+        """Return which jobs are on the profiler, which are over its time limit, and which enter it."""
         since = np.array([self._since.get(row, np.nan) for row in view.job.tolist()])
         past = np.array([row in self._past for row in view.job.tolist()], dtype=np.bool_)
         there = (view.gpus > 0) & np.isfinite(since) & ~past
@@ -112,7 +113,7 @@ class Lucid(Policy):
         return there & ~over, over, new
 
     def _by_gpu_time(self, view: View, left_s: Floats, among: Bools) -> Ints:
-        """Return positions by GPUs times estimated time, the least first."""
+        """Return the positions of jobs in ascending order of GPUs x estimated time."""
         at = np.flatnonzero(among)
         gpu_s = view.requested_gpus[at] * left_s[at].min(axis=1, initial=np.inf)
         order: Ints = at[np.argsort(gpu_s, kind="stable")]

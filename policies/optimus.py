@@ -1,4 +1,4 @@
-"""Optimus: GPUs to the jobs whose remaining time they shorten most."""
+"""Optimus: a policy that gives GPUs to the jobs whose remaining time they shorten most."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .shared.requests import held_level
 
 @dataclass
 class Optimus(Policy):
-    """Optimus (EuroSys '18), section 4.1: greedy by marginal gain.
+    """Optimus (EuroSys '18, section 4.1): GPUs to the job whose remaining time falls most per GPU.
 
     Every job first gets the least count it runs on, those with the least remaining time first; then,
     one at a time, the job gets more GPUs whose estimated remaining time falls most per added GPU,
@@ -53,11 +53,11 @@ class Optimus(Policy):
         self._since: dict[int, tuple[int, int, float]] = {}
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Forget when jobs were launched."""
+        """Forget all launches."""
         self._since = {}
 
     def schedule(self, view: View) -> Decision:
-        """Give every job its least count, then grow by marginal gain."""
+        """Give every job its least count, then grow jobs by marginal gain."""
         if not len(view):
             return Decision.keep(view)
         left_s = self._left_s(view)
@@ -76,14 +76,14 @@ class Optimus(Policy):
         return decision
 
     def _in_turn(self, view: View) -> Ints:
-        """Return the positions of running jobs that were launched a short while ago."""
+        """Return the positions of running jobs that were launched too recently to be changed."""
         restart_s = np.where(view.feasible, view.restart_cost_s(), 0.0).max(axis=(1, 2))
         since_s = [self._since[job][2] if job in self._since else -np.inf for job in view.job.tolist()]
         young = view.now_s - np.array(since_s) < self.turn_restarts * restart_s
         return np.flatnonzero(young & (view.gpus > 0))
 
     def _launched(self, view: View, decision: Decision) -> None:
-        """Note since when each job has what it is to have."""
+        """Record when each job was launched on its present allotment."""
         before, self._since = self._since, {}
         allotments = zip(
             decision.job.tolist(), decision.gpu_type.tolist(), decision.gpus.tolist(), strict=True
@@ -105,7 +105,7 @@ class Optimus(Policy):
         return left_s
 
     def _first(self, problem: Choices, left_s: Floats) -> Ints:
-        """Return the least allotment of every job, in order of remaining time, while GPUs are free."""
+        """Return each job's smallest allotment, given in order of remaining time while GPUs are free."""
         usable = np.isfinite(left_s)
         count = np.where(usable, problem.gpus, np.iinfo(np.int64).max)
         least = usable & (count == count.min(axis=1, keepdims=True))

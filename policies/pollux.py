@@ -1,4 +1,4 @@
-"""Pollux: co-adaptive cluster scheduling by goodput, with a genetic search."""
+"""Pollux: a policy that chooses GPU counts and batches for goodput, by a genetic search."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DAMPING = (1e-3, 0.0, 1e-5, 1e-5, 1e-5, 1e-5)
 
 @dataclass
 class Pollux(Policy):
-    """Pollux (OSDI '21), section 4.2.
+    """Pollux (OSDI '21, section 4.2): GPU counts and batches of greatest goodput, by a genetic search.
 
     A job's speedup is its goodput over that on a fair share of the GPUs, times the restart factor
     max(age - restarts x S, 0) / (age + S) where it would be started or rescaled; the fitness of an
@@ -79,9 +79,9 @@ class Pollux(Policy):
     search : str
         `genetic`, as published, or `exact`: the same fitness by one integer program.
     population, generations : int
-        Of the genetic search.
+        Individuals and generations of the genetic search.
     solver, gap, nodes
-        Of the integer program, see `policies.shared.integer_programs.solve`.
+        Parameters of the integer program (`policies.shared.integer_programs.solve`).
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -126,7 +126,7 @@ class Pollux(Policy):
         self._failures = self._limits = 0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if a job's batch is to be chosen that has no choice."""
+        """Raise an `InputError` if a job's batch must be chosen and the job has no choice of batch."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -134,7 +134,7 @@ class Pollux(Policy):
         self._forget(rng, len(setting.gpu_types))
 
     def counters(self) -> Mapping[str, int]:
-        """Return jobs with a choice of batch, and solver failures and node limits of the exact search."""
+        """Return the numbers of jobs with a choice of batch, of solver failures and of node limits hit."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,
@@ -142,7 +142,7 @@ class Pollux(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Search the allocation of greatest fitness on each GPU type."""
+        """Search for the allocation of greatest fitness on each GPU type."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
@@ -173,13 +173,13 @@ class Pollux(Policy):
         return decision
 
     def _enough(self, view: View) -> Bools:
-        """Return which counts are enough for each job, shape (n, 1, K)."""
+        """Return which counts each job accepts, by `at_least_request`, shape (n, 1, K)."""
         least = view.requested_gpus if self.at_least_request else np.ones(len(view), dtype=np.int64)
         enough: Bools = view.setting.counts >= least[:, None, None]
         return enough
 
     def _allowed(self, view: View) -> Bools:
-        """Return which allotments each job may have now, shape (n, T, K)."""
+        """Return which allotments each job may hold now, shape (n, T, K)."""
         most_gpus = self._speeds.most_gpus(view)
         if not self.at_least_request:
             return open_configurations(view, most_gpus, 2)
@@ -202,7 +202,7 @@ class Pollux(Policy):
         return factor
 
     def _fitted(self, view: View, time_s: Floats) -> Floats:
-        """Put each job's speed model in place of known seconds per iteration, shape (n, T, K)."""
+        """Return seconds per iteration by each job's fitted speed model, shape (n, T, K)."""
         seen = self._speeds.observed(view)
         counts, per_node = view.setting.counts, view.setting.gpus_per_node
         for at, kind in np.argwhere(np.isfinite(seen).any(axis=2)).tolist():
@@ -217,7 +217,7 @@ class Pollux(Policy):
         return time_s
 
     def _homes(self, view: View, good: Floats) -> Ints:
-        """Return the type on which each job is searched, shape (n,); -1: it may run on none."""
+        """Return the GPU type on which each job takes part in the search, shape (n,); -1: none."""
         home = view.gpu_type.copy()
         jobs = np.bincount(home[home >= 0], minlength=good.shape[1])
         single = np.where(good > 0, good / view.setting.counts, 0.0).max(axis=2)
@@ -236,7 +236,7 @@ class Pollux(Policy):
         return home
 
     def _on_type(self, view: View, kind: int, row: Ints, good: Floats, now: Floats) -> Ints:
-        """Return the GPUs of each of a type's jobs, shape (len(row),).
+        """Search one GPU type; return the GPUs of each of its jobs, shape (len(row),).
 
         Parameters
         ----------
@@ -269,9 +269,9 @@ class Pollux(Policy):
 
 
 def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
-    """Return the goodput of jobs on a number of GPUs, between counts in proportion, shape (n,).
+    """Return each job's goodput on a number of GPUs, interpolated between counts, shape (n,).
 
-    Below the least count that a job can run on it is that of the least; more GPUs never have less.
+    Below a job's least count it is the goodput on that count; more GPUs never give less goodput.
 
     Parameters
     ----------
@@ -280,12 +280,14 @@ def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
         Goodput; 0 where infeasible; each job has some.
     gpus : int
     """
-    shares = [np.interp(gpus, counts[one > 0], np.maximum.accumulate(one[one > 0])) for one in good]
+    shares = [
+        np.interp(gpus, counts[of_job > 0], np.maximum.accumulate(of_job[of_job > 0])) for of_job in good
+    ]
     return np.array(shares, dtype=np.float64)
 
 
 def fitted_time_s(counts: Ints, per_node: int, known: npt.NDArray[np.bool_], times: Floats) -> Floats:
-    """Fit a speed model to known times and return it at every count, seconds, shape (K,).
+    """Fit a speed model to known times; return its seconds per iteration at every count, shape (K,).
 
     With the global batch M fixed, Pollux's model (section 3.2) of N GPUs, without overlap, is
     a + b / N, plus c + d (N - 2) for N > 1 inside a node or, with its own c and d, across nodes; all at

@@ -1,4 +1,4 @@
-"""Random legal decisions."""
+"""RandomLegal: a policy that draws legal decisions at random."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from clustergym.interface.policy import Decision, InformationClass, Policy, Sett
 class RandomLegal(Policy):
     """Legal decisions at random: the floor that any policy should clear.
 
-    The jobs are gone through in a random order; each draws uniformly from what is still legal for
-    it, all (type, count) with memory and room, and nothing. A running job is redrawn with
+    The jobs take turns in a random order; each draws uniformly from what is still legal for
+    it: all (type, count) with memory and room, and no GPUs. A running job is redrawn with
     probability `redraw` only, and not before its restart is over. All randomness is the policy's
     own stream of the run's seed.
 
@@ -44,11 +44,11 @@ class RandomLegal(Policy):
         require(0 < self.redraw <= 1, "policy.redraw", self.redraw, "give a probability above 0")
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
-        """Take the run's stream."""
+        """Keep the run's random stream."""
         self._rng = rng
 
     def schedule(self, view: View) -> Decision:
-        """Draw an allotment for each job that is not left alone."""
+        """Draw an allotment for each waiting job and for each running job that is redrawn."""
         order = self._rng.permutation(len(view))
         redrawn = self._rng.random(len(view)) < self.redraw
         alone = (view.gpus > 0) & (~redrawn | (view.standstill_s > 0))
@@ -66,7 +66,7 @@ class RandomLegal(Policy):
         return Decision.of(chosen or self._first(view, order))
 
     def _first(self, view: View, order: Ints) -> list[tuple[int, int, int]]:
-        """Return a random allotment of the first job that has any."""
+        """Return a random allotment of the first job in the order that can run."""
         counts = view.setting.counts
         for at in order.tolist():
             options = np.argwhere(view.feasible[at] & (counts <= view.available[:, None]))

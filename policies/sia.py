@@ -1,4 +1,4 @@
-"""Sia: heterogeneity-aware, goodput-optimised scheduling by an integer program."""
+"""Sia: a policy that chooses GPU types, counts and batches for goodput, by an integer program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .shared.requests import held_level
 
 @dataclass
 class Sia(Policy):
-    """Sia (SOSP '23), section 3.4.
+    """Sia (SOSP '23, section 3.4): GPU types, counts and batches of greatest goodput, as a program.
 
     Configurations are (type, count): powers of two inside a node, then whole nodes. The goodput of a
     job on each, over the least of its row, is multiplied on all but the one it holds by the restart
@@ -108,7 +108,7 @@ class Sia(Policy):
         self._worst_gap = 0.0
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Raise an `InputError` if a job's batch is to be chosen that has no choice."""
+        """Raise an `InputError` if a job's batch must be chosen and the job has no choice of batch."""
         self._choosing = jobs_with_a_choice(self.batch, trace, setting)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -116,7 +116,7 @@ class Sia(Policy):
         self._forget()
 
     def counters(self) -> Mapping[str, int]:
-        """Return jobs with a choice of batch, and of the solver failures, node limits and worst gap (ppm)."""
+        """Return the numbers of jobs with a choice of batch, solver failures, node limits; worst gap, ppm."""
         return {
             "jobs_choosing_batch": self._choosing,
             "solver_failures": self._failures,
@@ -125,7 +125,7 @@ class Sia(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Solve the integer program; on failure keep what runs and fill up greedily."""
+        """Solve the integer program; if that fails, keep running jobs and start others greedily."""
         if not len(view):
             return Decision.keep(view)
         options = batch_options(self.batch, view)
@@ -144,7 +144,7 @@ class Sia(Policy):
         return decision
 
     def _solved(self, view: View, worth: Floats, stays: Bools) -> tuple[Ints, Ints]:
-        """Return type and index of the count of each job, shape (n,), -1: none; some stay where they are."""
+        """Solve for all jobs but those of `stays`; return each job's type and count index; -1: none."""
         on, at = np.where(stays, view.gpu_type, -1), np.where(stays, held_level(view), -1)
         others = np.flatnonzero(~stays)
         types, counts = worth.shape[1:]
@@ -164,12 +164,12 @@ class Sia(Policy):
         return on, at
 
     def _held(self, view: View, kind: Ints, level: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the index of the configuration each job holds, -1: none, shape (n,)."""
+        """Return the index of the configuration that each job holds, shape (n,); -1: none."""
         same = (view.gpu_type[:, None] == kind) & (held_level(view)[:, None] == level)
         return np.where(same.any(axis=1), np.argmax(same, axis=1), -1)
 
     def _worth(self, view: View, good: Floats) -> Floats:
-        """Return what an allotment adds to the objective, to be maximised, shape (n, T, K)."""
+        """Return what each allotment adds to the objective that is maximised, shape (n, T, K)."""
         least = np.where(good > 0, good, np.inf).min(axis=(1, 2))[:, None, None]
         waiting = self.waiting_factor and view.setting.round_s is not None
         scaled = np.where(good > 0, good / least, 0.0) * restart_factor(view, waiting)

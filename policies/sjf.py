@@ -1,4 +1,4 @@
-"""Shortest job first."""
+"""SJF: a policy that starts the shortest job first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .shared.requests import request_options
 
 @dataclass
 class ShortestJobFirst(Policy):
-    """Gang scheduling by run time at the request, which stays rigid, without preemption.
+    """Shortest job first: gang scheduling by run time at the request, without preemption.
 
-    A job runs to completion once started. A waiting one takes the fastest type of its request
+    A job runs to completion once started. A waiting job takes the fastest type of its request
     that is free.
 
     Parameters
@@ -43,7 +43,7 @@ class ShortestJobFirst(Policy):
             )
 
     def schedule(self, view: View) -> Decision:
-        """Start waiting jobs in order of run time."""
+        """Start waiting jobs in ascending order of run time."""
         left_s = remaining_at_request_s(view, request_times(view))
         left_s = np.where(request_options(view), left_s, np.inf)
         waiting = np.flatnonzero(view.state == QUEUED)

@@ -1,4 +1,4 @@
-"""Shortest remaining time first."""
+"""SRTF: a policy that serves the job of shortest remaining time first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .shared.queues import fill, staying_options
 
 @dataclass
 class ShortestRemainingTimeFirst(Policy):
-    """Preemptive gang scheduling by remaining run time at the request.
+    """Shortest remaining time first: preemptive gang scheduling by remaining run time at the request.
 
     A job's remaining time counts the standstill that starting it would cost, so that a
     running job is preempted only for one that ends earlier all the same. A running job
@@ -50,7 +50,7 @@ class ShortestRemainingTimeFirst(Policy):
         require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster in order of remaining time."""
+        """Fill the cluster in ascending order of remaining time."""
         left_s = remaining_at_request_s(view, request_times(view))
         if self.elastic:
             return self._scale(view, left_s)

@@ -1,4 +1,4 @@
-"""Themis's finish-time-fair auctions."""
+"""Themis: a policy that auctions GPUs to even out finish-time fairness."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .shared.requests import held_level, requested_level
 class Themis(Policy):
     """Themis (NSDI '20): partial auctions that even out finish-time fairness.
 
-    rho of a job is its finish time in the shared cluster over that on an exclusive 1/N of it
+    A job's rho is its finish time in the shared cluster / that on an exclusive 1/N of the cluster
     (section 3.1). Each round the GPUs whose lease has ended are offered to the fraction 1 - f
     of jobs with the worst rho (section 4.2). A job bids the rho that each (type, count) would
-    give it; the auction maximises the product of improvements of 1/rho. GPUs that stay over
+    give it; the auction maximises the product of improvements of 1/rho. GPUs that are left over
     go to the other jobs, gang by gang: first to those that hold them, then by rho.
 
     Differences from the paper: hidden payments are left out, as jobs bid the truth here (they
@@ -84,12 +84,12 @@ class Themis(Policy):
         self._lease_end_s: dict[int, float] = {}
         self._guessed: set[int] = set()
         self._failures = self._auctions = 0
-        # The integral of the number of jobs over time, now and when each job was first seen.
+        # Integral of the number of jobs over time, up to now and up to when each job was first seen.
         self._job_s, self._last_s, self._last_jobs = 0.0, 0.0, 0
         self._first_seen: dict[int, tuple[float, float]] = {}
 
     def counters(self) -> Mapping[str, int]:
-        """Return auctions, programs not solved to the optimum, and jobs whose speed was guessed."""
+        """Return the numbers of auctions, of programs without a proven optimum, and of guessed speeds."""
         return {
             "auctions": self._auctions,
             "solver_fallbacks": self._failures,
@@ -97,7 +97,7 @@ class Themis(Policy):
         }
 
     def schedule(self, view: View) -> Decision:
-        """Auction the GPUs whose lease has ended, then give out what stays over."""
+        """Auction the GPUs whose lease has ended, then give out the GPUs left over."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
         left_s = self._options_s(view, times)
@@ -116,7 +116,7 @@ class Themis(Policy):
         return Decision.of((int(view.job[at]), kind, gpus) for at, (kind, gpus) in chosen.items())
 
     def _options_s(self, view: View, times: finish_times.RequestTimes) -> Floats:
-        """Return seconds to the end at each allotment a job may bid for, shape (n, T, K); else inf."""
+        """Return the seconds to the end on each allotment a job may bid for, shape (n, T, K); else inf."""
         asked, level = requested_level(view), np.arange(len(view.setting.counts))
         left_s = finish_times.remaining_s(view)
         may = level <= asked[:, None] if self.counts == "up_to_request" else level == asked[:, None]
@@ -126,7 +126,7 @@ class Themis(Policy):
         return left_s
 
     def _finish_s(self, view: View, elapsed_s: Floats, left_s: Floats, none_s: Floats) -> Floats:
-        """Return each job's finish time, since its submission, as it stands, shape (n,)."""
+        """Return each job's expected finish time, seconds since its submission, shape (n,)."""
         held = np.flatnonzero(view.gpus > 0)
         finish_s = none_s.copy()
         finish_s[held] = elapsed_s[held] + left_s[held, view.gpu_type[held], held_level(view)[held]]
@@ -144,7 +144,7 @@ class Themis(Policy):
         return np.where(spent_s > 0, mean, float(len(view)))
 
     def _leased(self, view: View) -> dict[int, tuple[int, int]]:
-        """Return the allotments, by position, whose lease goes on."""
+        """Return the allotments whose lease has not ended, by the job's position."""
         return {
             int(at): (int(view.gpu_type[at]), int(view.gpus[at]))
             for at in np.flatnonzero(view.gpus > 0)
@@ -152,7 +152,7 @@ class Themis(Policy):
         }
 
     def _leases(self, view: View, chosen: Mapping[int, tuple[int, int]]) -> dict[int, float]:
-        """Return when the lease of each job ends that is to hold GPUs."""
+        """Return when the lease ends of each job that will hold GPUs."""
         ends, cost_s = {}, view.restart_cost_s()
         for at, (kind, gpus) in chosen.items():
             row = int(view.job[at])
@@ -165,7 +165,7 @@ class Themis(Policy):
     def _auction(
         self, view: View, offered: Ints, gain: Floats, chosen: Mapping[int, tuple[int, int]]
     ) -> dict[int, tuple[int, int]]:
-        """Return the allotments won, by position."""
+        """Return the allotments that jobs win, by the job's position."""
         if not (gain[offered] > 0).any():
             return {}
         self._auctions += 1
@@ -186,7 +186,7 @@ class Themis(Policy):
     def _give_leftovers(
         self, view: View, rest: list[int], left_s: Floats, chosen: dict[int, tuple[int, int]]
     ) -> None:
-        """Give what stays over to the rest: what they hold, else where they end first."""
+        """Give the GPUs left over to the other jobs: what they hold, else where they end first."""
         free = self._free(view, chosen).tolist()
         for at in rest:
             kind, gpus = int(view.gpu_type[at]), int(view.gpus[at])
@@ -208,7 +208,7 @@ class Themis(Policy):
 
 
 def _log_improvement(without_s: Floats, with_s: Floats) -> Floats:
-    """Return the logarithm of how much earlier a bid ends a job, shape (n, T, K); 0: impossible."""
+    """Return log(finish time without / with a bid), shape (n, T, K); 0: impossible."""
     possible = np.isfinite(with_s) & np.isfinite(without_s)[:, None, None] & (with_s > 0)
     ratio = np.where(possible, without_s[:, None, None], 1.0) / np.where(possible, with_s, 1.0)
     gain: Floats = np.log(ratio)
@@ -216,12 +216,12 @@ def _log_improvement(without_s: Floats, with_s: Floats) -> Floats:
 
 
 def _greedily(bids: Choices) -> tuple[Ints, bool]:
-    """Take bids by improvement per GPU while these last; see `_by_program` for what is returned."""
+    """Take bids by improvement per GPU while GPUs are free; return as `_by_program` does."""
     return improved(bids, np.full(len(bids.value), -1, dtype=np.int64)), True
 
 
 def _by_program(bids: Choices) -> tuple[Ints, bool]:
-    """Return the bid won by each job, -1: none, and whether that is proved best."""
+    """Return the bid that each job wins (-1: none), and whether the choice is proven optimal."""
     solution = solve(bids, np.full(len(bids.value), -1, dtype=np.int64))
     return solution.choice, solution.status == OPTIMAL
 

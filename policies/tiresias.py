@@ -1,4 +1,4 @@
-"""Tiresias: discretised two-dimensional least attained service."""
+"""Tiresias: a policy that serves jobs in queues by the service they have received."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .shared.queues import (
 
 @dataclass
 class Tiresias(Policy):
-    """Tiresias (NSDI '19), section 3: 2D-LAS and 2D-Gittins in discretised queues.
+    """Tiresias (NSDI '19, section 3): queues by attained service (2D-LAS), or by 2D-Gittins index.
 
     A job's service is GPUs times time. Each threshold that it reaches moves a job one queue
     down; queues are served in order, preemptively, every job with its request. In a queue jobs
@@ -46,7 +46,7 @@ class Tiresias(Policy):
         Service that separates the queues, GPU-seconds, ascending: 3,250 and 7,200 in Tiresias's
         published code. (Pollux's port of it has 57,600 for the second.)
     promote_knob : float
-        0: nobody is promoted.
+        0: no job is promoted.
     gittins : bool
         Order within a queue by Gittins index.
     sizes : tuple of float
@@ -78,7 +78,7 @@ class Tiresias(Policy):
         self._sizes = sorted(self.sizes)
 
     def schedule(self, view: View) -> Decision:
-        """Fill the cluster queue by queue."""
+        """Fill the cluster from the queues in order."""
         if self.gittins and not self.sizes:
             self._learn(view)
         self._promote(view)
@@ -99,7 +99,7 @@ class Tiresias(Policy):
         return np.array([table.get(row, default) for row in view.job.tolist()], dtype=np.float64)
 
     def _promote(self, view: View) -> None:
-        """Forgive the service of jobs that have starved."""
+        """Move starved jobs back to the first queue and count their service anew."""
         if not self.promote_knob:
             return
         service = view.attained_gpu_s - self._of(view, self._forgiven, 0.0)
@@ -110,7 +110,7 @@ class Tiresias(Policy):
             self._forgiven[int(view.job[at])] = float(view.attained_gpu_s[at])
 
     def _learn(self, view: View) -> None:
-        """Take down the whole service of jobs that have left since the last decision."""
+        """Record the total service of jobs that have left since the last decision."""
         present = set(view.job.tolist())
         left = [size for row, size in self._seen.items() if row not in present]
         if left:
@@ -122,7 +122,7 @@ class Tiresias(Policy):
 
 
 def gittins_index(service: Floats, sizes: Floats) -> Floats:
-    """Return the Gittins index of jobs of unknown size by the service they have received.
+    """Return the Gittins index of jobs of unknown size from the service they have received.
 
     The greatest over quanta d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a], with S drawn
     from `sizes` and a the service; the best d ends at one of the sizes (Tiresias, section 3.3).

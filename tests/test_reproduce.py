@@ -46,7 +46,7 @@ def elsewhere(tmp_path, monkeypatch):
         ),
         (["arean"], "error: unknown paper 'arean' (did you mean arena"),
         ([], "error: the following arguments are required: PAPER (see `"),
-        (["arena", "--workers", "0"], "error: --workers: 0 is no number of processes (give 1 or more)"),
+        (["arena", "--workers", "0"], "error: --workers: 0 is not a number of processes (give 1 or more)"),
         (["arena", "--quik"], "error: unrecognized arguments: --quik (see `"),
     ],
 )

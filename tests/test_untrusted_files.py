@@ -191,7 +191,7 @@ EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
     "a node beyond all": (
         event("start", nodes=[[10**12, 1]]),
         reported,
-        ["events.jsonl.gz:", "no [node, GPUs]"],
+        ["events.jsonl.gz:", "not a list of [node, GPUs]"],
     ),
     "a job that is a list": (event("start", job_id=[]), reported, ["events.jsonl.gz:", "job_id"]),
     "standstill that is a text": (
@@ -202,7 +202,7 @@ EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
     "events out of order": (unordered, reported, ["events.jsonl.gz:2", "goes back"]),
     "an end before the events": (result(end_s=1.0), reported, ["events.jsonl.gz:", "no number from 0 to 1"]),
     "an end that is none": (result(end_s=float("inf")), reported, ["result.json", "Infinity"]),
-    "an end below 0": (result(end_s=-1), reported, ["result.json: end_s: is no time"]),
+    "an end below 0": (result(end_s=-1), reported, ["result.json: end_s: is not a time"]),
     "a metric below 0": (metric(-1.0), collected, ["result.json: metrics.jct_mean", "from 0"]),
     "a metric of 400 digits": (metric(10**400), collected, ["result.json: metrics.jct_mean", "finite"]),
     "a horizon below 0": (result(horizon_s=-1.0), collected, ["result.json: horizon_s"]),
@@ -238,7 +238,7 @@ EDITED: dict[str, tuple[Callable[[Path], None], Command, list[str]]] = {
             "{scenario: {}, cluster: 7, trace: {}, oracle: {}, costs: {}, seed: 0}"
         ),
         replayed,
-        ["config.yaml: cluster: 7 is no mapping"],
+        ["config.yaml: cluster: 7 is not a mapping"],
     ),
     "rounds below 0": (header(round_s=-1), replayed, ["decisions.jsonl.gz:1", "round_s is -1"]),
     "rounds without end": (

@@ -1,4 +1,4 @@
-"""Leaderboards whose entries anyone can check: boards, entries, replays, scores and pages."""
+"""Leaderboards whose entries anyone can check by replay: boards, entries, scores and pages."""
 
 DECISION_LIMIT_S = 60.0
 """Wall seconds that a decision may take on a board: 30 times the longest 99th percentile of all entries."""

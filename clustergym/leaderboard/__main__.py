@@ -1,4 +1,4 @@
-"""`clustergym leaderboard check|score|render|add|curves|freeze`: boards, entries, pages."""
+"""`clustergym leaderboard check|score|render|add|curves|freeze`: check and publish entries of boards."""
 
 from __future__ import annotations
 
@@ -131,29 +131,29 @@ def _score(options: argparse.Namespace) -> int:
     board = load_board(options.board, options.root)
     found = standings(board)
     table = Table(title=f"{board.name} version {board.version}")
-    scenarios = [one.name for one in board.scenarios]
+    scenarios = [scenario.name for scenario in board.scenarios]
     for title in ("division", "rank", "rank, all", "entry", "score", "P(better)", *scenarios):
         table.add_column(title, justify="left" if title in ("division", "entry") else "right")
     table.add_column("mean JCT, s", justify="right")
-    for one in found:
-        over = "" if one.over_next is None else f"{one.over_next.value:.2f}"
-        each = [f"{value:z.2f}" for value in one.by_scenario.values()]
-        jct, words = shown(one.raw["jct_mean"], "s"), division_words(one.division)
-        ranks = str(one.rank), str(one.rank_all)
-        table.add_row(words, *ranks, one.name, interval(one.score), over, *each, jct)
+    for standing in found:
+        over = "" if standing.over_next is None else f"{standing.over_next.value:.2f}"
+        each = [f"{value:z.2f}" for value in standing.by_scenario.values()]
+        jct, words = shown(standing.raw["jct_mean"], "s"), division_words(standing.division)
+        ranks = str(standing.rank), str(standing.rank_all)
+        table.add_row(words, *ranks, standing.name, interval(standing.score), over, *each, jct)
     print_table(table)
     plain = [
         {
-            "entry": one.name,
-            "division": one.division,
-            "rank": one.rank,
-            "rank_all": one.rank_all,
-            "score": one.score._asdict(),
-            "by_scenario": one.by_scenario,
-            "over_next": None if one.over_next is None else one.over_next._asdict(),
-            **one.raw,
+            "entry": standing.name,
+            "division": standing.division,
+            "rank": standing.rank,
+            "rank_all": standing.rank_all,
+            "score": standing.score._asdict(),
+            "by_scenario": standing.by_scenario,
+            "over_next": None if standing.over_next is None else standing.over_next._asdict(),
+            **standing.raw,
         }
-        for one in found
+        for standing in found
     ]
     _write_json(plain, options.json)
     return 0
@@ -215,7 +215,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv` (default: the process's); 2 if something is wrong."""
+    """Run the command line `argv` (default: the process's); return 2 if something is wrong."""
     options = _parser().parse_args(argv)
     return COMMANDS[options.command](options)
 

@@ -1,4 +1,4 @@
-"""Making what is committed: an entry, and the frozen constants and hashes of a board."""
+"""Write the files that are committed: an entry, and a board's frozen constants and trace hashes."""
 
 from __future__ import annotations
 
@@ -51,34 +51,34 @@ def add(
     words: Sequence[str] = (),
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> Path:
-    """Run a policy or placer in every cell of a board and write it as an entry; cells already run are kept.
+    """Run a policy or placer in every cell of a board that was not run before, and write its entry.
 
     Parameters
     ----------
     board : Board
-        It says what `parameters` are of.
+        It says whether `parameters` are those of a policy or of a placer.
     name : str
-        Of the entry's folder.
+        Name of the entry's folder.
     parameters : mapping
     title : str, optional
-        As it is to be shown.
+        The title that pages show.
     authors : sequence of str
     workers : int
         Processes.
     words : sequence of str
-        The overrides that say the same on the command line; by default every parameter.
+        The overrides of the command line that give the same parameters; by default every parameter.
     decision_limit_s : float, optional
         Wall seconds that a decision may take.
 
     Raises
     ------
     InputError
-        For a name that is none, a policy or placer that cannot run on the board, and an entry of that
-        name with another one or of another version of the board.
+        For a name that is not allowed, a policy or placer that cannot run on the board, or a folder of that
+        name with another policy or placer, or of another version of the board.
     """
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
-        raise InputError(f"{name!r} is no name of an entry", field="name", remedy=remedy)
+        raise InputError(f"{name!r} is not a name for an entry", field="name", remedy=remedy)
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
     runs, begun = _resumed(folder, entry, board), folder.exists()
@@ -141,7 +141,7 @@ def _entry(
 
 
 def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
-    """Return parameters as overrides; YAML's values are Hydra's."""
+    """Return parameters as overrides of the command line; Hydra reads values in YAML's notation."""
     kind = board.chooses
     rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in parameters.items() if key != "name"]
     return [f"{kind}={parameters['name']}", *rest]
@@ -149,12 +149,12 @@ def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
 def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
-    """Return the runs of an entry that was begun; none if it is of an earlier version of the board."""
+    """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
     if not all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE)):
         return {}
     found = read_entry(folder, board)
@@ -168,7 +168,7 @@ def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
 
 
 def _write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
-    """Write log and results; the log first, so that a row tells that there is a log too."""
+    """Write the log, then the results, so that every row of the results has its log."""
     write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
     _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
@@ -204,7 +204,7 @@ the {board.chooses}.
 
 
 def freeze(board: Board, workers: int = 1, next_version: bool = False, progress: bool = False) -> Path:
-    """Write into board.yaml what it lacks: the constants of its cells, and the hashes of all its traces.
+    """Measure the constants of a board's cells and the hashes of its traces; write them to board.yaml.
 
     For the constants, the baseline and the reference run in every cell.
 
@@ -214,22 +214,22 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     workers : int
         Processes.
     next_version : bool
-        Raise the version and measure all of it anew; the entries are then to be run anew too.
+        Raise the version and measure everything anew; all entries must then be run anew too.
     progress : bool
-        On stderr.
+        Whether to show progress on stderr.
 
     Raises
     ------
     InputError
-        If the board has both already, which only a new version may replace; or if the reference
-        is no better than the baseline in a cell.
+        If the board already has both, which only a new version may replace; or if the reference
+        is not better than the baseline in a cell.
     """
     path = board.folder / "board.yaml"
     if next_version:
-        bare = [one.model_copy(update={"constants": {}, "traces": {}}) for one in board.scenarios]
+        bare = [scenario.model_copy(update={"constants": {}, "traces": {}}) for scenario in board.scenarios]
         board = board.model_copy(update={"version": board.version + 1, "scenarios": bare})
     content = board.model_dump(exclude_none=True)
-    frozen = [any(getattr(one, key) for one in board.scenarios) for key in ("constants", "traces")]
+    frozen = [any(getattr(scenario, key) for scenario in board.scenarios) for key in ("constants", "traces")]
     if all(frozen):
         message, remedy = "its constants are frozen", "give --next-version"
         raise InputError(message, file=path, field="constants", remedy=remedy)
@@ -244,8 +244,8 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
 
 
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
-    """Measure what cells are scored against, by scenario and seed."""
-    found: dict[str, dict[int, Any]] = {one.name: {} for one in board.scenarios}
+    """Measure the constants of all cells, by scenario and seed."""
+    found: dict[str, dict[int, Any]] = {scenario.name: {} for scenario in board.scenarios}
     measured = in_order(partial(_measured, board), board.cells, workers, label)
     for cell, values in zip(board.cells, measured, strict=True):
         found[cell.scenario][cell.seed] = values
@@ -253,7 +253,7 @@ def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:
 
 
 def _measured(board: Board, cell: Cell) -> dict[str, Any]:
-    """Measure what a cell is scored against."""
+    """Measure the constants of a cell: baseline, reference and lower bound."""
     from clustergym.metrics.bounds import lower_bounds
 
     runs = {
@@ -263,7 +263,7 @@ def _measured(board: Board, cell: Cell) -> dict[str, Any]:
     values = {label: float(run.row.metrics[board.metric] or 0.0) for label, run in runs.items()}
     worse = values["reference"] - values["baseline"]
     if (worse >= 0) if board.better == "lower" else (worse <= 0):
-        message = f"the reference is no better than the baseline in {cell}: {values}"
+        message = f"the reference is not better than the baseline in {cell}: {values}"
         remedy = "choose another reference or load"
         raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)
     built = board.scenario(cell)
@@ -272,10 +272,12 @@ def _measured(board: Board, cell: Cell) -> dict[str, Any]:
 
 def _traces(board: Board, workers: int, label: str | None) -> dict[str, Any]:
     """Draw the traces of every split; return their hashes by scenario, split and seed."""
-    found: dict[str, Any] = {one.name: {split: {} for split in board.splits} for one in board.scenarios}
+    found: dict[str, Any] = {
+        scenario.name: {split: {} for split in board.splits} for scenario in board.scenarios
+    }
     places = [
-        (one.name, split, seed)
-        for one in board.scenarios
+        (scenario.name, split, seed)
+        for scenario in board.scenarios
         for split, seeds in board.splits.items()
         for seed in seeds
     ]

@@ -1,4 +1,4 @@
-"""Boards: versioned sets of scenarios and seeds, with what scores are measured against."""
+"""Boards: versioned sets of scenarios and seeds, with the constants that define scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Cell(NamedTuple):
-    """A run that every entry of a board has: a scenario and a seed."""
+    """A scenario and a seed of a board; every entry has one run for each cell."""
 
     scenario: str
     seed: int
@@ -40,12 +40,12 @@ class Cell(NamedTuple):
 
 
 class CellConstants(Checked):
-    """What a cell is scored against, frozen with the board's version.
+    """The constants that define scores in a cell, frozen with the board's version.
 
     Attributes
     ----------
     sha256 : str
-        Of the scenario: trace, cluster, oracle, costs and rules.
+        Hash of the scenario: trace, cluster, oracle, costs and rules.
     baseline, reference : float
         The metric of the board's baseline and of its reference.
     jct_bound : float
@@ -65,9 +65,9 @@ class BoardScenario(Checked):
     ----------
     name : str
     overrides : list of str
-        Of the main job, less the seed.
+        Overrides of the main job that make the scenario, without the seed.
     constants : dict of int to CellConstants
-        By seed; empty only while a board is made.
+        Constants by seed; empty only while a board is made.
     traces : dict of str to dict of int to str
         SHA-256 of the traces of every split, by split and seed; empty only while a board is made.
     """
@@ -85,29 +85,29 @@ class Board(Checked):
     ----------
     name, version, title, summary
     price : str, optional
-        What policies pay for what they are told, and why, in words.
+        What policies pay for the information they get, and why, in words.
     metric : str
-        What is scored, of `clustergym.metrics.catalogue`.
+        The metric that is scored, of `clustergym.metrics.catalogue`.
     better : str
         `lower` or `higher`.
     drops : bool
         Whether a policy may drop jobs.
     split : str
-        Its traces are named so in `trained_on`; an entry trained on them is open.
+        Name of the board's own split in `trained_on`; an entry trained on it is open.
     seeds : list of int
-        Of that split.
+        Seeds of that split.
     tuning_seeds : dict of str to list of int
-        Of the splits to train and tune on, by split: the same scenarios with other seeds.
+        Seeds of the splits to train and tune on, by split; the scenarios are the same.
     chooses : str
         What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy.
     policy, placer : dict
-        The one of the two that is the board's.
+        The board gives the one that entries do not choose; the other is None.
     baseline : dict
-        Policy or placer, whichever an entry is, that scores 0.
+        The policy or placer, whichever entries choose, that scores 0.
     reference : dict
-        That which scores 1.
+        The policy or placer that scores 1.
     reference_overrides : list of str
-        Of the main job, for the reference alone, where that is what an ideal setting would give.
+        Overrides of the main job for the reference alone, where it stands for an ideal setting.
     scenarios : list of BoardScenario
     """
 
@@ -134,17 +134,17 @@ class Board(Checked):
 
     @property
     def folder(self) -> Path:
-        """leaderboards/<name>."""
+        """The board's folder, leaderboards/<name>."""
         return self._folder
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell, in order."""
-        return tuple(Cell(one.name, seed) for one in self.scenarios for seed in self.seeds)
+        """All cells, scenario by scenario, then seed by seed."""
+        return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
 
     def constants(self, cell: Cell) -> CellConstants:
-        """Return what a cell is scored against."""
-        found = next(one for one in self.scenarios if one.name == cell.scenario)
+        """Return the constants of a cell."""
+        found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         if cell.seed not in found.constants:
             remedy = f"run `clustergym leaderboard freeze {self.name}`"
             raise InputError(
@@ -157,34 +157,34 @@ class Board(Checked):
 
     @property
     def splits(self) -> dict[str, list[int]]:
-        """Seeds of every split."""
+        """The seeds of every split, by the name of the split."""
         return {**self.tuning_seeds, self.split: self.seeds}
 
     def scenario(self, cell: Cell, overrides: Sequence[str] = ()) -> Scenario:
-        """Build the scenario of a cell, or what further overrides of the main job make of it."""
+        """Build the scenario of a cell, changed by further overrides of the main job if given."""
         from clustergym.scenarios.scenario_config import build_scenario
 
         return build_scenario(self.configuration(cell, overrides))
 
     def configuration(self, cell: Cell, overrides: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the configuration of the main job in a cell; composed once for all seeds of a scenario."""
+        """Return the main job's configuration in a cell; it is composed once for all seeds of a scenario."""
         from clustergym.scenarios.by_name import compose
 
-        found = next(one for one in self.scenarios if one.name == cell.scenario)
+        found = next(scenario for scenario in self.scenarios if scenario.name == cell.scenario)
         words, seed = (*found.overrides, *overrides), f"seed={cell.seed}"
-        if any("${" in word for word in words):  # Something may hang on the seed.
+        if any("${" in word for word in words):  # An interpolation may depend on the seed.
             return compose([*words, seed])
         if words not in self._composed:
             self._composed[words] = compose(words)
         return {**deepcopy(self._composed[words]), "seed": cell.seed}
 
     def compose(self) -> None:
-        """Compose every scenario's configuration, which processes that get the board then need not."""
-        for one in self.scenarios:
-            self.configuration(Cell(one.name, self.seeds[0]))
+        """Compose every scenario's configuration now, so that worker processes need not do it."""
+        for scenario in self.scenarios:
+            self.configuration(Cell(scenario.name, self.seeds[0]))
 
     def trace(self, cell: Cell) -> Trace:
-        """Return the trace of a scenario and a seed, which may be of any split."""
+        """Return the trace of a scenario and a seed; the seed may be of any split."""
         from clustergym.scenarios.scenario_config import make_cluster, make_trace
 
         config = self.configuration(cell)
@@ -192,14 +192,14 @@ class Board(Checked):
         return make_trace(config["trace"], cell.seed, cluster, config["scenario"]["counts"])
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and a new placer: what an entry chose, and what is the board's."""
+        """Return a new policy and a new placer: the one that the entry chose, and the board's own other."""
         from clustergym.interface.registry import make_placer, make_policy
 
         own = {"policy": self.policy, "placer": self.placer, self.chooses: chosen}
         return make_policy(own["policy"] or {}), make_placer(own["placer"] or {})
 
     def score(self, cell: Cell, value: float) -> float:
-        """Return 0 for as good as the baseline, 1 for the reference; beyond either, on the same line."""
+        """Return the score of a metric's value: linear, 0 at the baseline and 1 at the reference."""
         constants = self.constants(cell)
         return (value - constants.baseline) / (constants.reference - constants.baseline)
 
@@ -210,7 +210,7 @@ def boards_dir() -> Path:
 
 
 def board_names(root: Path | None = None) -> list[str]:
-    """Return the names of the boards there are.
+    """Return the names of all boards.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     if board.split in board.tuning_seeds:
         yield "tuning_seeds", f"has the board's own split {board.split!r}", "name it otherwise"
     seeds = [seed for values in board.splits.values() for seed in values]
-    names = [one.name for one in board.scenarios]
+    names = [scenario.name for scenario in board.scenarios]
     for key, values in (("seeds", board.seeds), ("tuning_seeds", seeds), ("scenarios", names)):
         if len(set(values)) < len(values):
             yield key, "names one twice", "name each once"
@@ -267,10 +267,10 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:
-    """Tell of hashes of traces that are not there, or that two splits share."""
+    """Yield what is wrong with trace hashes: missing ones, and ones that two splits share."""
     found: dict[str, str] = {}
     for scenario in board.scenarios:
-        if scenario.traces and {split: sorted(one) for split, one in scenario.traces.items()} != {
+        if scenario.traces and {split: sorted(by_seed) for split, by_seed in scenario.traces.items()} != {
             split: sorted(seeds) for split, seeds in board.splits.items()
         }:
             yield "scenarios", f"{scenario.name} has traces of other seeds", "remove traces, and freeze"

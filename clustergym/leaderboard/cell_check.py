@@ -1,4 +1,4 @@
-"""Checking a cell of an entry: what it decided is replayed without it, and every metric computed anew."""
+"""The check of a cell: replay the entry's decisions without its policy and compare every metric."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LONGEST_DECISION_S = 3600.0
 
 @dataclass(frozen=True)
 class ClaimedCell:
-    """What an entry says of a cell.
+    """The results and logs that an entry claims for a cell.
 
     Attributes
     ----------
     folder : Path
-        Of the entry.
+        Folder of the entry.
     entry : Entry
     logs : CellLogs
     row : ResultRow
@@ -40,14 +40,14 @@ class ClaimedCell:
 
 
 def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[list[Flag]]:
-    """Return what is wrong with each of some entries in a cell, whose scenario is built once."""
+    """Check one cell of several entries on one scenario; return the flags of each entry."""
     cell, claims = task
     scenario = board.scenario(cell)
     return [_flags(board, cell, scenario, claim) for claim in claims]
 
 
 def _flags(board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell) -> list[Flag]:
-    """Replay a cell and compare; what is wrong at one step hides the later ones."""
+    """Replay a cell and compare; the first step with flags ends the check."""
     made = replayed(board, cell, scenario, claim.entry, claim.logs)
     if isinstance(made, Flag):
         return [made]

@@ -1,4 +1,4 @@
-"""The one decision log of an entry: a line of contents, then the log of every cell, each packed by itself."""
+"""The log file of an entry: a line of contents, then the packed decision log of every cell."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Label = Annotated[str, Field(pattern=f"^{NAME}-[0-9]{{1,19}}$")]
 
 
 class LogPart(Checked):
-    """A cell, and the packed bytes of its log."""
+    """A cell and the number of packed bytes of its log."""
 
     cell: Label
     bytes: Annotated[int, Field(ge=1, lt=2**40)]
 
 
 class Contents(Checked):
-    """The first line: every cell, in the order of the file."""
+    """The first line of the file: every cell, in the order of their logs."""
 
     schema_name: Annotated[Literal["clustergym.cells/1"], Field(alias="schema")]
     cells: list[LogPart]
@@ -45,13 +45,13 @@ class Contents(Checked):
 
 @dataclass(frozen=True)
 class CellLogs:
-    """Where the log of each cell lies.
+    """The places of the cells' logs in an entry's log file.
 
     Attributes
     ----------
     path : Path
     labels : tuple of str
-        Cells, in the order of the file; what an entry brings may name one twice, or others than the board's.
+        Cells, in the order of the file; a false entry may repeat a cell or name foreign ones.
     starts, sizes : tuple of int
         Bytes.
     """
@@ -84,13 +84,13 @@ class CellLogs:
 
 
 def pack(lines: Iterable[object]) -> bytes:
-    """Return lines of JSON, packed: the same bytes for the same lines."""
+    """Return lines of JSON as packed bytes; equal lines give equal bytes."""
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     return zlib.compress(text.encode(), 9, wbits=GZIP)
 
 
 def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]) -> None:
-    """Write the logs there are of `cells`, in that order, into an entry's folder."""
+    """Write those logs that `packed` has into an entry's folder, in the order of `cells`."""
     there = [cell for cell in cells if cell in packed]
     parts = [{"cell": str(cell), "bytes": len(packed[cell])} for cell in there]
     contents = {"schema": SCHEMA, "cells": parts}
@@ -98,7 +98,7 @@ def write_logs(folder: Path, packed: Mapping[Cell, bytes], cells: Sequence[Cell]
 
 
 def read_logs(folder: Path) -> CellLogs:
-    """Read the contents of an entry's log, and none of its cells.
+    """Read the line of contents of an entry's log, but no cell's log.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def read_logs(folder: Path) -> CellLogs:
     except InputError:
         raise
     except (ValueError, RecursionError):
-        raise InputError("its contents are no JSON", file=path, line=1, remedy=REMEDY) from None
+        raise InputError("its contents are not JSON", file=path, line=1, remedy=REMEDY) from None
     sizes = tuple(part.bytes for part in contents.cells)
     *starts, end = accumulate(sizes, initial=len(head) - len(unpacker.unused_data))
     if end != size:

@@ -1,4 +1,4 @@
-"""Replaying a cell of an entry without its policy, and what can be wrong with an entry."""
+"""The replay of an entry's cell without its policy, and the flags for what can be wrong with an entry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clustergym.sim.engine import Simulation
 
 
 class FlagKind(enum.StrEnum):
-    """What is wrong with an entry; each kind of failure has a flag of its own."""
+    """The kinds of failure that a check of an entry can find."""
 
     SCHEMA = "schema"
     """entry.yaml, results.csv or a file that does not belong there."""
@@ -54,7 +54,7 @@ class FlagKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Flag:
-    """One failure.
+    """A failure that a check found in an entry.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Flag:
 def replayed(
     board: Board, cell: Cell, scenario: Scenario, entry: Entry, logs: CellLogs
 ) -> tuple[Simulation, int] | Flag:
-    """Return the run that a cell's log makes and how many decisions there were, or what is wrong with it."""
+    """Replay a cell's log; return the simulation and the number of decisions, or a flag."""
     from clustergym.results.placement_log import PlacementError
     from clustergym.sim.decision_checks import DecisionError
     from clustergym.sim.engine import StalledError

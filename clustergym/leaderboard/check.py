@@ -1,4 +1,4 @@
-"""Checking entries: their files, and by replay every cell; with `strict` also by running them again."""
+"""The check of entries: their files, every cell by replay, and with `strict` some cells by a new run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCH = 6
 
 
 def check(board: Board, name: str, strict: int = 0, seed: int = 0) -> list[Flag]:
-    """Return what is wrong with an entry; nothing if all is well. As `check_entries`."""
+    """Check an entry as `check_entries` does; return its flags, empty if nothing is wrong."""
     return check_entries(board, [name], strict, seed)[name]
 
 
@@ -46,22 +46,22 @@ def check_entries(
     workers: int = 1,
     progress: bool = False,
 ) -> dict[str, list[Flag]]:
-    """Return what is wrong with entries, by name.
+    """Check entries; return the flags of each, by name.
 
     Parameters
     ----------
     board : Board
     names : sequence of str
-        Of the entries' folders.
+        Names of the entries' folders.
     strict : int
         Cells, drawn at random, in which a policy or placer is run again; only those that this
         project publishes, whatever the entry says.
     seed : int
-        Of that draw.
+        Seed of that draw.
     workers : int
-        Processes; what is found is the same, and in the same order, whatever their number.
+        Processes; the flags and their order do not depend on their number.
     progress : bool
-        On stderr.
+        Whether to show progress on stderr.
     """
     flags: dict[str, list[Flag]] = {name: [] for name in names}
     claims: dict[str, dict[Cell, ClaimedCell]] = {}
@@ -80,14 +80,14 @@ def check_entries(
     for (_, batch), found in zip(
         tasks, in_order(partial(check_cell, board), replays, workers, label), strict=True
     ):
-        for name, one in zip(batch, found, strict=True):
-            flags[name] += one
+        for name, flagged in zip(batch, found, strict=True):
+            flags[name] += flagged
     if strict:
         sound = [name for name in flags if not flags[name]]
         again = [(list(claims[name].values()), strict, seed) for name in sound]
         label = f"run {board.name} again" if progress else None
-        for name, one in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
-            flags[name] += one
+        for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
+            flags[name] += flagged
     return flags
 
 
@@ -97,7 +97,7 @@ def _batches(names: Iterable[str]) -> list[list[str]]:
 
 
 def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:
-    """Return what an entry says of each cell; what is wrong with its files goes to `flags`."""
+    """Return an entry's claim for each cell; add what is wrong with its files to `flags`."""
     try:
         folder = entry_folder(board, name)
         entry, rows = read_entry(folder, board), read_results(folder)
@@ -134,7 +134,7 @@ def _readme(folder: Path) -> Iterator[Flag]:
 
 
 def word_of(board: Board, name: str) -> list[str]:
-    """Return what of an entry without flags is not checked, in a line; none if all is."""
+    """Return a line on what the check could not verify of a sound entry; empty if it verified all."""
     line = unchecked(board, read_entry(entry_folder(board, name), board))
     return [line] if line else []
 
@@ -143,38 +143,38 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(FlagKind.BOARD, "entry.yaml", of)
-    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", one) for one in problems(board, entry))
+    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(board, entry))
 
 
 def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
-    """Tell of entries whose title may be taken for that of another on the board."""
+    """Yield a flag for each entry whose title looks like another entry's title."""
     by_title: dict[str, list[str]] = {}
     for name in entry_names(board):
         try:
             by_title.setdefault(alike(read_entry(entry_folder(board, name), board).title), []).append(name)
-        except InputError:  # Told of elsewhere.
+        except InputError:  # `_opened` reports it.
             continue
     for shared in by_title.values():
-        for name in [one for one in shared if len(shared) > 1 and one in names]:
-            others = ", ".join(one for one in shared if one != name)
+        for name in [other for other in shared if len(shared) > 1 and other in names]:
+            others = ", ".join(other for other in shared if other != name)
             yield name, Flag(FlagKind.TITLE, "entry.yaml", f"its title may be taken for that of {others}")
 
 
 def _cells(found: Sequence[str], board: Board, file: str, what: str) -> Iterator[Flag]:
-    """Flag cells that a file lacks, has twice, or has and the board has not."""
+    """Flag cells that a file lacks or has twice, and cells that the board does not have."""
     wanted, count = [str(cell) for cell in board.cells], Counter(found)
     for cell in wanted:
         if not count[cell]:
             yield Flag(FlagKind.MISSING_CELL, cell, f"has no {what} in {file}")
     for cell, times in count.items():
         if cell not in wanted:
-            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is no cell of the board, and has a {what} in {file}")
+            yield Flag(FlagKind.FOREIGN_CELL, cell, f"is not a cell of the board, but has a {what} in {file}")
         elif times > 1:
             yield Flag(FlagKind.DUPLICATE_CELL, cell, f"has {times} {what}s in {file}")
 
 
 def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
-    """Flag cells of the log that are not the board's, in its order."""
+    """Flag a log whose cells are not the board's cells in the board's order."""
     wanted = [str(cell) for cell in board.cells]
     wrong = list(_cells(logs.labels, board, cell_logs.FILE, "log"))
     yield from wrong
@@ -186,7 +186,7 @@ def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
 
 
 def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[Flag]:
-    """Run a policy or placer again in cells drawn at random; nothing that the entry names is imported."""
+    """Run a published policy or placer again in random cells; the entry's names are never imported."""
     import numpy as np
 
     claims, strict, seed = task
@@ -205,7 +205,7 @@ def _again(board: Board, entry: Entry, row: ResultRow) -> Iterator[Flag]:
     where = str(row.cell)
     try:
         digest = run_cell(board, entry.keys, row.cell).row.digest
-    except Exception as error:  # Of one with parameters that nobody tried before.
+    except Exception as error:  # The entry's parameters may make the policy raise anything.
         yield Flag(FlagKind.RERUN, where, f"{type(error).__name__}: {shortened(str(error), 60)}")
         return
     if digest != row.digest:

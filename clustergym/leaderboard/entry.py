@@ -1,4 +1,4 @@
-"""Entries: what is claimed of a policy on a board, read without trusting any of it."""
+"""Entries: claims about a policy or placer on a board, read without trusting any of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RAW = (
 )
 """Metrics that every entry has; further columns are those of the catalogue when it was made."""
 
-CLASSES = tuple(one.value for one in InformationClass)
+CLASSES = tuple(known.value for known in InformationClass)
 Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(visible)]
 """Control, bidirectional and invisible characters are written out, wherever it is shown."""
 
@@ -55,30 +55,32 @@ ELSEWHERE = "elsewhere"
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters that are few, short and plain; raises ValueError for others."""
+    """Return parameters checked to be few, short and plain; raise a `ValueError` for others."""
     if "name" in value:
         raise ValueError("has a parameter `name`: the name stands beside the parameters")
     left = [MOST_PARAMETERS]
 
-    def plain(one: Any, depth: int) -> Any:
+    def plain(part: Any, depth: int) -> Any:
         left[0] -= 1
         if left[0] < 0 or depth > DEEPEST:
             raise ValueError(f"has more than {MOST_PARAMETERS} values, or more than {DEEPEST} levels")
-        if isinstance(one, dict):
-            return {text(key): plain(inner, depth + 1) for key, inner in one.items()}
-        if isinstance(one, list):
-            return [plain(inner, depth + 1) for inner in one]
-        if isinstance(one, str):
-            return text(one)
-        whole = one is None or isinstance(one, bool) or (isinstance(one, int) and abs(one) < 2**63)
-        if not whole and not (isinstance(one, float) and math.isfinite(one)):
-            raise ValueError("has a value that is no finite number, text, true, false, null, list or mapping")
-        return one
+        if isinstance(part, dict):
+            return {text(key): plain(inner, depth + 1) for key, inner in part.items()}
+        if isinstance(part, list):
+            return [plain(inner, depth + 1) for inner in part]
+        if isinstance(part, str):
+            return text(part)
+        whole = part is None or isinstance(part, bool) or (isinstance(part, int) and abs(part) < 2**63)
+        if not whole and not (isinstance(part, float) and math.isfinite(part)):
+            raise ValueError(
+                "has a value that is not a finite number, text, true, false, null, list or mapping"
+            )
+        return part
 
-    def text(one: Any) -> str:
-        if not isinstance(one, str) or len(one) > LONGEST_TEXT:
-            raise ValueError(f"has a name that is no text, or a text of over {LONGEST_TEXT} characters")
-        return visible(one)
+    def text(word: Any) -> str:
+        if not isinstance(word, str) or len(word) > LONGEST_TEXT:
+            raise ValueError(f"has a name that is not text, or a text of over {LONGEST_TEXT} characters")
+        return visible(word)
 
     made: dict[str, Any] = plain(value, 0)
     return made
@@ -88,7 +90,7 @@ Parameters = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class Chosen(Checked):
-    """A policy or placer: a name of the registry and its parameters, or any name if it is not published."""
+    """The policy or placer of an entry: a name in the registry, or any unpublished one, and parameters."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
@@ -103,9 +105,9 @@ class Entry(Checked):
     title : str
     authors : list of str
     policy, placer : Chosen
-        Either, as the board says.
+        The one that the board lets entries choose; the other is None.
     version : str
-        Of its code.
+        Version of its code.
     information_class : str
         `none` of a placer: it is told which nodes are free, and nothing of jobs but type and number of GPUs.
     deterministic : bool
@@ -115,7 +117,7 @@ class Entry(Checked):
         or tuned.
     search_budget, solver, hardware, licence, command : str
     limits : str
-        Of time, nodes or gap.
+        Limits of time, nodes or gap.
     """
 
     board: Name
@@ -137,18 +139,18 @@ class Entry(Checked):
 
     @property
     def chosen(self) -> Chosen:
-        """What the board lets an entry choose: `read_entry` sees to it that there is one."""
+        """The entry's policy or placer, whichever its board lets it choose; `read_entry` requires it."""
         found = self.policy or self.placer
         assert found is not None
         return found
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Its name and parameters."""
+        """The name and parameters of the policy or placer."""
         return {"name": self.chosen.name, **self.chosen.parameters}
 
     def division(self, board: Board) -> str:
-        """Return the division: information class, and open if trained on the board's own traces."""
+        """Return the division: the information class, and `open` if trained on the board's own traces."""
         trained_here = {board.name, board.split} & {*self.trained_on}
         return f"{self.information_class}, {'open' if trained_here else 'closed'}"
 
@@ -164,32 +166,32 @@ class ResultRow(NamedTuple):
 
 
 def entry_names(board: Board) -> list[str]:
-    """Return the folders of a board that look like entries."""
+    """Return the names of a board's folders that look like entries."""
     return sorted(
         path.name for path in board.folder.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
 
 
 def entry_folder(board: Board, name: str) -> Path:
-    """Return the folder of an entry, which must be a plain folder of the board.
+    """Return the folder of an entry, checked to be a plain folder of the board.
 
     Raises
     ------
     InputError
-        If the name is no name, or the folder is a link or holds what an entry does not.
+        If the name is not allowed, or the folder is a link or holds what an entry does not.
     """
     folder = board.folder / name
     if not re.fullmatch(NAME, name):
         remedy = "use lower-case letters, digits and hyphens"
-        raise InputError(f"{name!r} is no name of an entry", field="entry", remedy=remedy)
+        raise InputError(f"{name!r} is not a name for an entry", field="entry", remedy=remedy)
     if folder.is_symlink() or not folder.is_dir():
-        raise InputError("is no folder of the board", file=folder, field="entry", remedy="name an entry")
+        raise InputError("is not a folder of the board", file=folder, field="entry", remedy="name an entry")
     for path in sorted(folder.iterdir()):
         if path.name not in FILES or path.is_symlink():
             message = "is a link" if path.is_symlink() else "does not belong in an entry"
             raise InputError(message, file=path, remedy=f"an entry has {', '.join(FILES)}")
         if not path.is_file():
-            raise InputError("is no plain file", file=path, remedy="write it anew")
+            raise InputError("is not a plain file", file=path, remedy="write it anew")
     return folder
 
 
@@ -211,7 +213,7 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
-    """Tell of keys that do not go with what the board lets entries choose."""
+    """Yield what is wrong with an entry's keys on its board."""
     fixed = "placer" if board.chooses == "policy" else "policy"
     if getattr(entry, fixed) is not None:
         yield fixed, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
@@ -222,10 +224,12 @@ def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
         message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
         yield "information_class", message, "give none"
     known = [*dict.fromkeys((*board.splits, *TUNING)), *board_names(board.folder.parent), ELSEWHERE]
-    for one in entry.trained_on:
-        if one not in known:
-            message = f"{shortened(one, 60)!r} is no split of {board.name}, no board and not {ELSEWHERE!r}"
-            yield "trained_on", message, nearest(one, known)
+    for source in entry.trained_on:
+        if source not in known:
+            message = (
+                f"{shortened(source, 60)!r} is not a split of {board.name}, nor a board, nor {ELSEWHERE!r}"
+            )
+            yield "trained_on", message, nearest(source, known)
 
 
 def read_results(folder: Path) -> list[ResultRow]:
@@ -241,7 +245,7 @@ def read_results(folder: Path) -> list[ResultRow]:
 
 
 def text_of(path: Path, largest: int) -> str:
-    """Return the text of a file of an entry; raises InputError if it is too large or no UTF-8."""
+    """Return the text of an entry's file; raise an `InputError` if it is too large or not UTF-8."""
     try:
         return read_regular(path, largest, "write it anew").decode("utf-8")
     except UnicodeDecodeError:
@@ -292,7 +296,7 @@ def _row(path: Path, line: int, values: dict[str, str]) -> ResultRow:
 
 
 def _readable(name: str, value: str) -> bool:
-    """Return whether a number that looks like one is finite."""
+    """Return whether a field's text can be read, and is finite where it is a number."""
     if name in ("scenario", "digest") or not value:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Curves of an entry over time and jobs, of one seed of each scenario: `curves.json`, made by replay."""
+"""The curves of an entry (`curves.json`): GPUs, queue and JCT of one seed per scenario, by replay."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ Means = Annotated[list[Figure], Field(min_length=STEPS, max_length=STEPS)]
 
 
 class Curves(Checked):
-    """Curves of a run.
+    """The curves of a run.
 
     Attributes
     ----------
     end_s : float
         When the run ended.
     gpus : int
-        Of the cluster.
+        GPUs of the cluster.
     held_gpus : list of float, length STEPS
-        GPUs held by running jobs; those held for profiling are not among them.
+        GPUs held by running jobs, without those held for profiling.
     queued_jobs : list of float, length STEPS
     jct_s : list of float, length RANKS + 1 or 0
-        The `i`-th: the JCT that `i / RANKS` of the finished jobs stay within; empty if none finished.
+        The `i`-th is the JCT that `i / RANKS` of the finished jobs do not exceed; empty if none finished.
     """
 
     end_s: Annotated[float, Field(gt=0, lt=1e15)]
@@ -90,25 +90,25 @@ def curves_of(simulation: Simulation) -> Curves:
 
 
 def _rounded(values: Sequence[float] | Floats) -> list[float]:
-    """Return figures that are the same on machines whose last binary digits differ."""
+    """Return figures rounded so that they are the same on every machine."""
     return [round(float(f"{value:.4g}"), 3) for value in values]
 
 
 def plain(curves: Curves) -> dict[str, Any]:
-    """Return curves as short JSON values: whole numbers without a fraction."""
+    """Return curves as short JSON values; whole numbers have no fraction."""
 
     def short(value: float) -> float:
         return int(value) if value == int(value) else value
 
     content = curves.model_dump()
     return {
-        name: [short(one) for one in value] if isinstance(value, list) else short(value)
+        name: [short(figure) for figure in value] if isinstance(value, list) else short(value)
         for name, value in content.items()
     }
 
 
 def write_curves(board: Board, name: str) -> Path:
-    """Replay an entry's decisions in the cells that are shown and write its curves.
+    """Replay an entry's decisions in the cells with curves and write the curves.
 
     Raises
     ------
@@ -141,14 +141,14 @@ def read_curves(board: Board, folder: Path) -> dict[str, Curves]:
     if not path.exists():
         return {}
     found = checked(EntryCurves, read_json(path, LARGEST_BYTES, remedy), file=path)
-    if [*found.scenarios] != [one.name for one in board.scenarios] or found.seed != board.seeds[0]:
+    if [*found.scenarios] != [scenario.name for scenario in board.scenarios] or found.seed != board.seeds[0]:
         message = f"is not of the board's scenarios in order, and of seed {board.seeds[0]}"
         raise InputError(message, file=path, field="scenarios", remedy=remedy)
     return found.scenarios
 
 
 def difference(board: Board, folder: Path, cell: Cell, simulation: Simulation) -> str:
-    """Return what of an entry's curves is not what a replay gives; nothing if all is."""
+    """Return how an entry's curves differ from those of a replay; empty if they do not."""
     if cell not in shown_cells(board):
         return ""
     try:

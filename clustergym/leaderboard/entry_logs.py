@@ -1,4 +1,4 @@
-"""What an entry's log of a cell has to be, and how it is replayed: decisions of a policy, or placements."""
+"""The log of an entry in a cell: what its header must say, and how to replay its decisions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 
 
 class EntryLog(ABC):
-    """The log of an entry in a cell.
+    """The log of an entry in a cell, of a policy's decisions or a placer's answers.
 
     Attributes
     ----------
     period : str
-        Key of its header with the seconds of what comes round, or null.
+        Key of the header with the seconds of a round (policy) or between defragmentations (placer).
     """
 
     period: ClassVar[str]
@@ -37,22 +37,22 @@ class EntryLog(ABC):
 
     @abstractmethod
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read the cell's log and return its header; raises InputError for one that is none."""
+        """Read the cell's log and return its header; raise an `InputError` for a malformed log."""
 
     @abstractmethod
     def wanted(self) -> dict[str, Any]:
-        """Return what its header must have."""
+        """Return the keys and values that the header must have."""
 
     @abstractmethod
     def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
-        """Return the simulation and how many decisions there were; raises what is not as it must be."""
+        """Replay the log; return the simulation and the number of decisions; raise at what does not fit."""
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether it tells of decisions that change nothing."""
+        """Return whether the log contains decisions that change nothing."""
         return False
 
     def wrong(self, header: Mapping[str, Any]) -> str:
-        """Return what of a header is not as it must be; nothing if all is."""
+        """Return what is wrong with a header; an empty text if nothing is."""
         for key, value in self.wanted().items():
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key
@@ -67,12 +67,12 @@ class EntryLog(ABC):
 
 
 class DecisionLog(EntryLog):
-    """A policy's decisions, which are replayed under the board's placer."""
+    """A log of a policy's decisions, which is replayed with the board's placer."""
 
     period = "round_s"
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read decisions."""
+        """Read the log of decisions; return its header."""
         from clustergym.results.decision_log import read_decisions
 
         self._changes: list[Change]
@@ -80,7 +80,7 @@ class DecisionLog(EntryLog):
         return header
 
     def wanted(self) -> dict[str, Any]:
-        """Return the entry's policy and class, and the board's placer."""
+        """Return the entry's policy and information class, and the board's placer."""
         return {
             "policy": self.entry.chosen.name,
             "information_class": self.entry.information_class,
@@ -89,7 +89,7 @@ class DecisionLog(EntryLog):
         }
 
     def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
-        """Enact the decisions."""
+        """Enact the logged decisions; return the simulation and the number of decisions."""
         from clustergym.sim.drive import replay
 
         information = InformationClass(self.entry.information_class)
@@ -97,7 +97,7 @@ class DecisionLog(EntryLog):
         return made, made.decision_points
 
     def idle(self, simulation: Simulation) -> bool:
-        """Return whether the log has more than the replay changed."""
+        """Return whether the log has decisions that changed nothing in the replay."""
         return simulation.changes != self._changes
 
     def _placer(self) -> Placer:
@@ -107,12 +107,12 @@ class DecisionLog(EntryLog):
 
 
 class PlacementLog(EntryLog):
-    """A placer's answers, on which the board's policy is run again."""
+    """A log of a placer's answers, with which the board's policy is run again."""
 
     period = "defragment_s"
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
-        """Read answers."""
+        """Read the log of answers; return its header."""
         from clustergym.results.placement_log import read_placements
 
         self._answers: list[Answer]
@@ -120,11 +120,11 @@ class PlacementLog(EntryLog):
         return header
 
     def wanted(self) -> dict[str, Any]:
-        """Return the entry's placer and the board's policy."""
+        """Return the entry's placer and the board's policy, which the header must name."""
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
     def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
-        """Run the board's policy on the answers."""
+        """Run the board's policy with the logged answers; return the simulation and their number."""
         from clustergym.results.placement_log import replay_placements
 
         return replay_placements(scenario, self._policy(), self._answers, period_s, self.cell.seed)

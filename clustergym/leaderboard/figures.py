@@ -1,4 +1,4 @@
-"""Figures of a board as people read them: the same words and the same rounding on every page and in JSON."""
+"""Figures of a board as texts for people, with the same words and rounding on every page."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def division_words(division: str) -> str:
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
-def texts(one: Standing, bound: float) -> dict[str, str]:
-    """Return what stands in each column of `TITLES` but the entry's title.
+def texts(standing: Standing, bound: float) -> dict[str, str]:
+    """Return an entry's text for each column of `TITLES` but the title.
 
     Parameters
     ----------
@@ -46,30 +46,30 @@ def texts(one: Standing, bound: float) -> dict[str, str]:
     bound : float
         Seconds of mean JCT that no scheduler can beat; 0 where there is none.
     """
-    ratio = to_bound(one, bound)
+    ratio = to_bound(standing, bound)
     return {
-        "rank": str(one.rank),
-        "rank_all": str(one.rank_all),
-        "score": interval(one.score),
-        "over_next": "" if one.over_next is None else f"{one.over_next.value:.2f}",
+        "rank": str(standing.rank),
+        "rank_all": str(standing.rank_all),
+        "score": interval(standing.score),
+        "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
         "to_bound": "-" if ratio is None else f"{ratio:.2f}x",
-        **{key: shown(one.raw[key], unit) for key, (_, unit) in SHOWN.items()},
+        **{key: shown(standing.raw[key], unit) for key, (_, unit) in SHOWN.items()},
     }
 
 
-def to_bound(one: Standing, bound: float) -> float | None:
-    """Return the mean JCT over what no scheduler can beat."""
-    jct = one.raw["jct_mean"]
+def to_bound(standing: Standing, bound: float) -> float | None:
+    """Return the mean JCT / the lower bound that no scheduler can beat."""
+    jct = standing.raw["jct_mean"]
     return None if jct is None or not bound else round(jct / bound, 4)
 
 
 def interval(found: Aggregate) -> str:
-    """Return a figure and its interval."""
+    """Return a figure and its interval as text."""
     return f"{found.value:z.2f} [{found.low:z.2f}, {found.high:z.2f}]"
 
 
 def shown(value: float | None, unit: str) -> str:
-    """Return a raw figure for people."""
+    """Return a raw figure as text."""
     if value is None:
         return "-"
     if unit == "%":

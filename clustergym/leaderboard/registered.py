@@ -1,4 +1,4 @@
-"""What the registry knows of an entry's policy or placer, if this project publishes it."""
+"""Checks of an entry's claims against the registry, if this project publishes its policy or placer."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def published(kind: str) -> frozenset[str]:
 
 
 def problems(board: Board, entry: Entry) -> Iterator[str]:
-    """Tell what an entry says of a policy or placer published here that the registry knows better.
+    """Yield the claims of an entry that contradict the registry.
 
-    That is whether it can be built with these parameters, its information class, that it decides the same
-    for the same seed, and what it was trained on. Of one that is not published nothing is known.
+    The registry knows of a published policy or placer whether it can be built with these parameters, its
+    information class, that it is deterministic, and what it was trained on; of others it knows nothing.
     """
     if entry.chosen.name not in published(board.chooses):
         return
@@ -46,7 +46,7 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
         if not isinstance(error.__cause__, ImportError):
             yield str(error)
         return
-    except Exception as error:  # Of parameters that nobody tried before.
+    except Exception as error:  # The entry's parameters may make the policy raise anything.
         yield f"{type(error).__name__}: {shortened(str(error), 60)}"
         return
     knows = made.information_class.value if isinstance(made, Policy) else "none"
@@ -55,7 +55,7 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
 
 
 def unchecked(board: Board, entry: Entry) -> str:
-    """Return why an entry's own word stands for its class and parameters; nothing if they are checked."""
+    """Return why an entry's class and parameters cannot be checked; empty if they can."""
     chosen = entry.chosen.name
     if chosen not in published(board.chooses):
         return f"class and parameters are the entry's word: {chosen!r} is not published here"
@@ -67,19 +67,19 @@ def unchecked(board: Board, entry: Entry) -> str:
 
 
 def period_of(board: Board, entry: Entry, key: str) -> tuple[float | None, ...]:
-    """Return the seconds of what comes round in a published policy or placer; nothing if it is not known."""
+    """Return the value of `key`, a period in seconds, of a published policy or placer; else empty."""
     if entry.chosen.name not in published(board.chooses):
         return ()
     try:
         return (getattr(_built(board, entry), key),)
-    except Exception:  # `problems` tells of it.
+    except Exception:  # `problems` reports it.
         return ()
 
 
 def _built(board: Board, entry: Entry) -> Policy | Placer:
-    word = next((one for one in _texts(entry.chosen.parameters) if not WORD.fullmatch(one)), None)
+    word = next((text for text in _texts(entry.chosen.parameters) if not WORD.fullmatch(text)), None)
     if word is not None:
-        message = f"{shortened(word, 60)!r} is no plain word: a file that an entry names is not opened"
+        message = f"{shortened(word, 60)!r} is not a plain word: a file that an entry names is not opened"
         raise InputError(message, field=f"{board.chooses}.parameters", remedy="name what the package has")
     return board.contestants(entry.keys)[0 if board.chooses == "policy" else 1]
 
@@ -87,5 +87,5 @@ def _built(board: Board, entry: Entry) -> Policy | Placer:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _texts(one)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(inner)

@@ -1,4 +1,4 @@
-"""The pages of a board: a table in Markdown, and one page of HTML that needs no server."""
+"""The pages of a board: a table in Markdown, and an HTML page that works without a server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def write(board: Board) -> list[Path]:
 
 
 def stale(board: Board) -> list[Path]:
-    """Return the pages that are not what would be written now."""
+    """Return the pages whose files differ from what `write` would write now."""
     return [
         path
         for path, text in pages(board).items()
@@ -126,7 +126,7 @@ def _cell(text: str) -> str:
 
 
 def page(board: Board, found: Sequence[Standing], bound: float) -> str:
-    """Return the board as one HTML page; data that entries bring is text in it, never markup."""
+    """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
     except OSError as error:
@@ -147,56 +147,56 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "rules": _rules(board).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
         "columns": [{"key": key, "title": title} for key, title in TITLES.items()],
-        "divisions": {one.division: division_words(one.division) for one in found},
+        "divisions": {standing.division: division_words(standing.division) for standing in found},
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
-        "beside": next((one.name for one in found if _is_baseline(board, one)), ""),
-        "entries": [_entry(board, one, bound, styles[one.name]) for one in found],
+        "beside": next((standing.name for standing in found if _is_baseline(board, standing)), ""),
+        "entries": [_entry(board, standing, bound, styles[standing.name]) for standing in found],
     }
 
 
 def _styles(found: Sequence[Standing]) -> dict[str, Style]:
-    """Return styles by entry: an entry named as its policy or algorithm comes before the variants of that."""
-    ordered = sorted(found, key=lambda one: (one.name != _drawn_as(one), one.name))
-    styles = styles_of([_drawn_as(one) for one in ordered])
-    return {one.name: style for one, style in zip(ordered, styles, strict=True)}
+    """Return each entry's style; an entry named like its policy has the style of that policy."""
+    ordered = sorted(found, key=lambda standing: (standing.name != _drawn_as(standing), standing.name))
+    styles = styles_of([_drawn_as(standing) for standing in ordered])
+    return {standing.name: style for standing, style in zip(ordered, styles, strict=True)}
 
 
-def _drawn_as(one: Standing) -> str:
-    return str(one.entry.chosen.parameters.get("algorithm", one.entry.chosen.name))
+def _drawn_as(standing: Standing) -> str:
+    return str(standing.entry.chosen.parameters.get("algorithm", standing.entry.chosen.name))
 
 
-def _is_baseline(board: Board, one: Standing) -> bool:
-    keys = one.entry.keys
+def _is_baseline(board: Board, standing: Standing) -> bool:
+    keys = standing.entry.keys
     return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
-def _entry(board: Board, one: Standing, bound: float, style: Style) -> dict[str, Any]:
+def _entry(board: Board, standing: Standing, bound: float, style: Style) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "title": one.entry.title,
-        "division": one.division,
-        "rank": one.rank,
-        "rank_all": one.rank_all,
-        "score": list(one.score),
-        "over_next": None if one.over_next is None else one.over_next.value,
-        "to_bound": to_bound(one, bound),
-        "raw": {key: one.raw[key] for key in SHOWN},
-        "shown": texts(one, bound),
-        "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, one.rows)],
-        "curves": [plain(curves) for curves in read_curves(board, board.folder / one.name).values()],
-        "authors": list(one.entry.authors),
-        "command": one.entry.command,
+        "name": standing.name,
+        "title": standing.entry.title,
+        "division": standing.division,
+        "rank": standing.rank,
+        "rank_all": standing.rank_all,
+        "score": list(standing.score),
+        "over_next": None if standing.over_next is None else standing.over_next.value,
+        "to_bound": to_bound(standing, bound),
+        "raw": {key: standing.raw[key] for key in SHOWN},
+        "shown": texts(standing, bound),
+        "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
+        "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
+        "authors": list(standing.entry.authors),
+        "command": standing.entry.command,
         "facts": {
-            board.chooses: _words(one.entry.keys),
-            "version": one.entry.version,
-            "trained on": ", ".join(one.entry.trained_on) or "nothing",
-            "search budget": one.entry.search_budget,
-            "solver": one.entry.solver,
-            "limits": one.entry.limits,
-            "hardware": one.entry.hardware,
-            "licence": one.entry.licence,
+            board.chooses: _words(standing.entry.keys),
+            "version": standing.entry.version,
+            "trained on": ", ".join(standing.entry.trained_on) or "nothing",
+            "search budget": standing.entry.search_budget,
+            "solver": standing.entry.solver,
+            "limits": standing.entry.limits,
+            "hardware": standing.entry.hardware,
+            "licence": standing.entry.licence,
         },
         "colour": style.colour,
         "dash": style.dash,

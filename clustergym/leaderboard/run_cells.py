@@ -1,4 +1,4 @@
-"""Runs of a policy or placer in the cells of a board, as many at a time as there are processes."""
+"""Runs of a policy or placer in the cells of a board, on several processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CellRun(NamedTuple):
-    """A row of results.csv, and the packed log of what was decided."""
+    """The outcome of a run: its row of results.csv, and its packed decision log."""
 
     row: ResultRow
     log: bytes
@@ -42,11 +42,11 @@ def run_cell(
     Parameters
     ----------
     board : Board
-        It says what `parameters` are of.
+        It says whether `parameters` are those of a policy or of a placer.
     parameters : mapping
     cell : Cell
     overrides : sequence of str
-        Of the main job, beyond the cell's.
+        Overrides of the main job in addition to the cell's.
     decision_limit_s : float, optional
         Wall seconds that a decision may take.
 
@@ -136,7 +136,7 @@ def run_cells(
     done: Callable[[CellRun], None] = lambda run: None,
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> list[CellRun]:
-    """Run a policy or placer in cells; `done` is told of each as it ends. Raises as `run_cell`."""
+    """Run a policy or placer in cells; call `done` as each run ends. Raises as `run_cell`."""
     board.compose()
     label, started, runs = str(parameters["name"]), time.perf_counter(), []
     task = partial(run_cell, board, dict(parameters), decision_limit_s=decision_limit_s)

@@ -1,4 +1,4 @@
-"""Scores of a board's entries, and their ranks: inside a division, and over all."""
+"""The scores of a board's entries and their ranks, in their division and over all divisions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class Standing:
-    """An entry on a board.
+    """An entry with its scores and ranks on a board.
 
     Attributes
     ----------
     name : str
-        Of its folder.
+        Name of the entry's folder.
     entry : Entry
     rows : tuple of ResultRow
         In the order of the board's cells.
@@ -49,11 +49,11 @@ class Standing:
     raw : dict of str to float or None
         Means of `RAW`, and decision_s_p50 and decision_s_p99.
     rank : int
-        In its division.
+        Rank in its division.
     rank_all : int
-        Over all divisions.
+        Rank over all divisions.
     over_next : Aggregate or None
-        Probability that it is better in a cell than the next of its division.
+        Probability that it is better in a cell than the next entry of its division.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Standing:
 
 
 def standings(board: Board) -> list[Standing]:
-    """Return the entries by division, the best first.
+    """Return the board's entries with scores and ranks, by division, the best first.
 
     Raises
     ------
@@ -77,24 +77,27 @@ def standings(board: Board) -> list[Standing]:
         If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
     found = [_standing(board, name) for name in entry_names(board)]
-    ordered = sorted(found, key=lambda one: (-one.score.value, one.name))
-    cells = {one.name: scores_of(board, one.rows) for one in ordered}
+    ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
+    cells = {standing.name: scores_of(board, standing.rows) for standing in ordered}
     overall = dict(zip(cells, ranks(list(cells.values())), strict=True))
     out: list[Standing] = []
-    for division in sorted({one.division for one in found}):
-        inside = [one for one in ordered if one.division == division]
-        places = ranks([cells[one.name] for one in inside])
-        for at, (one, rank) in enumerate(zip(inside, places, strict=True)):
+    for division in sorted({standing.division for standing in found}):
+        inside = [standing for standing in ordered if standing.division == division]
+        places = ranks([cells[standing.name] for standing in inside])
+        for at, (standing, rank) in enumerate(zip(inside, places, strict=True)):
             below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
-            over = None if below is None else _rounded(probability_of_improvement(cells[one.name], below))
-            out.append(replace(one, rank=rank, rank_all=overall[one.name], over_next=over))
+            over = (
+                None if below is None else _rounded(probability_of_improvement(cells[standing.name], below))
+            )
+            out.append(replace(standing, rank=rank, rank_all=overall[standing.name], over_next=over))
     return out
 
 
 def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
-    """Return the ranks of entries by their scores in every cell, the best first.
+    """Return the ranks of entries that are given by their scores in every cell, the best first.
 
-    One shares a rank if the paired difference between the best of that rank and it is not clear of 0.
+    An entry shares the rank before it unless the best of that rank is better by a paired difference whose
+    whole interval is above 0.
     """
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
@@ -105,7 +108,7 @@ def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
 
 
 def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
-    """Return the scores of an entry, an array by seed for each scenario."""
+    """Return an entry's scores: for each scenario an array over seeds."""
     value = {row.cell: row.metrics[board.metric] for row in rows}
     out = []
     for scenario in board.scenarios:
@@ -136,7 +139,7 @@ def _standing(board: Board, name: str) -> Standing:
         rows,
         entry.division(board),
         _rounded(stratified(scores)),
-        {label: round(float(one.mean()), DECIMALS) for label, one in zip(names, scores, strict=True)},
+        {label: round(float(by_seed.mean()), DECIMALS) for label, by_seed in zip(names, scores, strict=True)},
         raw,
     )
 

@@ -1,1 +1,1 @@
-"""Placement of LLM pre-training jobs over minipods: communication groups, instances, spread, algorithms."""
+"""Placement of LLM pre-training jobs over minipods: groups, instances, spread and algorithms."""

@@ -1,4 +1,4 @@
-"""What decides the gain of placement at scale: assumptions switched one at a time, beside Arnold's Fig. 7."""
+"""An ablation of the gain of placement at scale: one assumption changed at a time, beside Arnold's Fig. 7."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ Rule = Callable[[int], Core]
 
 
 def gpu_packing(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the roomiest minipods; ranks in order."""
+    """Fill the roomiest minipods first; nodes take the ranks in order."""
     return packed(free.tolist(), job)
 
 
 def best_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Fill the minipods with the fewest free nodes first, as Arnold's best-fit; ranks in order."""
+    """Fill the minipods with the fewest free nodes first, as Arnold's best-fit; ranks are in order."""
     order = np.argsort(free, kind="stable")
     return _by_rank(np.repeat(order, free[order]), job)
 
 
 def random_fit(free: Ints, job: PretrainingJob, rng: np.random.Generator) -> Ints:
-    """Take free nodes at random, as Arnold's random-fit; ranks in order of the draws."""
+    """Draw free nodes at random, as Arnold's random-fit; ranks are in the order of the draws."""
     return _by_rank(rng.permutation(np.repeat(np.arange(len(free)), free)), job)
 
 
 def _by_rank(minipods: Ints, job: PretrainingJob) -> Ints:
-    """Return the matrix in which nodes of the given minipods take the ranks in order."""
+    """Return the communication matrix in which nodes of the given minipods take the ranks in order."""
     return minipods[: job.nodes].reshape(job.columns, job.rows).T
 
 
 class Variation(NamedTuple):
-    """A row of the ablation; every default is the shipped model's."""
+    """A row of the ablation; the defaults are the assumptions of the shipped model."""
 
     name: str
     rule: Rule = lambda uplinks: constant(SHIPPED_CORE)
@@ -83,7 +83,7 @@ class Variation(NamedTuple):
 
 
 def rules(coefficient: float) -> dict[str, Rule]:
-    """Return the rules for the core by name; `coefficient` is that of `rising`."""
+    """Return the rules for core switches by name; `coefficient` is the one of `rising`."""
     return {
         "slowest tier, core 2:1": lambda uplinks: constant(SHIPPED_CORE),
         "slowest tier, core 1:1": lambda uplinks: constant(1.0),
@@ -103,7 +103,7 @@ TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
 def variations(coefficient: float) -> Iterator[Variation]:
-    """Yield the shipped model, each assumption alone, and what the paper's text says together."""
+    """Yield the shipped model, each changed assumption alone, and those of the paper's text together."""
     named = rules(coefficient)
     yield Variation(SHIPPED)
     for name, rule in list(named.items())[1:]:
@@ -120,18 +120,18 @@ def variations(coefficient: float) -> Iterator[Variation]:
 
 
 def tied_coefficient() -> float:
-    """Return the coefficient of `rising` that gives `FIG_4_DENSE`, where k is 2 and its shape is free."""
+    """Return the coefficient of `rising` that gives `FIG_4_DENSE`, where k = 2, so any exponent does."""
     return float(brentq(lambda c: _two_minipods(DENSE, rising(c))["pp_aligned"] - FIG_4_DENSE, 1e-3, 10.0))
 
 
 def _two_minipods(model: PretrainingModel, core: Core) -> dict[str, float]:
-    """Return the mean gain over layers of either alignment of 96 GPUs over two minipods."""
+    """Return the gain, a mean over layers, of each alignment of 96 GPUs over two minipods."""
     rows = two_minipods([model], LAYERS, fabric_tiers(1.0), core)
     return {kind: float(np.mean([row["gain"][kind] for row in rows])) for kind in rows[0]["gain"]}
 
 
 def ablate(states: int, seed: int) -> dict[str, Any]:
-    """Return all of the ablation as plain values."""
+    """Run the whole ablation; return its figures as plain values."""
     coefficient = tied_coefficient()
     named = {name: rule(PORTS * MINIPOD_NODES) for name, rule in rules(coefficient).items()}
     return {
@@ -163,7 +163,7 @@ def spread_matrix(job: PretrainingJob, dp: int, pp: int) -> Ints:
 
 
 def _at_spreads(scale: Scale, model: PretrainingModel, core: Core) -> float:
-    """Return the gain in throughput where the spreads are the paper's."""
+    """Return the gain in throughput at the spreads that the paper gives."""
     tiers = fabric_tiers(1.0)
     slower, faster = (
         predict(spread_matrix(scale.job, *spreads), scale.job, model, tiers, core=core).total_s
@@ -195,7 +195,7 @@ def _place(scale: Scale, states: int, seed: int) -> tuple[list[Ints], list[Candi
 def _rows(
     variation: Variation, scale: Scale, drawn: list[Ints], offered: Sequence[Candidate], seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield for each model what Arnold gains, with the unit and alpha that the variation's times suit."""
+    """Yield Arnold's gain for each model, with the unit and alpha that are best under the variation."""
     tiers, core = fabric_tiers(1.0), variation.rule(PORTS * scale.nodes)
     streams = [np.random.default_rng([seed, state]) for state in range(len(drawn))]
     before = [variation.baseline(free, scale.job, rng) for free, rng in zip(drawn, streams, strict=True)]

@@ -1,4 +1,4 @@
-"""The ablation of placement at scale in Markdown, beside Arnold's Figs 4 and 7."""
+"""The ablation of placement at scale as Markdown, beside Arnold's Figs 4 and 7."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODELS = ("dense", "MoE")
 
 
 def ablation(found: dict[str, Any]) -> str:
-    """Return the section on `ablation.ablate`."""
+    """Return the report's section on the figures of `ablation.ablate`."""
     return "\n".join((HEAD.format(**found), _rules(found), _scale(found["scale"])))
 
 

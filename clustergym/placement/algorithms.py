@@ -1,4 +1,4 @@
-"""Every placement algorithm by name: `solve(instance, rng) -> Assignment`."""
+"""All placement algorithms by name; each is a function `solve(instance, rng) -> Assignment`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ALGORITHMS = {
 def algorithm(name: str) -> Algorithm:
     """Return the `solve` function of an algorithm.
 
-    It answers an instance that does not fit with an infeasible assignment, and raises nothing for it.
+    For an instance that does not fit it returns an infeasible assignment and raises nothing.
 
     Raises
     ------
     InputError
-        For an unknown name; with the nearest ones.
+        For an unknown name; the message names the nearest ones.
     """
     if name not in ALGORITHMS:
         raise InputError(f"unknown placement algorithm {name!r}", remedy=nearest(name, ALGORITHMS))

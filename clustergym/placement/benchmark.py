@@ -1,4 +1,4 @@
-"""The placement benchmark: weighted spread of every algorithm over random states of three clusters."""
+"""The placement benchmark: each algorithm's weighted spread over random states of three clusters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Advance = Callable[[str], None]
 
 
 class Solved(NamedTuple):
-    """One answer: its score, the score of its matrix cell by cell, and what the solver said."""
+    """An algorithm's answer: its score, the score of its matrix cell by cell, and the solver's report."""
 
     score: float
     cell_score: float
@@ -72,7 +72,7 @@ def solve(name: str, instance: Instance, rng: np.random.Generator) -> Solved:
 
 
 def solve_either_unit(instance: Instance) -> float:
-    """Return the lower score, cell by cell, of Arnold with PP groups and with DP groups as units."""
+    """Return the lower of Arnold's two scores, cell by cell: with PP groups and with DP groups as units."""
     scores = []
     for unit in UNITS:
         other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
@@ -141,7 +141,7 @@ def _column(rows: list[list[Solved]], field: str) -> list[list[float]]:
 def run_benchmark(
     alphas: Sequence[float], states: int, seed: int, advance: Advance | None = None
 ) -> dict[str, Any]:
-    """Return scores of all settings and what they come to, as plain values."""
+    """Run all settings; return their scores and a summary as plain values."""
     settings = [run_setting(setting, alphas, states, seed, advance) for setting in SETTINGS]
     return {
         "schema": SCHEMA,
@@ -154,9 +154,9 @@ def run_benchmark(
 
 
 def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict[str, Any]:
-    """Return how many times better than the best baseline Arnold is, and the ties of each setting.
+    """Return the ratios of the best baseline's score to Arnold's, and the share of ties per setting.
 
-    The best baseline is, for each setting and alpha, the one of the least mean score over states.
+    The best baseline of a setting and alpha is the baseline of least mean score over states.
     `greatest_ratio` and `mean_ratio` are over alphas above 0 and below 1, where both kinds of group count;
     `with_ends` over all. `whole_groups` is what they would be with `WHOLE_GROUPS` among the baselines.
     """
@@ -175,7 +175,7 @@ def summary(settings: Sequence[dict[str, Any]], alphas: Sequence[float]) -> dict
 
 
 def _ratios(scores: dict[str, list[list[float]]], baselines: Sequence[str]) -> list[float]:
-    """Return by alpha the least mean score of the baselines over Arnold's."""
+    """Return, for each alpha, the least mean score of the baselines / Arnold's mean score."""
     best = np.min([np.mean(scores[name], axis=1) for name in baselines], axis=0)
     return [float(ratio) for ratio in best / np.mean(scores["arnold"], axis=1)]
 
@@ -186,17 +186,17 @@ def _greatest_and_mean(ratios: dict[str, list[float]], positions: Sequence[int])
 
 
 def _greatest_in_a_state(scores: dict[str, list[list[float]]], positions: Sequence[int]) -> float:
-    """Return the greatest ratio over states and alphas, each with its own best baseline."""
+    """Return the greatest ratio over all states and alphas; each state has its own best baseline."""
     ratios = np.min([scores[name] for name in BASELINES], axis=0) / np.array(scores["arnold"])
     return float(np.max(ratios[list(positions)]))
 
 
 def _ties(scores: dict[str, list[list[float]]]) -> dict[str, float]:
-    """Return the share of states and alphas in which a baseline scores as Arnold does."""
+    """Return, for each baseline, the share of states and alphas in which it scores as Arnold does."""
     arnold = np.array(scores["arnold"])
     return {name: float(np.mean(np.array(scores[name]) < arnold + 1e-9)) for name in COMPARED[1:]}
 
 
 def estimates(scores: Sequence[Sequence[float]]) -> list[Estimate]:
-    """Return mean and 95 % interval over states, by alpha."""
+    """Return the mean and 95 % interval over states for each alpha."""
     return [estimate(row) for row in scores]

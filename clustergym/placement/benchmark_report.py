@@ -1,4 +1,4 @@
-"""The placement benchmark's report in Markdown, beside what Arnold's paper claims."""
+"""The placement benchmark's report as Markdown, beside the claims of Arnold's paper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAPER_RATIOS = "up to 1.67, 1.2 on average"
 
 
 def report(figures: dict[str, Any]) -> str:
-    """Return the report of `run_benchmark` and `characterise`."""
+    """Return the report on the figures of `run_benchmark` and `characterise`."""
     parts = [
         HEAD.format(**figures),
         _summary(figures),
@@ -77,7 +77,10 @@ def _summary(figures: dict[str, Any]) -> str:
         "baseline is that of the least mean score for each setting and alpha.\n\n"
         + table(
             ["alphas above 0 and below 1", "most", "mean"],
-            [[name, f"{one['greatest_ratio']:.2f}", f"{one['mean_ratio']:.2f}"] for name, one in shown],
+            [
+                [name, f"{ratios['greatest_ratio']:.2f}", f"{ratios['mean_ratio']:.2f}"]
+                for name, ratios in shown
+            ],
         )
         + f"\n\nIn single states, each with its own best baseline: up to {single}.\n"
         f"\nArnold's answers proven optimal: {proven} of {solved}; largest gap {100 * gap:.1f} %.\n"

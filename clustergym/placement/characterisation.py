@@ -1,4 +1,4 @@
-"""What placement is worth to a model, by predicted step times, and the alpha that suits it."""
+"""The gain of placement for a model, by predicted step times, and the best alpha for the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALPHAS = tuple(round(0.2 * step, 1) for step in range(6))
 
 
 class Scale(NamedTuple):
-    """A large job, and minipods of its cluster and nodes of each."""
+    """A large job, with the number of its cluster's minipods and the nodes of each."""
 
     job: PretrainingJob
     minipods: int
@@ -52,14 +52,14 @@ SCALES = (
 
 
 def fabric_tiers(core_oversubscription: float, network_share: float = NETWORK_SHARE) -> Tiers:
-    """Return the tiers of Arnold's H800 nodes under a core of some oversubscription."""
+    """Return the tiers of Arnold's H800 nodes under core switches of a given oversubscription."""
     cluster: ClusterSpec = load_cluster("arnold-i")
     fabric = replace(cluster.fabric, core_oversubscription=core_oversubscription)
     return Tiers.of(ClusterSpec(cluster.name, cluster.groups, fabric), network_share)
 
 
 def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
-    """Return the matrix of a scheduler that knows nothing of groups: ranks in order fill minipod by minipod.
+    """Return the matrix of a scheduler that ignores groups: ranks fill minipod after minipod in order.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
 
 
 def aligned(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
-    """Return the matrix in which as few groups of a kind as possible are split (Arnold, one unit alone)."""
+    """Return the matrix that splits as few groups of one kind as possible (Arnold with that unit alone)."""
     alpha = 0.0 if unit == "pp" else 1.0
     made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), np.random.default_rng(0))
     return cells(made, job, unit)
 
 
 def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
-    """Return the three placements that are compared, by name."""
+    """Return the matrices of the three placements that are compared, by name."""
     return {
         "packed": packed(free, job),
         "pp_aligned": aligned(free, job, "pp"),
@@ -96,7 +96,7 @@ def placements(free: Sequence[int], job: PretrainingJob) -> dict[str, Ints]:
 def two_minipods(
     models: Sequence[PretrainingModel], layers: Sequence[int], tiers: Tiers, core: Core | None = None
 ) -> list[dict[str, Any]]:
-    """Return step times and gains over packing of 96 GPUs in two minipods, by model and layers."""
+    """Return step times of 96 GPUs in two minipods, and gains over packing, by model and layers."""
     rows, made = [], placements(FREE, JOB)
     for model in (replace(m, layers=count) for m in models for count in layers):
         times = {name: predict(matrix, JOB, model, tiers, core=core) for name, matrix in made.items()}
@@ -114,7 +114,7 @@ def two_minipods(
 
 
 def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
-    """Return by model how much slower the slowest of the placements over two leaves is than the fastest."""
+    """Return, by model, by how much the slowest placement over two leaves is slower than the fastest."""
     tiers, variation = fabric_tiers(Fabric().core_oversubscription), {}
     for model in models:
         minipod = np.zeros((JOB.rows, JOB.columns), dtype=np.int64)
@@ -127,7 +127,7 @@ def inside_a_minipod(models: Sequence[PretrainingModel]) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """Arnold's placements of a job with one unit and alpha: a matrix for each state, and proofs."""
+    """Arnold's placements of a job with one unit and alpha: a matrix per state, and which are proven."""
 
     unit: Unit
     alpha: float
@@ -136,7 +136,7 @@ class Candidate(NamedTuple):
 
 
 class AlphaChoice(NamedTuple):
-    """The unit and the alpha of least predicted step time, and that time (mean, seconds)."""
+    """The unit and alpha of least predicted step time, and the mean of that time in seconds."""
 
     unit: Unit
     alpha: float
@@ -144,7 +144,7 @@ class AlphaChoice(NamedTuple):
 
 
 def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
-    """Return Arnold's placements of a job with either unit and each of `ALPHAS`.
+    """Return Arnold's placements of a job for both units and each of `ALPHAS`.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def choose_alpha(
     tiers: Tiers,
     core: Core | None = None,
 ) -> AlphaChoice:
-    """Return the unit and alpha whose placements train fastest: how a model is characterised.
+    """Return the unit and alpha whose placements train the model fastest.
 
     Ties: the least spread of both kinds, then PP groups before DP groups, then the lowest alpha.
     """
@@ -184,14 +184,14 @@ def choose_alpha(
 
 
 def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
-    """Return the free nodes of each minipod in random states that have room for the job."""
+    """Draw random states with room for the job; return each state's free nodes by minipod."""
     job, minipods, nodes = scale
     streams = [np.random.default_rng([seed, job.gpus, minipods, state]) for state in range(states)]
     return [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
 
 
 def at_scale(scale: Scale, states: int, seed: int, core: float) -> list[dict[str, Any]]:
-    """Compare Arnold, with unit and alpha chosen for each model, with packing on random states.
+    """Compare Arnold with packing on random states; unit and alpha are chosen for each model.
 
     `gain_by_core` has the mean gain for each of `SCALE_CORE_FACTORS`, unit and alpha chosen anew, and
     `gain_unsplit` that of a placement in which no PP group leaves its minipod and every DP group does.
@@ -226,7 +226,7 @@ def chosen(
     tiers: Tiers,
     core: Core | None = None,
 ) -> tuple[AlphaChoice, dict[str, Any]]:
-    """Return the unit and alpha that suit a model, and what they gain over the placements `before`."""
+    """Return the best unit and alpha for a model, and their gains over the placements `before`."""
     choice = choose_alpha(model, job, offered, tiers, core)
     after = next(c.matrices for c in offered if (c.unit, c.alpha) == (choice.unit, choice.alpha))
     return choice, compared(before, after, job, model, tiers, core)
@@ -240,7 +240,7 @@ def compared(
     tiers: Tiers,
     core: Core | None = None,
 ) -> dict[str, Any]:
-    """Return the gain in throughput (mean, 95 % interval) and the mean ratios of the spreads."""
+    """Compare placements; return the throughput gain (mean, 95 % interval) and mean spread ratios."""
     gains, dp_ratios, pp_ratios = [], [], []
     for theirs, ours in zip(before, after, strict=True):
         slower, faster = (predict(matrix, job, model, tiers, core=core).total_s for matrix in (theirs, ours))
@@ -256,12 +256,12 @@ def compared(
 
 
 def _gains(tiers: Tiers) -> dict[str, dict[str, float]]:
-    """Return by model the gains of 96 GPUs in two minipods."""
+    """Return the gains of 96 GPUs in two minipods, by model."""
     return {row["model"]: row["gain"] for model in MODELS for row in two_minipods([model], [48], tiers)}
 
 
 def characterise(states: int, seed: int) -> dict[str, Any]:
-    """Return all of the characterisation as plain values."""
+    """Run the whole characterisation; return its figures as plain values."""
     core = Fabric().core_oversubscription
     tiers = fabric_tiers(core)
     return {

@@ -1,4 +1,4 @@
-"""Which GPUs of an LLM pre-training job talk to each other: its communication matrix."""
+"""The communication matrix of an LLM pre-training job: which nodes exchange data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS: tuple[Unit, ...] = ("pp", "dp")
 
 
 class Groups(NamedTuple):
-    """Communication groups of one kind: how many, and nodes of each."""
+    """The communication groups of one kind: their number, and the nodes of each."""
 
     number: int
     nodes: int
@@ -69,28 +69,28 @@ class PretrainingJob:
 
     @staticmethod
     def of(gpus: int, tensor_parallel: int, pipeline_parallel: int, gpus_per_node: int = 8) -> PretrainingJob:
-        """Return the job of DP = GPUs / TP / PP; raises as the class does."""
+        """Return the job with data parallelism GPUs / TP / PP; raises as the class does."""
         data_parallel = max(1, int(gpus) // max(1, int(tensor_parallel) * int(pipeline_parallel)))
         return PretrainingJob(gpus, data_parallel, tensor_parallel, pipeline_parallel, gpus_per_node)
 
     @property
     def rows(self) -> int:
-        """PP groups: nodes that hold one stage."""
+        """Number of PP groups, which is the number of nodes of each stage."""
         return self.data_parallel * self.tensor_parallel // self.gpus_per_node
 
     @property
     def columns(self) -> int:
-        """DP groups: pipeline stages."""
+        """Number of DP groups, which is the number of pipeline stages."""
         return self.pipeline_parallel
 
     @property
     def nodes(self) -> int:
-        """Nodes in all."""
+        """Number of the job's nodes."""
         return self.rows * self.columns
 
     @property
     def silent_share(self) -> float:
-        """Share of the pairs of GPUs that exchange nothing directly.
+        """Share of all pairs of GPUs that exchange no data directly.
 
         Those of a tensor-parallel group all do; data-parallel groups are rings, and so are the stages
         of a pipeline.
@@ -99,7 +99,7 @@ class PretrainingJob:
         return 1.0 - (self.tensor_parallel - 1 + sum(rings)) / max(1, self.gpus - 1)
 
     def groups(self, unit: Unit) -> Groups:
-        """Return number and size (nodes) of the groups of a kind.
+        """Return the number and the size in nodes of the groups of a kind.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class PretrainingJob:
             If `unit` is neither `pp` nor `dp`.
         """
         if unit not in UNITS:
-            raise InputError(f"{unit!r} is no unit", field="unit", remedy="give pp or dp")
+            raise InputError(f"{unit!r} is not a unit of placement", field="unit", remedy="give pp or dp")
         by_unit = {"pp": Groups(self.rows, self.columns), "dp": Groups(self.columns, self.rows)}
         return by_unit[unit]
 

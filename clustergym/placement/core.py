@@ -1,4 +1,4 @@
-"""How much slower than inside a minipod traffic across minipods is: rules for the core switches."""
+"""Rules for the core switches: how much slower traffic is across minipods than inside one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from clustergym.placement.spread import cell_spread
 
 
 class Across(NamedTuple):
-    """Times that bandwidth across minipods is lower than inside one, by what sends.
+    """Factors by which bandwidth across minipods is lower than inside one, by kind of traffic.
 
     Attributes
     ----------
     hop : float
-        Of transfers between neighbouring stages.
+        Factor for transfers between neighbouring stages.
     reduction : float
-        Of the reduction of gradients over a column.
+        Factor for the reduction of gradients over a column.
     """
 
     hop: float
@@ -38,7 +38,7 @@ PORTS = 8
 
 
 def constant(factor: float) -> Core:
-    """Return the rule of the slowest tier: one factor, however many minipods a group touches."""
+    """Return a rule with one factor, however many minipods a group touches."""
     return lambda matrix, wraps: Across(factor, factor)
 
 
@@ -69,7 +69,7 @@ def shared_uplinks(uplinks: int) -> Core:
     Parameters
     ----------
     uplinks : int
-        Of a minipod to the core, at a port's rate: as many as ports below where nothing is oversubscribed.
+        Links of a minipod to the core at a port's rate; with as many as ports below, none is oversubscribed.
     """
 
     def rule(matrix: Ints, wraps: bool) -> Across:
@@ -88,11 +88,11 @@ def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) 
     Parameters
     ----------
     uplinks : int
-        As of `shared_uplinks`.
+        Links of a minipod to the core, as in `shared_uplinks`.
     flows : int
-        Of a port, each with a route of its own and an equal part of the traffic.
+        Flows per port, each with its own route and an equal part of the traffic.
     draws, seed : int
-        Of the routes.
+        Number of draws of the routes, and their seed.
     """
 
     def rule(matrix: Ints, wraps: bool) -> Across:
@@ -102,7 +102,7 @@ def static_routes(uplinks: int, flows: int = 1, draws: int = 20, seed: int = 0) 
 
 
 def _crossings(matrix: Ints, wraps: bool) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """Return source and destination of each node's message: to the next stage, and round its column's ring.
+    """Return source and destination minipods of messages to the next stage and round the column's ring.
 
     Shape (nodes,); the source is -1 where the message stays in its minipod.
     """
@@ -116,7 +116,7 @@ def _crossings(matrix: Ints, wraps: bool) -> tuple[tuple[Ints, Ints], tuple[Ints
 
 
 def _busiest(source: Ints, destination: Ints) -> int:
-    """Return the most flows out of or into a minipod."""
+    """Return the greatest number of flows out of, or into, any minipod."""
     crosses = source >= 0
     if not crosses.any():
         return 0
@@ -135,7 +135,7 @@ def _collisions(
 def _mean_load(
     source: Ints, destination: Ints, uplinks: int, flows: int, draws: int, rng: np.random.Generator
 ) -> float:
-    """Return the mean over draws of the load of the fullest link, in ports; 1 where it is less."""
+    """Return the fullest link's load in ports, a mean over draws; at least 1."""
     crosses = source >= 0
     ends = [where[crosses] * uplinks for where in (source, destination)]
     most = np.full(draws, flows)

@@ -1,4 +1,4 @@
-"""Random states of a cluster: how many nodes of each minipod are free."""
+"""Random states of a cluster: the number of free nodes of each minipod."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MOST_DRAWS = 100_000
 
 
 def minipod_sizes(cluster: ClusterSpec) -> Ints:
-    """Return the nodes of each minipod, shape (M,)."""
+    """Return the number of nodes of each minipod, shape (M,)."""
     return np.bincount(cluster.node_minipod).astype(np.int64)
 
 
 def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
-    """Draw the free nodes of each minipod, shape (M,).
+    """Draw the number of free nodes of each minipod, shape (M,).
 
     Each is uniform from 0 to the size of its minipod, independently; states in which fewer than
     `needed` nodes are free in all are drawn again.
@@ -25,7 +25,7 @@ def draw_free_nodes(sizes: Ints, needed: int, rng: np.random.Generator) -> Ints:
     Raises
     ------
     InputError
-        If the cluster is too small, or so full a state does not turn up.
+        If the cluster is too small, or no draw has enough free nodes.
     """
     if needed > sizes.sum():
         raise InputError(

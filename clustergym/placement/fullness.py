@@ -1,4 +1,4 @@
-"""How the advantage over the best baseline depends on how full the cluster is."""
+"""Arnold's advantage over the best baseline by how full the cluster is."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ QUICK_ALPHAS = (0.3, 0.5)
 
 
 def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
-    """Return for each setting and range the greatest and the mean ratio over alphas, as plain values.
+    """Return the greatest and mean ratio over alphas for each setting and range of free nodes.
 
-    Of the mean score of the best baseline over Arnold's; None where no state has room for the job.
+    The ratio is the best baseline's mean score / Arnold's; it is None if no state has room for the job.
     """
     rows, alphas = [], QUICK_ALPHAS if quick else ALPHAS
     for position, setting in enumerate(SETTINGS):
@@ -44,7 +44,7 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
 
 
 def _drawn(low: Ints, high: Ints, needed: int, states: int, stream: list[int]) -> list[Ints]:
-    """Return free nodes of each state; none if the job hardly ever fits."""
+    """Draw the free nodes of each state; return none if the job hardly ever fits."""
     missing = max(0, needed - int(low.sum()))
     streams = [np.random.default_rng([*stream, state]) for state in range(states)]
     try:

@@ -1,4 +1,4 @@
-"""A placement problem, and its answer: nodes of each communication group in each minipod."""
+"""A placement problem, and its answer: the nodes of each communication group in each minipod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clustergym.placement.communication import PretrainingJob, Unit
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """Place a job on the free nodes of minipods.
+    """A placement problem: a job to be placed on the free nodes of minipods.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Instance:
         free = np.asarray(self.free_nodes)
         if free.ndim != 1 or not len(free) or free.dtype.kind not in "iu" or free.min() < 0:
             raise InputError(
-                f"{self.free_nodes!r} are no free nodes",
+                f"{self.free_nodes!r} are not numbers of free nodes",
                 field="free_nodes",
                 remedy="give a whole number from 0 per minipod",
             )
@@ -52,38 +52,38 @@ class Instance:
 
     @cached_property
     def groups(self) -> int:
-        """Communication groups to place."""
+        """Number of communication groups to place."""
         return self.job.groups(self.unit).number
 
     @cached_property
     def group_nodes(self) -> int:
-        """Nodes of each group."""
+        """Number of nodes of each group."""
         return self.job.groups(self.unit).nodes
 
     @property
     def minipods(self) -> int:
-        """Minipods of the cluster, M."""
+        """Number of minipods of the cluster, M."""
         return len(self.free_nodes)
 
     @property
     def shortfall(self) -> int:
-        """Nodes that are lacking; 0: the job fits."""
+        """Number of nodes that are missing; 0: the job fits."""
         return max(0, self.job.nodes - int(self.free_nodes.sum()))
 
     @property
     def minipod_weight(self) -> float:
-        """What each minipod the job uses adds to the score: alpha for PP groups, else 1 - alpha."""
+        """Weight in the score of each minipod that the job uses: alpha for PP groups, else 1 - alpha."""
         return self.alpha if self.unit == "pp" else 1.0 - self.alpha
 
     @property
     def group_weight(self) -> float:
-        """What each minipod of the most spread group adds to the score."""
+        """Weight in the score of each minipod that the most spread group uses."""
         return 1.0 - self.minipod_weight
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver says of its answer.
+    """A solver's report on its answer.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Nodes of each communication group in each minipod, or the nodes that are lacking.
+    """The nodes of each communication group in each minipod, or the number of nodes missing.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Assignment:
     shortfall : int
         Nodes that are lacking; 0: the job is placed.
     solution : Solution or None
-        Of an optimising algorithm.
+        The solver's report, if the algorithm optimises.
     """
 
     counts: Ints
@@ -139,7 +139,7 @@ class Assignment:
         return Assignment(nothing, instance.shortfall)
 
     def missing(self, free_nodes: Ints) -> int:
-        """Return how many of the assigned nodes are not free (any more), over all minipods.
+        """Return how many of the assigned nodes are no longer free, over all minipods.
 
         What to ask before enacting an assignment that was solved on an earlier state: with
         anything missing the job stays queued and is solved again.

@@ -1,4 +1,4 @@
-"""How far communication groups are spread over minipods, and the score of Arnold's objective."""
+"""The spread of communication groups over minipods, and the score of Arnold's objective."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clustergym.placement.instances import Assignment, Instance
 
 
 class Spread(NamedTuple):
-    """Most minipods that a DP group and that a PP group touches."""
+    """The most minipods that any DP group touches, and the most that any PP group touches."""
 
     dp: int
     pp: int
@@ -21,7 +21,7 @@ class Spread(NamedTuple):
 def spread(assignment: Assignment, job: PretrainingJob, unit: Unit) -> Spread:
     """Return the maximum spreads of an assignment as Arnold's objective counts them.
 
-    Of the groups placed as units it is the most minipods one of them has nodes in (T). Groups
+    For the groups placed as units it is the most minipods that one group has nodes in (T). Groups
     of the other kind have one node in every unit; their spread is counted as the minipods the whole
     job touches (sum of y_j), which is exact where no unit is split, and an upper bound where
     one is; `cell_spread` measures it for given ranks.

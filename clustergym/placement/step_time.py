@@ -1,4 +1,4 @@
-"""Seconds of a training step, predicted from where the nodes of a communication matrix are."""
+"""Predicted seconds of a training step, from the places of a communication matrix's nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOKENS, VOCABULARY, EXPERT_GROUP = 2048, 51200, 2048
 
 @dataclass(frozen=True)
 class PretrainingModel:
-    """A language model and how it is trained.
+    """A language model and the schedule of its training.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class PretrainingModel:
 
     @cached_property
     def costs(self) -> Costs:
-        """Costs of one sequence, from the dimensions."""
+        """Costs of one sequence, computed from the model's dimensions."""
         element = ELEMENT_BYTES["fp16"]
         size = {"hidden": self.hidden, "layers": self.layers, "heads": self.heads}
         if not self.experts:
@@ -70,7 +70,7 @@ class PretrainingModel:
         return mixture_of_experts(size | {"experts": self.experts}, TOKENS, VOCABULARY, element, EXPERT_GROUP)
 
     def chunks(self, stages: int) -> int:
-        """Return the virtual stages on each of `stages` pipeline stages.
+        """Return the number of virtual stages on each of `stages` pipeline stages.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class PretrainingModel:
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step by cause; what is hidden behind computation does not count.
+    """Seconds of a step by cause, without communication that computation hides.
 
     Attributes
     ----------
@@ -114,14 +114,14 @@ class StepTime(NamedTuple):
 
 
 class Tiers(NamedTuple):
-    """What a message meets in each tier; arrays over `Locality`, for the nodes of one GPU type.
+    """The bandwidths and latency of each tier, over `Locality`, for the nodes of one GPU type.
 
     Attributes
     ----------
     layouts : list of Layout
         Two nodes joined by the tier: bandwidths reached, for a node's GPUs together.
     latency_s : ndarray of float, shape (4,)
-        Of one message.
+        Seconds of latency of one message.
     matmul_flops : float
         FLOP/s that matrix products reach on a GPU.
     """
@@ -131,7 +131,7 @@ class Tiers(NamedTuple):
     matmul_flops: float
 
     def layout(self, tier: Locality, across: float | None) -> Layout:
-        """Return the layout of a tier; with `across` the core is so many times slower than a minipod."""
+        """Return the layout of a tier; `across` is how many times slower the core is than a minipod."""
         if tier != Locality.CROSS or across is None:
             return self.layouts[tier]
         inside = self.layouts[Locality.MINIPOD]
@@ -140,7 +140,7 @@ class Tiers(NamedTuple):
 
     @staticmethod
     def of(cluster: ClusterSpec, network_share: float = NETWORK_SHARE) -> Tiers:
-        """Return the tiers of a cluster, for its first GPU type; messages reach `network_share` of a port."""
+        """Return a cluster's tiers for its first GPU type; messages reach `network_share` of a port."""
         group = cluster.groups[0]
         layouts = [_layout(cluster, tier, network_share) for tier in Locality]
         latency = np.array([NETWORK_STEP_S + SWITCH_S * SWITCHES[tier] for tier in Locality])
@@ -148,7 +148,7 @@ class Tiers(NamedTuple):
 
 
 def _layout(cluster: ClusterSpec, tier: Locality, network_share: float) -> Layout:
-    """Return two full nodes joined by a tier; no GPU gets more of the network than its own link."""
+    """Return the layout of two full nodes joined by a tier, no GPU faster than its own link."""
     group = cluster.groups[0]
     per_node, link = float(group.gpus_per_node), link_gbs(group.gpu_type)
     network = np.array(min(network_share * cluster.bandwidth_gbs(0, tier), per_node * link))
@@ -164,7 +164,7 @@ def predict(
     leaves: Ints | None = None,
     core: Core | None = None,
 ) -> StepTime:
-    """Return the time of a step; each collective runs at the slowest tier it crosses.
+    """Predict the time of a step; each collective runs at the speed of the slowest tier it crosses.
 
     Parameters
     ----------
@@ -200,22 +200,22 @@ def predict(
 
 
 def _compute_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers) -> float:
-    """Return seconds of computation of one micro-batch on one stage."""
+    """Return the seconds of computation for one micro-batch on one stage."""
     share = RECOMPUTED_PASSES / (job.tensor_parallel * job.columns)
     return share * model.costs["forward_flops_per_sample"] / tiers.matmul_flops
 
 
 def _tensor_s(model: PretrainingModel, job: PretrainingJob, tiers: Tiers) -> float:
-    """Return seconds of all-reduces inside nodes for one micro-batch on one stage."""
+    """Return the seconds of all-reduces inside nodes for one micro-batch on one stage."""
     if job.tensor_parallel == 1:
         return 0.0
-    inside, one = np.array(float(job.tensor_parallel)), np.array(1.0)
+    inside, nodes = np.array(float(job.tensor_parallel)), np.array(1.0)
     volume = np.array(model.costs["exchange_bytes"])
-    return float(all_reduce_s(volume, inside, one, tiers.layouts[0])) * model.layers / job.columns
+    return float(all_reduce_s(volume, inside, nodes, tiers.layouts[0])) * model.layers / job.columns
 
 
 def _hop_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, latency_s: float) -> float:
-    """Return seconds to send the activations of one micro-batch from stage to stage."""
+    """Return the seconds to send one micro-batch's activations to the next stage."""
     if job.columns == 1:
         return 0.0
     senders = job.gpus_per_node / job.tensor_parallel
@@ -224,7 +224,7 @@ def _hop_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, latency
 
 
 def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, latency_s: float) -> float:
-    """Return seconds of the all-reduce of a stage's gradients, experts' apart from the others'."""
+    """Return the seconds of the all-reduces of a stage's gradients; experts have one of their own."""
     inside, across = np.array(job.gpus_per_node / job.tensor_parallel), np.array(float(job.rows))
     experts = model.costs.get("expert_parameters", 0.0)
     shared = (model.costs["parameters"] - experts) / (job.tensor_parallel * job.columns)
@@ -236,19 +236,19 @@ def _reduction_s(model: PretrainingModel, job: PretrainingJob, layout: Layout, l
 
 
 def _hop_tier(place: list[Ints], wraps: bool) -> Locality:
-    """Return the highest tier between neighbours in a row."""
+    """Return the highest tier between any two neighbours in a row."""
     shift = 0 if wraps else 1
     same = [(np.roll(where, -1, axis=1) == where)[:, : where.shape[1] - shift].all() for where in place]
     return _tier([bool(answer) for answer in same])
 
 
 def _column_tier(place: list[Ints]) -> Locality:
-    """Return the highest tier that a column crosses."""
+    """Return the highest tier that any column crosses."""
     return Locality.NODE if len(place[0]) == 1 else _tier([bool((w == w[0]).all()) for w in place])
 
 
 def _tier(same: list[bool]) -> Locality:
-    """Return the tier of nodes that are in the same minipod (and leaf) or not."""
+    """Return the tier that joins nodes, given whether they share a minipod and a leaf."""
     if not same[0]:
         return Locality.CROSS
     return Locality.LEAF if same[1:] == [True] else Locality.MINIPOD

@@ -1,4 +1,4 @@
-"""`clustergym report DIR… [--out FILE]`: one page of curves and tables over one or more runs."""
+"""`clustergym report DIR… [--out FILE]`: write a page of curves and tables over runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clustergym.results.result_files import FILE_NAME
 
 
 def _run_folder(places: Sequence[Path]) -> Path | None:
-    """Return the folder of the one run that is given; None of several."""
+    """Return the folder of the run if a single run is given; None for several runs."""
     place = places[0].parent if places[0].name == FILE_NAME else places[0]
     return place if len(places) == 1 and (place / FILE_NAME).is_file() else None
 

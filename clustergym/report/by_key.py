@@ -1,4 +1,4 @@
-"""Results in columns by any keys of their configurations: two clusters, or five loads, in one table."""
+"""Results in columns by any keys of their configurations, such as two clusters or five loads."""
 
 from __future__ import annotations
 
@@ -23,35 +23,39 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class ConfiguredResult:
-    """A result with its configuration, flat: `cluster.nodes.0.count` and so on to its value."""
+    """A result with its configuration as a flat mapping, such as `cluster.nodes.0.count` to 4."""
 
     result: ResultFile
     values: Mapping[str, Any]
 
     def without(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return the values less those that some keys cover, and those beside."""
+        """Return the values that neither `keys` nor `BESIDE` cover."""
         left_out = (*BESIDE, *keys)
         return {key: value for key, value in self.values.items() if not _covers(left_out, key)}
 
     def part(self, key: str) -> NamedPart:
-        """Return the value of a key; of a group its name, with all that is in it."""
+        """Return the value of a key; for a group of keys its name, with all values in the group."""
         if key in self.values:
             value = self.values[key]
             return NamedPart(name=value if isinstance(value, str) and value else json.dumps(value))
-        inside = {one[len(key) + 1 :]: value for one, value in self.values.items() if _covers([key], one)}
+        inside = {
+            inner[len(key) + 1 :]: value for inner, value in self.values.items() if _covers([key], inner)
+        }
         path = Path(str(inside["path"])).stem if inside.get("path") else None
-        names = (path, *(inside.get(one) for one in ("name", "committed", "source")))
-        name = next((str(one) for one in names if one), "changed" if inside else "unset")
-        return NamedPart(name=name, parameters={one: value for one, value in inside.items() if one != "name"})
+        names = (path, *(inside.get(field_name) for field_name in ("name", "committed", "source")))
+        name = next((str(known) for known in names if known), "changed" if inside else "unset")
+        return NamedPart(
+            name=name, parameters={inner: value for inner, value in inside.items() if inner != "name"}
+        )
 
 
 def settings_of(results: Iterable[ResultFile], keys: Sequence[str]) -> list[ConfiguredResult]:
-    """Read the configurations of results, which lie beside them.
+    """Read the configuration beside each result.
 
     Raises
     ------
     InputError
-        If one cannot be read, or none has one of the keys.
+        If a configuration cannot be read, or a key is in none of them.
     """
     found = [_setting(result) for result in results]
     known: set[str] = set()
@@ -66,7 +70,7 @@ def settings_of(results: Iterable[ResultFile], keys: Sequence[str]) -> list[Conf
 
 
 def _setting(result: ResultFile) -> ConfiguredResult:
-    """Take policy and placer from the result, which has every parameter of them."""
+    """Return a result with its configuration; policy and placer are the result's, with all parameters."""
     path = result.path.parent / "config.yaml"
     if not path.exists():
         remedy = "--by a key of the configuration needs it: run it again, or leave it out"
@@ -88,11 +92,11 @@ def _flat(node: Any, above: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def _covers(keys: Iterable[str], key: str) -> bool:
-    return any(key == one or key.startswith(f"{one}.") for one in keys)
+    return any(key == group or key.startswith(f"{group}.") for group in keys)
 
 
 def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list[list[ConfiguredResult]]:
-    """Return settings in tables: those of one agree in everything but the keys, seeds, and what is beside."""
+    """Divide settings into tables; those of a table differ only in the keys and what `without` leaves out."""
     found: dict[str, list[ConfiguredResult]] = {}
     for setting in settings:
         found.setdefault(json.dumps(setting.without(keys), sort_keys=True), []).append(setting)
@@ -100,12 +104,12 @@ def tables_by(settings: Iterable[ConfiguredResult], keys: Sequence[str]) -> list
 
 
 def told_apart(tables: Sequence[Sequence[ConfiguredResult]], keys: Sequence[str]) -> list[str]:
-    """Return for each table a note on what tells it from the others; empty where there is one alone."""
+    """Return, for each table, a note on how it differs from the others; empty for a single table."""
     every = [table[0].without(keys) for table in tables]
-    names = sorted({key for one in every for key in one if not _covers(("policy", "placer"), key)})
+    names = sorted({key for values in every for key in values if not _covers(("policy", "placer"), key)})
     unset = object()
-    apart = [key for key in names if len({repr(one.get(key, unset)) for one in every}) > 1]
-    return [_told(one, apart) for one in every]
+    apart = [key for key in names if len({repr(values.get(key, unset)) for values in every}) > 1]
+    return [_told(values, apart) for values in every]
 
 
 def _told(values: Mapping[str, Any], apart: Sequence[str]) -> str:

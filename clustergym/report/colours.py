@@ -1,4 +1,4 @@
-"""One colour and one dash for a policy, the same in every picture."""
+"""The colour and dash of each policy's line, the same in every picture."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 3", "1 3")
 
 
 class Style(NamedTuple):
-    """How a policy is drawn."""
+    """The colour and dash of a policy's line."""
 
     colour: str
     dash: str
 
     @property
     def matplotlib(self) -> dict[str, Any]:
-        """Keywords of a line in Matplotlib."""
+        """Keyword arguments of a line in Matplotlib."""
         dashes = tuple(float(part) / 2 for part in self.dash.split())
         return {"color": self.colour, "linestyle": (0, dashes) if dashes else "-"}
 
@@ -39,9 +39,9 @@ _ORDERS = (
 
 
 def style_of(name: str) -> Style:
-    """Return the style of a policy or placement algorithm; any other name has one by its hash.
+    """Return the style of a policy or placement algorithm; unknown names get a style by their hash.
 
-    An algorithm that places node by node is drawn as the one that places whole groups.
+    An algorithm that places node by node has the style of the one that places whole groups.
     """
     plain = name.split(" ")[0].replace("_", "-").removesuffix("-by-node")
     place = next((order.index(plain) for order in _ORDERS if plain in order), None)
@@ -51,9 +51,9 @@ def style_of(name: str) -> Style:
 
 
 def styles_of(names: Sequence[str]) -> list[Style]:
-    """Return a style for each line of a picture, by its policy.
+    """Return a different style for each line of a picture, by the policy of the line.
 
-    The first of a policy has that policy's style; further ones, its variants, have the same colour and a
+    The first line of a policy has that policy's style; lines of its variants have the same colour and a
     dash that is free.
     """
     own = [style_of(name) for name in names]

@@ -1,4 +1,4 @@
-"""What a report shows of one run's event log: GPUs held, nodes out of use, jobs slowed by others."""
+"""What a report shows of a run's event log: GPUs held, nodes out of use, jobs slowed by others."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Holding(NamedTuple):
     ----------
     job : str
     kind : str
-        The launch that began it, or `profile`.
+        The kind of launch that began it, or `profile`.
     gpu_type : str
     gpus : int
     start_s, end_s : float
     overhead_s : float
-        Seconds at its beginning without work; never more than it lasted.
+        Seconds without work at its beginning; at most its length.
     nodes : tuple of (int, int)
         (node, GPUs on it).
     """
@@ -47,7 +47,7 @@ class Holding(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """Time in which a node was out of use."""
+    """An interval in which a node was out of use."""
 
     node: int
     start_s: float
@@ -55,7 +55,7 @@ class Outage(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Jobs that run from a time on, and those of them that others on their links slow down."""
+    """The number of running jobs from a time on, and of those that other jobs on their links slow down."""
 
     time_s: float
     running: int
@@ -69,7 +69,7 @@ class RunLog:
     Attributes
     ----------
     held : list of Holding
-        In order of when it began.
+        Sorted by start.
     outages : list of Outage
     paces : list of Pace
         One for each time at which its figures change.
@@ -81,14 +81,14 @@ class RunLog:
 
 
 def read_log(path: Path, end_s: float) -> RunLog:
-    """Return what an event log tells.
+    """Read an event log into holdings, outages and paces.
 
     Parameters
     ----------
     path : Path
         events.jsonl.gz.
     end_s : float
-        When what is still held, or out of use, ends.
+        The time at which open holdings and outages end.
 
     Raises
     ------
@@ -105,13 +105,13 @@ def read_log(path: Path, end_s: float) -> RunLog:
                 raise ValueError(f"more than {MOST_EVENTS:,} events")
             reader.follow(event)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            message = f"is no event of a run: {error!r}"
+            message = f"is not an event of a run: {error!r}"
             raise InputError(message, file=path, line=number, remedy=REMEDY) from None
     return reader.ended(end_s)
 
 
 class _Reader:
-    """Follows the events of a run."""
+    """A reader that follows the events of a run and collects its log."""
 
     def __init__(self, end_s: float) -> None:
         self._end_s, self._now_s = end_s, 0.0
@@ -127,7 +127,7 @@ class _Reader:
             raise ValueError(f"time_s goes back from {self._now_s} to {time_s}")
         self._now_s = time_s
         if not isinstance(event.get("job_id", ""), str):
-            raise TypeError("job_id is no text")
+            raise TypeError("job_id is not text")
         if kind in ("node_fail", "node_repair"):
             self._node(kind, [node for node, _ in _nodes(event)], time_s)
         elif kind in (*LAUNCHES, *LEAVES):
@@ -161,7 +161,7 @@ class _Reader:
                 self._log.outages.append(Outage(node, self._down.pop(node), time_s))
 
     def _pace(self, job: str, event: dict[str, Any]) -> None:
-        """Note how fast a job runs: its launch tells its speed on free links, a `rate` that beside others."""
+        """Record a job's speed: a launch has the speed on free links, a `rate` that beside other jobs."""
         if event["kind"] in LEAVES:
             self._alone_s.pop(job, None)
         elif event["kind"] in LAUNCHES:
@@ -186,7 +186,7 @@ class _Reader:
 
 
 def _number(event: dict[str, Any], key: str, most: float, default: float | None = None) -> float:
-    """Return a number of an event from 0 to `most`; raises KeyError and ValueError for what is none."""
+    """Return a number from 0 to `most` from an event; raise a KeyError or ValueError for anything else."""
     value = event[key] if default is None else event.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise ValueError(f"{key} is {value!r}, no number from 0 to {most:g}")
@@ -195,8 +195,8 @@ def _number(event: dict[str, Any], key: str, most: float, default: float | None 
 
 def _nodes(event: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     nodes = tuple((node, gpus) for node, gpus in event["nodes"])
-    if not all(type(one) is int and 0 <= one <= MOST_GPUS for pair in nodes for one in pair):
-        raise ValueError("nodes are no [node, GPUs]")
+    if not all(type(number) is int and 0 <= number <= MOST_GPUS for pair in nodes for number in pair):
+        raise ValueError("nodes are not a list of [node, GPUs]")
     return nodes
 
 
@@ -207,9 +207,9 @@ def _until(held: Holding, end_s: float) -> Holding:
 
 
 def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
-    """Return GPU-hours held without work, by the kind of launch."""
+    """Return the GPU-hours held without work, by kind of launch."""
     found = dict.fromkeys(LAUNCHES, 0.0)
-    for one in held:
-        if one.kind in found:
-            found[one.kind] += one.overhead_s * one.gpus / 3600
+    for holding in held:
+        if holding.kind in found:
+            found[holding.kind] += holding.overhead_s * holding.gpus / 3600
     return found

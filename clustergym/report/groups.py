@@ -1,4 +1,4 @@
-"""Results sorted into groups that may be compared: columns of policies, seeds, and what figures are over."""
+"""Groups of results that may be compared, with their columns, their seeds and their figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFERENCE = {"policy": "fcfs", "placer": "buddy"}
 
 @dataclass
 class Column:
-    """Results in one group that differ in their seeds alone: of one policy with one placer, or of one value.
+    """The results of a group that differ only in their seeds, such as those of one policy and placer.
 
     Attributes
     ----------
@@ -38,25 +38,25 @@ class Column:
 
     @property
     def any(self) -> ResultFile:
-        """One of its results, for what they all share."""
+        """Any of the column's results, for what all of them share."""
         return next(iter(self.by_seed.values()))
 
 
 @dataclass
 class ResultGroup:
-    """Results that may be compared: one scenario, one horizon, the same jobs for each seed.
+    """Results that may be compared: they have the same scenario, horizon and, for each seed, jobs.
 
     Attributes
     ----------
     results : list of ResultFile
     policy : str
-        The policy of all of them, where columns are something else.
+        The policy of all results, if the columns are not policies.
     columns : list of Column
         In order of their labels, the reference first.
     reference : int or None
         Position of the column that ratios are to.
     seeds : list of int or None
-        Seeds the figures are over; None: each column is over its own.
+        Seeds that figures are computed over; None: each column's own.
     notes : list of str
         What a reader must know to compare rightly.
     """
@@ -71,7 +71,7 @@ class ResultGroup:
 
     @property
     def title(self) -> str:
-        """Policy, if it is not what columns are; scenario, version, horizon; its hash, if it has one."""
+        """Title: the policy if columns are not policies, scenario, version, horizon, and a single hash."""
         first = self.results[0]
         names = [result.scenario.name.split("+") for result in self.results]
         name = "+".join(part for part in names[0] if all(part in other for other in names))
@@ -88,21 +88,21 @@ class ResultGroup:
 
     @property
     def hashes(self) -> dict[int, set[str]]:
-        """Hashes of the scenarios by seed; several only where columns are of several scenarios."""
+        """Hashes of the scenarios, by seed; a seed has several only if columns have different scenarios."""
         return _hashes(self.results)
 
     def counted(self, column: Column) -> list[ResultFile]:
-        """Return the runs that a column's figures are over: of the group's seeds, equal ones once."""
+        """Return the runs that a column's figures are computed over: the group's seeds, equal runs once."""
         return different(column, sorted(column.by_seed) if self.seeds is None else self.seeds)
 
     def figures(self, column: Column) -> dict[str, Estimate | None]:
-        """Return each metric over `counted`; None where a run has no value."""
+        """Return the estimate of each metric over `counted`; None where a run has no value."""
         tables = [result.metrics for result in self.counted(column)]
         names = dict.fromkeys(name for table in tables for name in table)
         return {name: _figure(name, [table.get(name) for table in tables]) for name in names}
 
     def ratios(self, column: Column) -> dict[str, Aggregate]:
-        """Return each metric over the reference's, seed by seed; not those without a ratio.
+        """Return each metric's ratio to the reference, seed by seed; without metrics that have no ratio.
 
         Pairs of equal runs count once. Empty without a reference, and for the reference itself.
         """
@@ -116,7 +116,7 @@ class ResultGroup:
 
 
 def different(column: Column, seeds: Iterable[int]) -> list[ResultFile]:
-    """Return a column's runs of some seeds, those of one digest once: by its least seed."""
+    """Return a column's runs of some seeds; of runs with equal digests only that of the least seed."""
     found: dict[str, ResultFile] = {}
     for seed in sorted(seeds):
         found.setdefault(column.by_seed[seed].digest, column.by_seed[seed])
@@ -144,7 +144,7 @@ def _ratio(name: str, pairs: Sequence[tuple[ResultFile, ResultFile]]) -> Aggrega
 def group_results(
     results: Sequence[ResultFile], by: Sequence[str] = ("policy",), reference: str | None = None
 ) -> list[ResultGroup]:
-    """Sort results into groups that may be compared, with columns.
+    """Divide results into groups that may be compared, and each group into columns.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def group_results(
 
 
 def _names(column: Column) -> list[str]:
-    """Return what a reference may be called by: its label, and the names in it."""
+    """Return the words that select a column as the reference: its label, and the names in the label."""
     return [column.label, *(part.name for part in column.values.values())]
 
 
@@ -197,8 +197,8 @@ def _by_keys(results: Sequence[ResultFile], keys: Sequence[str]) -> list[ResultG
     groups = []
     tables = tables_by(settings_of(results, keys), keys)
     for table, note in zip(tables, told_apart(tables, keys), strict=True):
-        group = ResultGroup([one.result for one in table], notes=[note] if note else [])
-        values = {id(one.result): {key: one.part(key) for key in keys} for one in table}
+        group = ResultGroup([setting.result for setting in table], notes=[note] if note else [])
+        values = {id(setting.result): {key: setting.part(key) for key in keys} for setting in table}
         of_values = [tuple(part.key for part in values[id(result)].values()) for result in group.results]
         _add_columns(group, list(zip(of_values, group.results, strict=True)))
         for column in group.columns:
@@ -238,7 +238,7 @@ def _families(results: Iterable[ResultFile], by: str) -> list[list[ResultFile]]:
 
 
 def _comparable(results: list[ResultFile]) -> list[ResultGroup]:
-    """Split a scenario's results where one seed stands for more than one job set."""
+    """Split a scenario's results if a seed has different jobs in some of them."""
     if all(len(of_seed) == 1 for of_seed in _hashes(results).values()):
         return [ResultGroup(results)]
     parts: dict[str, list[ResultFile]] = {}
@@ -279,7 +279,7 @@ def _column_label(column: Column, group: ResultGroup, by: str) -> str:
 
 
 def _part_label(part: NamedPart, others: Iterable[NamedPart]) -> str:
-    """Return the name, with those parameters in which parts of that name differ."""
+    """Return a part's name, with the parameters in which parts of that name differ."""
     namesakes = [other.parameters for other in others if other.name == part.name]
     names = sorted({name for parameters in namesakes for name in parameters})
     differing = [name for name in names if len({_shown(p, name) for p in namesakes}) > 1]
@@ -318,7 +318,7 @@ def _choose_seeds(group: ResultGroup) -> None:
 
 
 def _note_equal_runs(group: ResultGroup) -> None:
-    """Say which seeds of a column gave one and the same run."""
+    """Add a note on seeds of a column that gave the same run."""
     repeated = []
     for column in group.columns:
         of_digest: dict[str, list[int]] = {}
@@ -333,7 +333,7 @@ def _note_equal_runs(group: ResultGroup) -> None:
 
 
 def listed(seeds: Iterable[int]) -> str:
-    """Return seeds in order, as a text."""
+    """Return the seeds in ascending order as text."""
     return ", ".join(str(seed) for seed in sorted(seeds))
 
 

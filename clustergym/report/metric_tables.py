@@ -1,4 +1,4 @@
-"""Tables of metrics for people: units one can read, ratios to a reference policy."""
+"""Tables of metrics for people, in readable units, with ratios to a reference policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Value = float | int | Estimate | None
 
 
 class Unit(NamedTuple):
-    """A unit for people: figures are multiplied by `factor` and followed by `name`."""
+    """A unit for people: figures are multiplied by `factor` and shown with `name`."""
 
     factor: float
     name: str
@@ -34,14 +34,14 @@ _UNITS = {
 
 
 def human_unit(metric: Metric, greatest: float) -> Unit:
-    """Return the unit that suits a metric whose greatest figure is given."""
+    """Return a readable unit for a metric, by its greatest figure."""
     if metric.unit == "s":
         return next(unit for limit, unit in _SECONDS if abs(greatest) < limit)
     return _UNITS.get(metric.unit, Unit(1.0, ""))
 
 
 def human_number(value: float | int) -> str:
-    """Return a number with thousands separated and at least three significant digits."""
+    """Return a number as text, with thousands separated and at least three significant digits."""
     if isinstance(value, int) or value == 0:
         return f"{value:,.0f}"
     decimals = next((d for limit, d in ((1000, 0), (100, 1), (10, 2), (1, 3)) if abs(value) >= limit), 4)
@@ -49,7 +49,7 @@ def human_number(value: float | int) -> str:
 
 
 def human_value(value: Value, unit: Unit) -> str:
-    """Return a figure in a unit; an estimate with its interval (see `Estimate`); `-` for None."""
+    """Return a figure in a unit as text; an `Estimate` with its interval, `-` for None."""
     if value is None:
         return "-"
     ends = f" {unit.name}" if unit.name else ""
@@ -66,7 +66,7 @@ def _mean(value: Value) -> float | None:
 
 
 def ratio(value: Value, reference: Value) -> float | None:
-    """Return value / reference (of the means); None where one is missing or the reference is 0."""
+    """Return value / reference, of estimates the means; None if one is missing or the reference is 0."""
     mine, base = _mean(value), _mean(reference)
     return mine / base if mine is not None and base else None
 
@@ -82,7 +82,7 @@ def comparison_table(
     reference: int | None = -1,
     title: str = "",
 ) -> Table:
-    """Return a rich table: a line per metric, a column per policy.
+    """Return a table for Rich, with a line per metric and a column per policy.
 
     Parameters
     ----------
@@ -140,14 +140,14 @@ def _style(metric: Metric, share: float, low: float, high: float) -> str:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
-    """Return one sentence on the first of two policies against the second: better or worse, and at what cost.
+    """Return a sentence on whether the first of two policies is better than the second, and its cost.
 
     Parameters
     ----------
     rows : sequence of mapping
         As in `comparison_table`.
     horizon : bool
-        Whether the clock was stopped: the censored mean then counts, which has all jobs.
+        Whether the run had a horizon; the censored mean, which includes all jobs, is then compared.
     """
     metric = "jct_mean_censored" if horizon else "jct_mean"
     what = "mean JCT with unfinished jobs counted to the horizon" if horizon else "mean JCT"
@@ -169,7 +169,7 @@ def verdict(rows: Sequence[Mapping[str, Any]], horizon: bool) -> str:
 
 
 def finished_jobs_differ(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a caution where policies finished different numbers of jobs; else an empty text."""
+    """Return a warning if policies finished different numbers of jobs; else an empty text."""
     if len({_mean(row["metrics"].get("jobs_finished")) for row in rows}) < 2:
         return ""
     return (

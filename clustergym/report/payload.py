@@ -1,4 +1,4 @@
-"""All that a report's page draws, as plain JSON values."""
+"""The data of a report's page, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEEDED = ("job_id", "outcome", "submit_s", "jct_s")
 
 
 def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
-    """Return the data of a page over some results.
+    """Return the data of a page on the given results.
 
     Raises
     ------
@@ -49,28 +49,30 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
     share = max(ROWS // len(results), 200)
     return {
         "schema": "clustergym.report/1",
-        "metrics": {name: [one.unit, one.better, one.definition] for name, one in METRICS.items()},
+        "metrics": {
+            name: [metric.unit, metric.better, metric.definition] for name, metric in METRICS.items()
+        },
         "groups": [_group(group, share) for group in group_results(results)],
     }
 
 
 def _group(group: ResultGroup, share: int) -> dict[str, Any]:
-    """Return the different runs of a group, and a line for each column: a run's number, or several's mean."""
+    """Return a group's different runs and its lines: for each column its run's number, or its runs' mean."""
     styles = styles_of([column.any.policy.name for column in group.columns])
     runs: list[dict[str, Any]] = []
     lines: list[int | dict[str, Any]] = []
-    for one, style in zip(group.columns, styles, strict=True):
-        every = different(one, one.by_seed)
+    for compared, style in zip(group.columns, styles, strict=True):
+        every = different(compared, compared.by_seed)
         places = {result.digest: len(runs) + place for place, result in enumerate(every)}
         for result in every:
-            label = one.label if len(every) == 1 else f"{one.label}, seed {result.seed}"
+            label = compared.label if len(every) == 1 else f"{compared.label}, seed {result.seed}"
             runs.append(_run(result, label, style, share))
-        counted = [places[result.digest] for result in group.counted(one)]
+        counted = [places[result.digest] for result in group.counted(compared)]
         mine = [runs[place] for place in counted]
         if len(mine) == 1:
             lines.append(counted[0])
         else:
-            line = line_of(one.label, mine, group.figures(one), STEPS, POINTS)
+            line = line_of(compared.label, mine, group.figures(compared), STEPS, POINTS)
             lines.append({**line, "runs": counted})
     return {"title": group.title, "notes": group.notes, "lines": lines, "runs": runs}
 
@@ -98,13 +100,13 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
         "jobs": _jobs(rows, share),
         "nodes": _nodes(folder / "config.yaml", log.held),
         "slowed": _slowed(log.paces, end_s),
-        "outages": [list(one) for one in log.outages[:share]],
+        "outages": [list(outage) for outage in log.outages[:share]],
         "bars": _bars(log.held, share),
     }
 
 
 def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
-    """Raise an InputError about a job that stands twice, or has a number that is none."""
+    """Raise an `InputError` if a job is listed twice or has a malformed number."""
     first: dict[str, int] = {}
     for line, row in enumerate(rows, start=2):
         if first.setdefault(row["job_id"], line) != line:
@@ -119,7 +121,7 @@ def _check_jobs(path: Path, rows: list[dict[str, str]]) -> None:
 def _end_s(result: ResultFile) -> float:
     end_s = (result.model_extra or {}).get("end_s")
     if isinstance(end_s, bool) or not isinstance(end_s, int | float) or not 0 <= end_s < 1e15:
-        raise InputError("is no time", file=result.path, field="end_s", remedy=REMEDY)
+        raise InputError("is not a time", file=result.path, field="end_s", remedy=REMEDY)
     return float(end_s)
 
 
@@ -149,7 +151,7 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
 
 
 def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:
-    """Return the share of running jobs that others slow down, over time; None where none ever is."""
+    """Return, over time, the share of running jobs that others slow down; None if no job ever is."""
     if not any(pace.slowed for pace in paces) or end_s <= 0:
         return None
     times, running, slowed = (np.array(part, dtype=np.float64) for part in zip(*paces, strict=True))
@@ -171,21 +173,21 @@ def _jobs(rows: list[dict[str, str]], share: int) -> dict[str, Any]:
 
 
 def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
-    """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switches are not known."""
+    """Return [GPU type, GPUs, leaf, minipod] of each node; -1: the switch is not known."""
     cluster = _cluster(path)
     if cluster is not None:
         types = [cluster.gpu_types[kind] for kind in cluster.node_type.tolist()]
         switches = (cluster.node_leaf.tolist(), cluster.node_minipod.tolist())
         return [list(row) for row in zip(types, cluster.node_gpus.tolist(), *switches, strict=True)]
     seen: dict[int, tuple[str, int]] = {}
-    for one in held:
-        for node, gpus in one.nodes:
-            seen[node] = (one.gpu_type, max(gpus, seen.get(node, ("", 0))[1]))
+    for holding in held:
+        for node, gpus in holding.nodes:
+            seen[node] = (holding.gpu_type, max(gpus, seen.get(node, ("", 0))[1]))
     return [[*seen.get(node, ("", 0)), -1, -1] for node in range(max(seen, default=-1) + 1)]
 
 
 def _cluster(path: Path) -> Any:
-    """Return the cluster of a run's configuration; None where its file is gone or is another now."""
+    """Return the cluster of a run's configuration; None if its file is missing or has changed."""
     from clustergym.inputs.yaml_file import read_mapping
     from clustergym.scenarios.scenario_config import make_cluster
 
@@ -197,11 +199,17 @@ def _cluster(path: Path) -> Any:
 
 def _bars(held: list[Holding], share: int) -> dict[str, Any]:
     """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind]."""
-    pieces = [(one, node, gpus) for one in held for node, gpus in one.nodes if one.end_s > one.start_s]
+    pieces = [
+        (holding, node, gpus)
+        for holding in held
+        for node, gpus in holding.nodes
+        if holding.end_s > holding.start_s
+    ]
     total = len(pieces)
     if total > share:
         pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
     rows = [
-        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind] for one, node, gpus in pieces
+        [node, holding.start_s, holding.end_s, gpus, holding.job, holding.overhead_s, holding.kind]
+        for holding, node, gpus in pieces
     ]
     return {"rows": rows, "total": total}

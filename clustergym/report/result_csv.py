@@ -1,4 +1,4 @@
-"""CSV files of a result, read with a line number for whatever is wrong."""
+"""Readers of a result's CSV files, whose errors name the line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_table(path: Path, needed: tuple[str, ...]) -> list[dict[str, str]]:
             rows.append(row)
         return rows
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"is no CSV text: {error}", file=path, remedy=REMEDY) from None
+        raise InputError(f"is not CSV text: {error}", file=path, remedy=REMEDY) from None
 
 
 def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
@@ -47,7 +47,7 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
     Raises
     ------
     InputError
-        Names the first field that is no finite number, or below 0.
+        If a field is not a finite number or is below 0; the error names the first such field.
     """
     values = np.full(len(rows), np.nan)
     for place, row in enumerate(rows):
@@ -56,7 +56,7 @@ def column(path: Path, rows: list[dict[str, str]], name: str) -> Floats:
         except ValueError:
             values[place] = np.inf
         if row[name] and not 0 <= values[place] < LARGEST_NUMBER:
-            what = "below 0" if values[place] < 0 else "no finite number"
+            what = "below 0" if values[place] < 0 else "not a finite number"
             message = f"{row[name][:40]!r} is {what}"
             raise InputError(message, file=path, line=place + 2, field=name, remedy=REMEDY)
     return values

@@ -1,4 +1,4 @@
-"""The seeds of one policy as one line: their mean, and the band from the least to the greatest of them."""
+"""A policy's runs with several seeds as one line: their mean, and the band from least to greatest."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ OVER_TIME = ("throughput", "queued_jobs")
 def band_over_time(
     series: Sequence[tuple[Sequence[float], Sequence[float], float]], end_s: float, intervals: int
 ) -> tuple[Floats, Floats]:
-    """Return step functions of several runs as mean, least and greatest in equal intervals.
+    """Return the mean, least and greatest of several runs' step functions in equal intervals.
 
     Parameters
     ----------
     series : sequence of (sequence of float, sequence of float, float)
         When each step of a run begins, its value, and the end of the run, after which it is 0.
     end_s : float
-        Of the longest; above 0.
+        End of the longest run; above 0.
     intervals : int
 
     Returns
@@ -41,7 +41,7 @@ def band_over_time(
 def band_of_distributions(
     functions: Sequence[tuple[Sequence[float], Sequence[float]]], most: int
 ) -> tuple[Floats, Floats]:
-    """Return distribution functions of several runs as mean, least and greatest share at some values.
+    """Return the mean, least and greatest of several runs' distribution functions at common values.
 
     Parameters
     ----------
@@ -78,26 +78,28 @@ def line_of(
     steps: int,
     points: int,
 ) -> dict[str, Any]:
-    """Return several runs of a policy as what a page draws of one, with `bands` and `intervals` beside it.
+    """Return several runs of a policy as a page's data of one run, with `bands` and `intervals` added.
 
     Parameters
     ----------
     label : str
-        Of the policy.
+        Label of the policy.
     runs : sequence of mapping
-        As a page has them; at least two.
+        The page's data of each run; at least two.
     figures : mapping of str to Estimate or None
         The metrics over these runs.
     steps, points : int
         Most steps of a line over time, and most points of a distribution.
     """
-    known = {name: one for name, one in figures.items() if one is not None}
+    known = {name: figure for name, figure in figures.items() if figure is not None}
     kinds = runs[0]["overhead_gpu_h"]
     return {
         **{key: runs[0][key] for key in ("colour", "dash", "knows")},
         "label": f"{label}, mean of {len(runs)} seeds",
-        "metrics": {name: one.mean for name, one in known.items()},
-        "intervals": {name: [one.low, one.high] for name, one in known.items() if one.low < one.high},
+        "metrics": {name: figure.mean for name, figure in known.items()},
+        "intervals": {
+            name: [figure.low, figure.high] for name, figure in known.items() if figure.low < figure.high
+        },
         "wall_s": _mean([run["wall_s"] for run in runs]),
         "decisions": {"seconds_p99": _mean([(run["decisions"] or {}).get("seconds_p99") for run in runs])},
         "overhead_gpu_h": {kind: _mean([run["overhead_gpu_h"][kind] for run in runs]) for kind in kinds},
@@ -114,7 +116,7 @@ def _curves(runs: Sequence[Mapping[str, Any]], steps: int, points: int) -> dict[
     if any(run["slowed"] for run in runs):
         never = {"time_s": [0.0], "share": [0.0]}
         slowed = [(run["slowed"] or never, run["end_s"]) for run in runs]
-        tables["slowed"] = [(one["time_s"], one["share"], end) for one, end in slowed]
+        tables["slowed"] = [(curve["time_s"], curve["share"], end) for curve, end in slowed]
     times, mean = np.zeros(0), dict.fromkeys(tables, np.zeros(0))
     bands: dict[str, Any] = {name: [[], []] for name in tables}
     if end_s > 0:

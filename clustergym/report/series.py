@@ -1,4 +1,4 @@
-"""Steps over time and distributions, with no more points than a page needs."""
+"""Step functions and distributions, reduced to as many points as a page needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clustergym.arrays import Floats
 
 
 def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[Floats, Floats]:
-    """Return a step function with at most so many steps and the same integral.
+    """Return a step function reduced to at most `most` steps, with the same integral.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[
     end_s : float
         End of the last step.
     most : int
-        With more steps than that, each of `most` equal intervals has its mean over time.
+        A function with more steps is replaced by its means over `most` equal intervals.
     """
     if len(time_s) <= most or end_s <= time_s[0]:
         return time_s, values
@@ -27,7 +27,7 @@ def resampled(time_s: Floats, values: Floats, end_s: float, most: int) -> tuple[
 
 
 def means(time_s: Floats, values: Floats, end_s: float, intervals: int) -> Floats:
-    """Return the mean of a step function over each of so many equal intervals from 0 to `end_s`.
+    """Return the means of a step function over `intervals` equal intervals from 0 to `end_s`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def means(time_s: Floats, values: Floats, end_s: float, intervals: int) -> Float
 
 
 def _means(time_s: Floats, values: Floats, edges: Floats) -> Floats:
-    """Return means between edges, the last of which is the end of the last step."""
+    """Return the means between consecutive edges; the last edge is the end of the last step."""
     knots = np.append(time_s, edges[-1])
     lasting = np.diff(knots).clip(min=0.0)
     area = np.zeros((len(knots), *values.shape[1:]))
@@ -71,5 +71,5 @@ def cdf(values: Floats, most: int) -> tuple[list[float], list[float]]:
 
 
 def rounded(values: Floats) -> list[float]:
-    """Return numbers to six significant digits, which is what a picture needs."""
+    """Return numbers rounded to six significant digits, enough for a picture."""
     return [float(f"{value:.6g}") for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""Mirrors finished results to Weights & Biases; result.json stays the truth."""
+"""Copies of finished results in Weights & Biases; result.json remains the source of truth."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class LoggerChoice:
 
 
 def logger_of(config: Mapping[str, Any]) -> LoggerChoice:
-    """Return the checked `logger` group, before anything is run.
+    """Check and return the `logger` group of a configuration, before anything is run.
 
     Raises
     ------
     InputError
-        If it is not valid, or names wandb and that is not installed.
+        If the group is not valid, or names wandb, which is not installed.
     """
     choice: LoggerChoice = build(LoggerChoice, config.get("logger") or {"name": "none"}, "logger")
     if choice.name == "wandb":
@@ -72,7 +72,7 @@ def _wandb() -> Any:
 
 @contextmanager
 def one_line(remedy: str) -> Iterator[None]:
-    """Turn what wandb refuses into an `InputError` with a remedy."""
+    """Turn errors of wandb into an `InputError` of one line with a remedy."""
     wandb = _wandb()
     try:
         yield
@@ -88,9 +88,9 @@ def start(
     group: str | None,
     run_id: str | None = None,
 ) -> Any:
-    """Begin a run, or go on with the one of an id; return wandb's object of it."""
+    """Begin a wandb run, or resume the run of an id; return wandb's object of the run."""
     wandb, where = _wandb(), Path(choice.dir or folder)
-    # Into a folder that is not there wandb does not write: it takes one that is lost.
+    # wandb writes to a temporary folder, which is lost, if this folder does not exist.
     where.mkdir(parents=True, exist_ok=True)
     return wandb.init(
         project=choice.project,
@@ -113,7 +113,7 @@ def log_result(
     folder: Path,
     page: Path | None,
 ) -> None:
-    """Log one result: configuration, metrics, plots, the table of jobs, and its files as an artifact.
+    """Log a result: its configuration, metrics, plots and table of jobs, and its files as an artifact.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def log_files(run: Any, name: str, kind: str, paths: Sequence[Path]) -> None:
 
 
 def _sweep() -> str | None:
-    """Return the name of the sweep's folder; None outside a sweep."""
+    """Return the name of the folder of the present sweep; None outside a sweep."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -165,7 +165,7 @@ def _table(wandb: Any, path: Path) -> Any:
 
 
 def _numbers(texts: Sequence[str]) -> Sequence[float | str | None]:
-    """Return a column as numbers where all of it is; None: empty."""
+    """Return a column as numbers if every text in it is one; None: empty."""
     try:
         return [float(text) if text else None for text in texts]
     except ValueError:
@@ -173,7 +173,7 @@ def _numbers(texts: Sequence[str]) -> Sequence[float | str | None]:
 
 
 def _plots(wandb: Any, folder: Path, end_s: float) -> dict[str, Any]:
-    """Return the distribution of JCT, and jobs, throughput and GPUs in use over time, as charts."""
+    """Return charts of the JCT distribution, and of jobs, throughput and GPUs in use over time."""
     import numpy as np
 
     from clustergym.report.result_csv import column, read_table

@@ -1,4 +1,4 @@
-"""Writes the page of a report: one file without any other, that opens without a server or a network."""
+"""The page of a report, a single file that opens without a server or a network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def page(results: Sequence[ResultFile]) -> str:
-    """Return the page over some results.
+    """Return the page on the given results.
 
     Raises
     ------
@@ -37,12 +37,12 @@ def page(results: Sequence[ResultFile]) -> str:
 
 
 def write_report(places: Iterable[Path], path: Path) -> int:
-    """Write the page over all results in or under some folders; a reader never sees a part of it.
+    """Write the page on all results in or under the given places, as one atomic step.
 
     Returns
     -------
     int
-        How many results it has.
+        The number of results on the page.
 
     Raises
     ------
@@ -56,15 +56,15 @@ def write_report(places: Iterable[Path], path: Path) -> int:
 
 
 def write_run_report(folders: Sequence[Path]) -> None:
-    """Write the page of a run into its folder, the first, over it and those it is compared with.
+    """Write the page of a run, compared with the other folders' runs, into the first folder.
 
-    A page that fails takes nothing from the result: its result.json says so, and a line on stderr.
+    If the page fails, the result stays valid; its result.json and a line on stderr say what failed.
     """
     path = folders[0] / PAGE
     try:
         write_report([folder / FILE_NAME for folder in folders], path)
     except InputError as error:
-        # One of an earlier run would be taken for this one's.
+        # A page of an earlier run would be taken for this run's page.
         path.unlink(missing_ok=True)
         later = f"`clustergym report {shlex.quote(str(folders[0]))}` makes the page later"
         print(f"warning: {error}; the result is whole, and {later}", file=sys.stderr)
@@ -74,7 +74,7 @@ def write_run_report(folders: Sequence[Path]) -> None:
 
 
 def note_report(folder: Path, error: str | None) -> None:
-    """Say in the result.json of a run's folder why its page is missing; None: it is not."""
+    """Record in a run's result.json why its page is missing; None: the page was written."""
     path = folder / FILE_NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

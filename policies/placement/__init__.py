@@ -1,1 +1,1 @@
-"""Placement algorithms: from GPU counts to nodes."""
+"""Placement algorithms: which choose the nodes of a job."""

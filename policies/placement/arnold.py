@@ -34,7 +34,7 @@ def solve(
     *,
     node_limit: int = NODE_LIMIT,
 ) -> Assignment:
-    """Place an instance at the least score; nothing is random here.
+    """Place an instance at the least score; `rng` is not used.
 
     Parameters
     ----------

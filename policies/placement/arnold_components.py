@@ -1,4 +1,4 @@
-"""Which groups of equal size fit in minipods with at most T minipods each: exact, by components.
+"""Split groups of equal size over minipods, at most T minipods for each group: an exact method.
 
 Draw groups and minipods as nodes of a graph, with an edge where a group has nodes in a minipod. Shifting
 nodes around a cycle empties one of its edges, so that some assignment is a forest. A tree of a groups and
@@ -41,19 +41,19 @@ Part = tuple[int, int]
 
 
 class FabricComponent(NamedTuple):
-    """Minipods (ascending positions) that some groups share."""
+    """A set of minipods (ascending positions) and the number of groups that share them."""
 
     minipods: tuple[int, ...]
     groups: int
 
 
 def one_component(free: Ints, groups: int, size: int, most: int) -> bool:
-    """Return whether (1) holds for the roomiest minipods; `free` is descending, shape (M,)."""
+    """Return whether groups fit as one component, by (1); `free` is descending, shape (M,)."""
     return int(free[: groups * (most - 1) + 1].sum()) >= groups * size
 
 
 def split(free: Ints, groups: int, size: int, most: int) -> Ints:
-    """Return an assignment to minipods that hold the groups whole, or of which (1) is true.
+    """Return an assignment of groups to minipods that hold the groups whole, or that satisfy (1).
 
     As few groups as this way allows are split: the fewest for which the nodes that whole groups
     leave over fulfil (1).
@@ -91,7 +91,7 @@ def split(free: Ints, groups: int, size: int, most: int) -> Ints:
 
 
 def _windows(left: Ints, groups: int, size: int, most: int) -> Iterator[list[Part]]:
-    """Yield the parts of each group, as the proof above has it."""
+    """Yield the parts of each group, by the windows of the proof above."""
     if not groups:
         return
     bins = sorted(((int(room), minipod) for minipod, room in enumerate(left)), reverse=True)
@@ -110,7 +110,7 @@ def _windows(left: Ints, groups: int, size: int, most: int) -> Iterator[list[Par
 
 
 def _trimmed(bins: list[tuple[int, int]], excess: int) -> list[tuple[int, int]]:
-    """Take nodes away, from the smallest minipods first."""
+    """Return the minipods with `excess` nodes taken away, from the smallest minipods first."""
     while bins[-1][0] <= excess:
         excess -= bins.pop()[0]
     room, minipod = bins.pop()
@@ -118,7 +118,7 @@ def _trimmed(bins: list[tuple[int, int]], excess: int) -> list[tuple[int, int]]:
 
 
 def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
-    """Return the first position from which `width` minipods have the nodes that are needed."""
+    """Return the first position from which `width` minipods together have the nodes needed."""
     held = sum(rooms[:width])
     for first in range(len(rooms) - width):
         if held >= needed:
@@ -128,7 +128,7 @@ def _first_window(rooms: Sequence[int], width: int, needed: int) -> int:
 
 
 class BestSplit(NamedTuple):
-    """Components, or None; whether None is proven right; and how many choices were tried."""
+    """The result of a search: components or None, whether None is proven, and choices tried."""
 
     components: list[FabricComponent] | None
     complete: bool
@@ -136,7 +136,7 @@ class BestSplit(NamedTuple):
 
 
 def find_components(free: Ints, groups: int, size: int, most: int, node_limit: int) -> BestSplit:
-    """Part minipods into components for which (1) holds, and which share the groups.
+    """Search for a division of minipods into components that satisfy (1) and together hold the groups.
 
     Depth-first search: the smallest minipod that is left is unused or in some component, whose other
     minipods are tried. What a component or an unused minipod holds over its groups is wasted,
@@ -167,7 +167,7 @@ Rooms = tuple[int, ...]
 
 
 def _named(chosen: list[tuple[Rooms, int]], free: Ints) -> list[FabricComponent]:
-    """Return which minipods have the rooms that a search has chosen."""
+    """Return the chosen components with the positions of their minipods in place of their rooms."""
     stock: dict[int, list[int]] = {}
     for minipod, room in enumerate(free.tolist()):
         stock.setdefault(room, []).append(minipod)
@@ -187,7 +187,7 @@ DEEPEST = 400
 
 
 class _Search:
-    """Depth-first search over components, with the states that have failed."""
+    """A depth-first search over components that remembers the states that failed."""
 
     def __init__(self, size: int, most: int, node_limit: int) -> None:
         self.size, self.most, self.node_limit = size, most, node_limit
@@ -195,7 +195,7 @@ class _Search:
         self.failed: set[State] = set()
 
     def run(self, rooms: Rooms, groups: int) -> list[Chosen] | None:
-        """Return components for all the groups, or None."""
+        """Return components that hold all the groups, or None."""
         state, path = self._trimmed(rooms, groups), list[Chosen]()
         stack = [(state, self._choices(*state))]
         while stack:
@@ -214,13 +214,13 @@ class _Search:
         return None
 
     def _trimmed(self, rooms: Rooms, groups: int) -> State:
-        """Return a state without the minipods that are more than T for each group."""
+        """Return the state without minipods beyond T for each group."""
         return rooms[-groups * self.most :], groups
 
     def _choices(self, rooms: Rooms, groups: int) -> Iterator[Chosen]:
-        """Yield the components with the smallest minipod, and that alone where it may be left unused.
+        """Yield the components with the smallest minipod, and also that minipod left unused if it may be.
 
-        If one component will do for all, only that is yielded; if it is seen that none will, nothing.
+        If one component can hold all groups, only that is yielded; if no division can, nothing is.
         """
         waste = sum(rooms) - groups * self.size
         if waste < 0 or self.stopped or (rooms, groups) in self.failed:
@@ -234,9 +234,9 @@ class _Search:
                 yield rooms[:1], 0
 
     def _largest_share(self, rooms: Rooms, groups: int) -> int:
-        """Return the most groups that one component can have: what (1) asks of the roomiest minipods.
+        """Return the most groups that one component can hold, by (1) for the roomiest minipods.
 
-        The nodes that they have over grow ever less with the groups, so that the first failure decides.
+        Each further group adds fewer spare nodes than the last, so that the first failure decides.
         """
         over, step = rooms[-1], self.most - 1
         for share in range(1, groups + 1):
@@ -247,7 +247,7 @@ class _Search:
         return groups
 
     def _components(self, rooms: Rooms, largest: int, waste: int) -> Iterator[Chosen]:
-        """Yield the components with the smallest minipod, those of few groups first."""
+        """Yield the components that contain the smallest minipod, those of few groups first."""
         smallest, others = rooms[0], rooms[1:]
         for share in range(1, largest + 1):
             count = share * (self.most - 1)
@@ -259,7 +259,7 @@ class _Search:
                 yield (smallest, *chosen), share
 
     def _subsets(self, rooms: Rooms, count: int, least: int, most: int) -> Iterator[Rooms]:
-        """Yield subsets of `count` rooms with a sum in a range, each multiset once, roomy ones first."""
+        """Yield subsets of `count` rooms with a sum from `least` to `most`, roomy ones first, each once."""
         self.nodes += 1
         self.stopped = self.stopped or self.nodes > self.node_limit
         if self.stopped or sum(rooms[-count:]) < least or sum(rooms[:count]) > most:

@@ -1,4 +1,4 @@
-"""Arnold's optimum from the trade-off of minipods used against minipods of one group."""
+"""Arnold's optimum, found from the trade-off between minipods used and minipods of one group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHOICES = 20
 
 
 def solve_counts(instance: Instance, node_limit: int) -> Assignment:
-    """Return the optimum over T = 1, 2, … of minipods used at that T.
+    """Return the optimal assignment: for each T = 1, 2, … the fewest minipods, then the best T.
 
     Proof
     -----
@@ -52,7 +52,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:
-    """Return a minipod of its own for each need: the one with the fewest free nodes that suffice.
+    """Return a different minipod for each need: the one with the fewest free nodes that suffice.
 
     The largest need chooses first. Where needs can be met by different minipods at all, they are: the
     tightest one for the largest need may change places with any other in such a choice.
@@ -74,7 +74,7 @@ def tightest(needs: Ints, free: Ints) -> Ints:
 
 
 class _CountSearch:
-    """The best components so far, and lower bounds of what limits left open."""
+    """A search over T that keeps the best components so far, and a lower bound where a limit was hit."""
 
     def __init__(self, instance: Instance, free: Ints, node_limit: int) -> None:
         self.instance, self.free, self.choices = instance, free, CHOICES * node_limit
@@ -87,14 +87,14 @@ class _CountSearch:
         self.nodes = 0
 
     def run(self) -> None:
-        """Try T = 1, 2, … as long as one can beat the best score."""
+        """Try T = 1, 2, … while a larger T can still beat the best score."""
         for most in range(1, min(self.size, len(self.free)) + 1):
             if self.least == self.fewest or self._weighed(self.fewest, most) >= self.score - EPSILON:
                 return
             self._bisect(most)
 
     def assignment(self) -> Ints:
-        """Return the nodes of each group in each of the roomiest minipods that are used."""
+        """Return the nodes of each group in each used minipod, shape (groups, M)."""
         counts = np.zeros((self.groups, self.used), dtype=np.int64)
         row = 0
         assert self.best.components is not None
@@ -108,7 +108,10 @@ class _CountSearch:
         return self.instance.minipod_weight * used + self.instance.group_weight * most
 
     def _bisect(self, most: int) -> None:
-        """Find the shortest prefix that will do and would beat the best score, and note what stays open."""
+        """Find the shortest prefix of minipods that fits at T = `most` and beats the best score.
+
+        The bound of what a limit left undecided goes to `open`.
+        """
         low = refuted = self.fewest - 1
         high = min(self.least, self.groups * most + 1)
         while high > low + 1 and self._weighed(high - 1, most) >= self.score - EPSILON:

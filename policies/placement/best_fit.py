@@ -13,5 +13,5 @@ from .greedy import tightest, whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; nothing is random here."""
+    """Place an instance; `rng` is not used."""
     return whole_groups_first(instance, tightest)

@@ -1,4 +1,4 @@
-"""Best fit, node by node, as in Arnold's benchmark: each goes to the minipod with the fewest free nodes."""
+"""Best fit by node, as in Arnold's benchmark: each node goes to the minipod with fewest free nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .greedy import node_by_node
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; nothing is random here. Ties: the lowest index."""
+    """Place an instance; `rng` is not used. Ties: the lowest index."""
 
     def choose(free: Ints) -> int:
         with_room = np.flatnonzero(free)

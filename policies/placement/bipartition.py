@@ -1,4 +1,4 @@
-"""Light cuts of a graph in two parts of given sizes, by Fiduccia and Mattheyses (DAC '82)."""
+"""Cuts of a graph into two parts at a low weight, by Fiduccia and Mattheyses (DAC '82)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPSILON = 1e-9
 
 
 def bipartition(nodes: Ints, edges: Edges, least: int, most: int) -> Bools:
-    """Cut the subgraph of `nodes` in two at a low weight.
+    """Cut the subgraph of `nodes` into two parts so that the edges between them weigh little.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _neighbours(nodes: Ints, edges: Edges) -> Neighbours:
 
 
 def _improve(neighbours: Neighbours, inside: list[bool], least: int, most: int) -> bool:
-    """Make one pass: move each node at most once, keep the best prefix of moves; say if it gained.
+    """Move each node at most once and keep the best prefix of moves; return whether that gained.
 
     Sizes may be off by one between moves, so that parts of fixed size can swap nodes.
     """
@@ -75,7 +75,7 @@ def _improve(neighbours: Neighbours, inside: list[bool], least: int, most: int) 
 
 
 def _moves(neighbours: Neighbours, inside: list[bool], least: int, most: int) -> list[tuple[int, float]]:
-    """Move every node it can, always the one that gains most (ties: lowest index); return moves and gains."""
+    """Move nodes, always the one of greatest gain (ties: lowest index); return the moves and gains."""
     gains = [
         sum(weight if inside[other] != inside[node] else -weight for other, weight in near)
         for node, near in enumerate(neighbours)

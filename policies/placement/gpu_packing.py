@@ -10,10 +10,10 @@ from .greedy import tightest
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; nothing is random here.
+    """Place an instance; `rng` is not used.
 
-    The roomiest minipods are filled up until what is left fits in one: then the tightest one
-    that takes it. Groups follow each other through the minipods in that order.
+    The roomiest minipods are filled until the rest of the job fits in one: the tightest minipod
+    that holds the rest takes it. Groups follow each other through the minipods in that order.
     """
     if instance.shortfall:
         return Assignment.infeasible(instance)

@@ -1,4 +1,4 @@
-"""What the greedy placement algorithms share: groups are dealt out one by one."""
+"""Loops that the greedy placement algorithms share: place one group, or one node, after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Choice = Callable[[Ints, int], int | None]
 
 
 def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
-    """Place each group in the minipod that `choose` names, and split what fits in none whole.
+    """Place each group in the minipod that `choose` returns; split groups that fit in none.
 
     A group that is split takes the roomiest minipods first. An instance that does not fit gets an
     infeasible assignment.
@@ -36,7 +36,7 @@ def whole_groups_first(instance: Instance, choose: Choice) -> Assignment:
 
 
 def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignment:
-    """Place the nodes of one group after the other, each in the minipod that `choose` names.
+    """Place the nodes of one group after the other, each in the minipod that `choose` returns.
 
     Groups stay together only as far as their nodes happen to follow each other. An instance that does not fit
     gets an infeasible assignment.
@@ -53,7 +53,7 @@ def node_by_node(instance: Instance, choose: Callable[[Ints], int]) -> Assignmen
 
 
 def random_by_room(free: Ints, draws: np.random.Generator) -> int:
-    """Return a minipod drawn with the probability of its free nodes."""
+    """Draw a minipod with probability proportional to its free nodes."""
     ends = np.cumsum(free)
     return int(np.searchsorted(ends, draws.integers(ends[-1]), side="right"))
 

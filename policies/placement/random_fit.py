@@ -14,9 +14,9 @@ from .greedy import random_by_room, whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; without `rng` the draw is that of seed 0.
+    """Place an instance by draws from `rng`, by default a generator of seed 0.
 
-    A minipod is drawn with the probability of its free nodes, among those that take the group whole.
+    A minipod's probability is proportional to its free nodes, among those that hold the group whole.
     """
     draws = np.random.default_rng(0) if rng is None else rng
 

@@ -1,4 +1,4 @@
-"""Round robin: communication groups go to the minipods in turn, past those without room."""
+"""Round robin: communication groups go to the minipods in turn, skipping those without room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .greedy import whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; nothing is random here."""
+    """Place an instance; `rng` is not used."""
     turn = 0
 
     def choose(free: Ints, wanted: int) -> int | None:

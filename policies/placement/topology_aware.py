@@ -15,7 +15,7 @@ from .bipartition import Edges, bipartition, cut_weight
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance; nothing is random here.
+    """Place an instance; `rng` is not used.
 
     The job is the graph of its communication matrix: neighbouring stages of a row, and neighbours in
     the ring of a column, all of one weight: how much the groups weigh in the score (alpha) is what
@@ -43,7 +43,7 @@ def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignm
 def _halve(
     nodes: Ints, minipods: Ints, free: Ints, edges: Edges, group_nodes: int
 ) -> list[tuple[Ints, Ints]]:
-    """Cut a part of the job in two, from a start along the groups and from one across them."""
+    """Cut a part of the job in two: the lighter of cuts started along groups and across groups."""
     first, second = np.array_split(minipods, 2)
     rooms = int(free[first].sum()), int(free[second].sum())
     for half, room in ((second, rooms[1]), (first, rooms[0])):
@@ -58,7 +58,7 @@ def _halve(
 
 
 def _edges(instance: Instance) -> Edges:
-    """Return the edges between nodes, which are counted group after group."""
+    """Return the edges of the communication graph; nodes are numbered group after group."""
     cells = np.arange(instance.job.nodes).reshape(instance.groups, instance.group_nodes)
     matrix = cells if instance.unit == "pp" else cells.T
     stages = np.stack([matrix[:, :-1].ravel(), matrix[:, 1:].ravel()], axis=1)

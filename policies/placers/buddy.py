@@ -1,4 +1,4 @@
-"""Buddy placement: close together, and leaving large blocks whole."""
+"""Buddy placement: keep a job's GPUs close together and large free blocks whole."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Buddy(Placer):
     _hierarchies: tuple[_Hierarchy, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a cluster; nothing is random here."""
+        """Prepare for a cluster; `rng` is not used."""
         self._spec = cluster
         self._hierarchies = tuple(_Hierarchy.of(cluster, row) for row in range(len(cluster.groups)))
 
@@ -68,8 +68,8 @@ class Buddy(Placer):
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Propose better nodes for jobs; profiling holds (negative holders) stay.
 
-        By ascending row, jobs whose locality, then whose number of nodes would be less if they
-        were placed now with their own GPUs free.
+        Jobs are taken in ascending order of row. A job is proposed if its locality, or at the same
+        locality its number of nodes, would be less if it were placed now with its own GPUs free.
         """
         return list(self._improvements(allocations))
 
@@ -136,7 +136,7 @@ class _Hierarchy:
         return {}
 
     def ideal(self, spec: ClusterSpec, gpu_type: int, gpus: int) -> tuple[Locality, int]:
-        """Return locality and number of nodes of the best placement on the empty cluster."""
+        """Return the locality and number of nodes of the best placement on an empty cluster."""
         if gpus not in self.ideals:
             self.ideals[gpus] = spec.compact_locality(gpu_type, gpus), -(-gpus // self.per_node)
         return self.ideals[gpus]
@@ -153,7 +153,7 @@ class _Hierarchy:
         return tuple((self.first + node, count) for node, count in sorted(shares))
 
     def _in_blocks(self, free: Ints, whole: int, rest: int) -> list[Share]:
-        """Return `whole` wholly free nodes and `rest` GPUs on one more; nothing if too few are free."""
+        """Return `whole` wholly free nodes and `rest` GPUs on one more node; empty if too few are free."""
         empty = free == self.per_node
         spare = (free >= rest) & ~empty if whole and rest else np.zeros_like(empty)
         for tier, starts in enumerate(self.starts):
@@ -175,7 +175,7 @@ class _Hierarchy:
         return shares + [(node, self.per_node) for node in nodes]
 
     def _pick(self, empty: Bools, tier: int, low: int, high: int, wanted: int) -> list[int]:
-        """Return `wanted` of the wholly free nodes low..high, which one switch of a tier joins."""
+        """Return `wanted` of the wholly free nodes low..high, the nodes under one switch of a tier."""
         if not wanted:
             return []
         if tier == 0:
@@ -194,7 +194,7 @@ class _Hierarchy:
         return picked
 
     def _gather(self, free: Ints, gpus: int) -> list[Share]:
-        """Return the free GPUs of the fewest nodes under one switch of the lowest tier that has enough."""
+        """Return free GPUs on the fewest nodes, under one switch of the lowest tier that has enough."""
         tier, totals = next(
             (tier, totals)
             for tier, starts in enumerate(self.starts)
@@ -217,7 +217,7 @@ class _Hierarchy:
         return [*shares, (int(order[cut + last]), rest)]
 
     def _fullest_first(self, free: Ints, switch: Ints) -> Ints:
-        """Return the nodes by switch, then by descending free GPUs, then by index."""
+        """Return the nodes sorted by switch, then by free GPUs, most first, then by index."""
         nodes = np.arange(self.nodes)
         key = (switch * (self.per_node + 1) + self.per_node - free) * self.nodes + nodes
         key.sort()
@@ -225,7 +225,7 @@ class _Hierarchy:
 
 
 def _best_fit(free: Ints, gpus: int, limit: int) -> int | None:
-    """Return the first node of the fewest free GPUs that suffice and are below `limit`."""
+    """Return the first node with the fewest free GPUs that suffice and are below `limit`."""
     if not len(free):
         return None
     fitting = np.where((free >= gpus) & (free < limit), free, NONE)
@@ -234,7 +234,7 @@ def _best_fit(free: Ints, gpus: int, limit: int) -> int | None:
 
 
 def _split(counts: Iterable[int], wanted: int) -> list[Share]:
-    """Share `wanted` out over the fewest children: the fullest, and a best fit for the rest."""
+    """Split `wanted` over the fewest children: the largest counts first, a best fit for the rest."""
     left = sorted(enumerate(counts), key=lambda child: (-child[1], child[0]))
     shares: list[Share] = []
     for position, (child, count) in enumerate(left):
@@ -247,7 +247,7 @@ def _split(counts: Iterable[int], wanted: int) -> list[Share]:
 
 
 def _block(empty: Bools, wanted: int, low: int) -> list[int]:
-    """Return `wanted` nodes of a leaf that starts at `low`: an aligned free block if there is one.
+    """Return `wanted` free nodes of the leaf that starts at `low`, in an aligned block if there is one.
 
     The smallest free block that is large enough, or else the smallest blocks first, so that
     large blocks stay whole.
@@ -264,7 +264,7 @@ def _block(empty: Bools, wanted: int, low: int) -> list[int]:
 
 
 def _block_sizes(empty: Bools) -> Ints:
-    """Return for each node the size of the largest aligned free block around it; 0: not free."""
+    """Return the size of the largest aligned free block around each node; 0: the node is not free."""
     width = 1 << (len(empty) - 1).bit_length()
     blocks: Bools = np.zeros(width, dtype=np.bool_)
     blocks[: len(empty)] = empty

@@ -1,4 +1,4 @@
-"""Placement algorithms of pre-training jobs as placers of any job: its nodes are one group."""
+"""A placer that applies the placement algorithms of pre-training jobs to any job, as one group."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .buddy import Buddy
 
 @dataclass
 class MinipodPlacer(Buddy):
-    """Choose minipods by a placement algorithm, and the lowest wholly free nodes in them.
+    """A placer that chooses minipods by an algorithm, and the lowest wholly free nodes in them.
 
     Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
 
     Parameters
     ----------
     defragment_s : float or None
-        As of `Buddy`, whose proposals do not follow the algorithm; None: never.
+        Seconds between calls of `defragment`, which is `Buddy`'s and ignores the algorithm; None: never.
     algorithm : str
         `best_fit`, `random_fit`, `round_robin`, `gpu_packing`, `topology_aware` or `arnold`.
     """

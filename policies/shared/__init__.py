@@ -1,1 +1,1 @@
-"""Pieces that several policies share."""
+"""Code that several policies share."""

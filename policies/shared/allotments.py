@@ -1,4 +1,4 @@
-"""Allotments on a virtual cluster, tried before they are decided."""
+"""A table of allotments that a policy changes before it decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .requests import held_level
 
 
 class Allotments:
-    """Who would hold what.
+    """The allotment that each job would hold, and the GPUs that would be free.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Allotments:
         self.cost_s = view.restart_cost_s()
 
     def give(self, at: int, kind: int, level: int) -> None:
-        """Let the job at a position of the View hold (type, count index); kind -1: nothing."""
+        """Give the job at a position of the View type `kind` and count index `level`; kind -1: nothing."""
         if self.kind[at] >= 0:
             self.free[self.kind[at]] += self.counts[self.level[at]]
         self.kind[at], self.level[at] = kind, level
@@ -46,6 +46,6 @@ class Allotments:
             self.free[kind] -= self.counts[level]
 
     def decision(self) -> Decision:
-        """Return the allotments as a Decision."""
+        """Return the Decision that enacts the allotments."""
         held = np.flatnonzero(self.kind >= 0)
         return Decision(self.view.job[held], self.kind[held], self.counts[self.level[held]])

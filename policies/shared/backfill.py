@@ -8,7 +8,7 @@ from clustergym.arrays import Floats, Ints
 
 
 class FreeTimeline:
-    """GPUs of one type that will be free, by estimates of when jobs end.
+    """The free GPUs of one type over time, by estimates of when running jobs end.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class FreeTimeline:
         self.free: Ints = np.cumsum(given.astype(np.int64))
 
     def earliest(self, gpus: int, duration_s: float) -> float:
-        """Return the earliest start at which so many GPUs are free for so long; inf: never."""
+        """Return the earliest start at which `gpus` GPUs are free for `duration_s`; inf: never."""
         enough = self.free >= gpus
         short = np.where(enough, np.inf, self.time_s)
         next_short = np.minimum.accumulate(short[::-1])[::-1]
@@ -36,7 +36,7 @@ class FreeTimeline:
         return float(self.time_s[starts[0]]) if len(starts) else np.inf
 
     def reserve(self, start_s: float, gpus: int, duration_s: float) -> None:
-        """Take GPUs out from a start that `earliest` returned, for a duration."""
+        """Take GPUs off the timeline for a duration, from a start that `earliest` returned."""
         end_s = start_s + duration_s
         if np.isfinite(end_s) and end_s not in self.time_s:
             after = int(np.searchsorted(self.time_s, end_s))

@@ -1,4 +1,4 @@
-"""The choice of a job's global batch: by its goodput on an allotment, where its model has a choice."""
+"""The choice of a job's global batch by its goodput on an allotment, if its model has a choice."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def check_mode(mode: str) -> None:
 
 
 def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
-    """Return for how many jobs of a trace a batch is chosen.
+    """Return the number of jobs in a trace whose batch the policy chooses.
 
     Raises
     ------
     InputError
-        If a batch must be chosen for every job, and one has no choice; names the first.
+        If a batch must be chosen for every job and a job has no choice; the error names the first.
     """
     if mode == "requested":
         return 0
@@ -45,7 +45,7 @@ def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
 
 
 def batch_options(mode: str, view: View) -> BatchOptions | None:
-    """Return what a policy may choose; None: nothing."""
+    """Return the batches that a policy may choose among; None: it chooses no batch."""
     return None if mode == "requested" else view.batch_options()
 
 
@@ -64,7 +64,7 @@ def requested_time_s(view: View, options: BatchOptions | None) -> Floats:
 
 
 def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floats) -> tuple[Floats, Ints]:
-    """Return the goodput of each allotment at its best batch, samples/s, and that batch, shapes (n, T, K).
+    """Return each allotment's goodput in samples/s at its best batch, and that batch; shapes (n, T, K).
 
     Goodput is throughput times statistical efficiency; samples count as at the requested batch. What
     an estimate adds to a known time, such as the synchronisation that a bootstrap does not know, an

@@ -1,4 +1,4 @@
-"""A virtual cluster on which elastic policies try scalings before they decide."""
+"""A virtual cluster on which elastic policies try changes of allotments before they decide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scaling(NamedTuple):
 
 
 class VirtualCluster(Allotments):
-    """Allotments as they would be, and the value of changing them.
+    """A table of allotments with the value of each, on which scalings are tried.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class VirtualCluster(Allotments):
     # Launching
 
     def first_launch(self, waiting: Ints) -> tuple[int, list[Scaling]] | None:
-        """Return the first waiting job whose launch raises the total value, and how.
+        """Return the first waiting job whose launch raises the total value, and the scalings it takes.
 
         Parameters
         ----------
@@ -85,14 +85,14 @@ class VirtualCluster(Allotments):
         return place, [*steps, Scaling(int(waiting[place]), kind, level)]
 
     def _release_losses(self) -> Floats:
-        """Return the least loss that frees counts[k] GPUs of type t, shape (T, K); inf: impossible."""
+        """Return the least loss of value that frees counts[k] GPUs of type t, shape (T, K); else inf."""
         table = [
             [np.inf if plan is None else plan[0] for plan in self.release(t)] for t in range(len(self.free))
         ]
         return np.array(table)
 
     def release(self, kind: int) -> list[tuple[float, list[Scaling]] | None]:
-        """Return, per count, the least (loss, scalings) that makes so many GPUs of a type free."""
+        """Return, for each count, the (loss, scalings) of least loss that free so many GPUs of a type."""
         if kind not in self._release_cache:
             self._release_cache[kind] = [self._release(kind, int(gpus)) for gpus in self.counts]
         return self._release_cache[kind]
@@ -120,7 +120,7 @@ class VirtualCluster(Allotments):
         return (loss, steps) if missing <= 0 else None
 
     def halving(self, victims: Ints, kind: int | Ints, level: Ints) -> tuple[Ints, Floats]:
-        """Return GPUs freed and value lost by halving each victim; nothing below half its request."""
+        """Return the GPUs freed and the value lost by halving each job; none goes below half its request."""
         lower = np.maximum(level - 1, 0)
         allowed = (
             (level > 0) & (lower >= self.requested[victims] - 1) & (self.value[victims, kind, lower] > 0)
@@ -130,14 +130,14 @@ class VirtualCluster(Allotments):
         return freed, np.where(allowed, lost, np.inf)
 
     def worth_disturbing(self, victims: Ints) -> Bools:
-        """Whether a job will run longer than a restart takes; one that ends soon is left alone."""
+        """Return whether each job will still run for longer than its restart takes."""
         kind, level = self.kind[victims], self.level[victims]
         left_s = self.view.remaining_iterations[victims] * self.time_s[victims, kind, level]
         longer: Bools = left_s > self.cost_s[victims, kind, np.maximum(level - 1, 0)]
         return longer
 
     def preemptions(self, kind: int, level: int, among: Bools) -> tuple[float, list[Scaling]] | None:
-        """Return the least (loss, preemptions) that frees counts[level] GPUs.
+        """Return the (loss, preemptions) of least loss that free counts[level] GPUs.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class VirtualCluster(Allotments):
         return fits
 
     def _growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return each job's best (gain, type, level) that fits in what is free now."""
+        """Return each job's best (gain, type, level) among those that fit on the GPUs free now."""
         gain, kinds, level = self.growth(held)
         here = kinds == self.kind[held][:, None, None]
         own = np.where(here, self.counts[self.level[held]][:, None, None], 0)
@@ -208,7 +208,7 @@ class VirtualCluster(Allotments):
         return flat[at, best], kinds.reshape(len(held), -1)[at, best], level.reshape(len(held), -1)[at, best]
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return what running jobs gain: doubled where they are, or elsewhere at half to twice.
+        """Return the gains of running jobs from twice their GPUs, or from half to twice on another type.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class VirtualCluster(Allotments):
         return np.maximum(gain, 0.0), kinds, level
 
     def _repays(self, held: Ints, kinds: Ints, level: Ints) -> Bools:
-        """Whether an allotment saves more time than changing to it takes."""
+        """Return whether each allotment saves a job more time than the change to it takes."""
         now, rows = (held, self.kind[held], self.level[held]), held[:, None, None]
         current_s, standing_s = self.time_s[now][:, None, None], self.cost_s[now][:, None, None]
         with np.errstate(invalid="ignore"):

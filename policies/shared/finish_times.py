@@ -1,4 +1,4 @@
-"""Estimates of how long jobs need: at an allotment, and alone on an equal share of the cluster.
+"""Estimates of jobs' run times: on an allotment, and alone on an equal share of the cluster.
 
 The ideal of an exclusive 1/N share follows Themis (NSDI '20, section 3.1) and Gavel's isolated
 allocation (OSDI '20, section 4.2): a job has 1/N of the GPUs of every type to itself. As a gang
@@ -21,7 +21,7 @@ UNKNOWN_JOB_S = 3600.0
 
 
 class RequestTimes(NamedTuple):
-    """Seconds per iteration at the requested count on each type, and for which jobs they are guessed.
+    """Seconds per iteration at the request on each type, and the jobs for which they are guessed.
 
     Attributes
     ----------
@@ -67,20 +67,20 @@ def _guess_s(view: View, time_s: Floats, known: Bools) -> Floats:
 
 
 def _slower(ratio: Floats) -> Floats:
-    """Return the median of each type's finite entries, shape (T,); 1 where there is none."""
+    """Return the median of each type's finite entries, shape (T,); 1 for a type without any."""
     columns = [column[np.isfinite(column)] for column in ratio.T]
     return np.array([_median(column) if len(column) else 1.0 for column in columns])
 
 
 def _median(values: Floats) -> float:
-    """Return the median of at least one finite value; on few values many times as fast as NumPy's."""
+    """Return the median of one or more finite values; much faster than NumPy's on few values."""
     ordered, half = np.sort(values), len(values) // 2
     middle = ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
     return float(middle)
 
 
 def remaining_s(view: View) -> Floats:
-    """Return the seconds until each job ends if it holds (type, count) from now on.
+    """Return the seconds until each job ends on each allotment, if it holds that from now on.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def remaining_s(view: View) -> Floats:
 
 
 def standstill_s(view: View) -> Floats:
-    """Return the seconds before work goes on at (type, count), shape (n, T, K)."""
+    """Return the seconds until a job works again on each allotment, shape (n, T, K)."""
     wait = view.restart_cost_s().copy()
     held = np.flatnonzero(view.gpus > 0)
     level = np.searchsorted(view.setting.counts, view.gpus[held])
@@ -102,7 +102,7 @@ def standstill_s(view: View) -> Floats:
 
 
 def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
-    """Return the seconds until each job ends if it holds its request from now on, shape (n, T)."""
+    """Return the seconds until each job ends at its request on each type, shape (n, T)."""
     level = requested_level(view)[:, None, None]
     wait = np.take_along_axis(standstill_s(view), level, 2)[..., 0]
     left: Floats = view.remaining_iterations[:, None] * times.time_s + wait
@@ -110,7 +110,7 @@ def remaining_at_request_s(view: View, times: RequestTimes) -> Floats:
 
 
 def isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return the share of time on each type that 1/N of the cluster gives a job, shape (n, T).
+    """Return the share of time on each type that a job has on 1/N of the cluster, shape (n, T).
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def isolated_shares(view: View, times: RequestTimes, jobs: Floats | float | None
 
 
 def isolated_rate(view: View, times: RequestTimes, jobs: Floats | float | None = None) -> Floats:
-    """Return iterations per second on an exclusive 1/N share, shape (n,); 0 where nothing is known."""
+    """Return iterations per second on an exclusive 1/N share, shape (n,); 0 where no speed is known."""
     rate: Floats = (isolated_shares(view, times, jobs) / times.time_s).sum(axis=1)
     return rate
 

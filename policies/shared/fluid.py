@@ -1,4 +1,4 @@
-"""The online clock of fluid fair sharing that fair queuing orders jobs by."""
+"""The virtual clock of fluid fair sharing, by which fair queuing orders jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clustergym.metrics.fluid import FluidSharing
 
 
 class FairQueue:
-    """Virtual finishes F_j = V(a_j) + L_j, each fixed when its job arrives.
+    """A virtual clock V that fixes each job's virtual finish F_j = V(a_j) + L_j when the job arrives.
 
     Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in
     the system under fluid fair sharing of all M GPUs (not those that are). O(log N) an event.

@@ -1,4 +1,4 @@
-"""A genetic search for allocations on one GPU type, as Pollux has it."""
+"""Pollux's genetic search for allocations on one GPU type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clustergym.arrays import Floats, Ints
 
 
 class GeneticSearch:
-    """Maximises the summed value of jobs' counts within a capacity (Pollux, OSDI '21, section 4.2).
+    """A search that maximises the total value of jobs' GPU counts within a capacity (Pollux, section 4.2).
 
     A gene is a job's index into the counts. A generation: parents by tournaments of two, each gene
     from either of them, one gene in n drawn anew, and genes lowered until the individual fits, those
@@ -29,7 +29,7 @@ class GeneticSearch:
     def search(
         self, job: Ints, value: Floats, gpus: Ints, capacity: int, start: Ints, attained: Floats
     ) -> Ints:
-        """Return an index into the counts for each job.
+        """Search and return each job's index into the counts, shape (n,).
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class GeneticSearch:
         return fittest
 
     def _inherited(self, job: Ints, value: Floats, start: Ints) -> Ints:
-        """Return the last population for the jobs of now; a new job's gene is that of the start."""
+        """Return the last population with columns for the present jobs; new jobs have the start's gene."""
         genes = np.tile(start, (self._size, 1))
         both, here, there = np.intersect1d(job, self._job, assume_unique=True, return_indices=True)
         if len(both):
@@ -83,7 +83,7 @@ class GeneticSearch:
 
 
 def repaired(genes: Ints, at_most: Ints, gpus: Ints, capacity: int, first: Ints) -> Ints:
-    """Return the individuals lowered until they fit: each job, in order, gives up what is too much.
+    """Return the individuals with genes lowered until they fit the capacity, in the order of `first`.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _fitness(genes: Ints, value: Floats) -> Floats:
 
 
 def _at_most(value: Floats) -> Ints:
-    """Return for each job and index the largest index up to it that it may have, shape (n, L)."""
+    """Return the largest allowed index at or below each index, shape (n, L)."""
     allowed = np.where(np.isfinite(value), np.arange(value.shape[1]), 0)
     at_most: Ints = np.maximum.accumulate(allowed, axis=1)
     return at_most

@@ -1,4 +1,4 @@
-"""Configurations, restarts, and what a policy learns of its jobs' iteration times while they run."""
+"""What goodput policies share: configurations, the restart factor, and observed iteration times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def restart_factor(view: View, waiting: bool = False) -> Floats:
 
 
 def configurations(setting: Setting) -> Bools:
-    """Return which (type, count) are configurations (Sia, section 3.3), shape (T, K).
+    """Return which allotments (type, count) are configurations (Sia, section 3.3), shape (T, K).
 
     Powers of two inside a node, then whole nodes, so that jobs on several nodes share none.
     """
@@ -40,10 +40,10 @@ def configurations(setting: Setting) -> Bools:
 
 
 def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bools:
-    """Return whether a job may have a configuration now, shape (n, T, K).
+    """Return which configurations each job may have now, shape (n, T, K).
 
-    Where it fits in memory; of jobs that fit no configuration anywhere, all counts count as one. What
-    a job holds stays allowed.
+    Only allotments that fit in memory are allowed. A job that fits no configuration anywhere may have
+    any count that fits. A job may always keep what it holds.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
 
 
 class ObservedSpeeds:
-    """Iteration times that a policy observed, and estimates of the others from them.
+    """Iteration times that a policy observed, and estimates of all other iteration times from them.
 
     The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the
     batches that it may choose. While a job worked on one allotment from a decision to the next View,
@@ -84,7 +84,7 @@ class ObservedSpeeds:
         self._at_batch = np.empty((0, 3))
 
     def observe(self, view: View, options: BatchOptions | None = None) -> Ints:
-        """Take in a View; return the positions of jobs whose known times changed."""
+        """Learn from a View; return the positions of jobs whose observed times changed."""
         self._make_room(view)
         self._most_gpus[view.job] = np.maximum(self._most_gpus[view.job], view.gpus)
         if not len(self._job):
@@ -107,7 +107,7 @@ class ObservedSpeeds:
         return row
 
     def _at_requested(self, view: View, options: BatchOptions, row: Ints, at: Ints, time_s: Floats) -> Floats:
-        """Return observed seconds per requested iteration as those of an iteration at that batch.
+        """Convert observed seconds per iteration to seconds at the requested batch.
 
         NaN where the efficiency of the job's batch has changed meanwhile.
         """
@@ -120,7 +120,7 @@ class ObservedSpeeds:
         return np.where(other, np.where(now == worth, moved, np.nan), time_s)
 
     def decided(self, view: View, decision: Decision, options: BatchOptions | None = None) -> None:
-        """Take in what was decided at a View: when each job will work, and on what."""
+        """Record a decision: when each job begins to work, and on which allotment."""
         order = np.argsort(decision.job)
         job, kind, gpus = decision.job[order], decision.gpu_type[order], decision.gpus[order]
         at = np.searchsorted(view.job, job)
@@ -139,11 +139,11 @@ class ObservedSpeeds:
             self._at_batch = np.stack([worth, known[each, column], known[each, own]], axis=1)
 
     def observed(self, view: View) -> Floats:
-        """Return observed seconds per iteration, shape (n, T, K); NaN: never ran there."""
+        """Return observed seconds per iteration, shape (n, T, K); NaN: the job never ran there."""
         return self._seen[view.job]
 
     def most_gpus(self, view: View) -> Ints:
-        """Return the most GPUs each job was seen to hold, shape (n,); 0: none."""
+        """Return the most GPUs that each job has held, shape (n,); 0: none."""
         return self._most_gpus[view.job]
 
     def estimates(self, view: View, prior: Floats) -> Floats:
@@ -185,7 +185,7 @@ def _column(options: BatchOptions, row: Ints, batch: Ints) -> Ints:
 
 
 def _corrected(prior: Floats, seen: Floats) -> Floats:
-    """Return the prior, shape (n, T, K), corrected by observations (NaN: none)."""
+    """Return the prior times corrected by the observed ones (NaN: none), shape (n, T, K)."""
     feasible = np.isfinite(prior)
     ran = np.isfinite(seen) & feasible
     least = np.argmax(feasible, axis=2)[..., None]
@@ -209,7 +209,7 @@ def _corrected(prior: Floats, seen: Floats) -> Floats:
 
 
 def _interpolated(values: Floats, known: Bools) -> Floats:
-    """Fill the last axis between known values linearly, outside with the nearest; 0 where none is known."""
+    """Interpolate the last axis linearly between known values, the nearest outside; 0 if none is known."""
     levels = np.arange(values.shape[-1])
     last = len(levels) - 1
     left = np.maximum.accumulate(np.where(known, levels, -1), axis=-1)

@@ -1,4 +1,4 @@
-"""The integer program of several policies: at most one configuration per job, within capacity."""
+"""The integer program that several policies solve: at most one configuration per job, within capacity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SolverError(RuntimeError):
 
 @dataclass(frozen=True)
 class Choices:
-    """Which of m configurations is worth what to each of n jobs.
+    """An integer program: the value of each of m configurations to each of n jobs, and the capacity.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class ProgramSolution:
-    """A choice for each job.
+    """The solution of a program: each job's configuration, and how good the whole is.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class ProgramSolution:
 
     @property
     def gap(self) -> float:
-        """How far below the bound the value is at most, as a fraction of the bound; 0 where both are 0."""
+        """Return (bound - value) / bound, the most that the value lacks; 0 unless the bound is above 0."""
         return max(self.bound - self.value, 0.0) / self.bound if self.bound > 0 else 0.0
 
 
@@ -95,7 +95,7 @@ def solve(
     ----------
     problem : Choices
     start : ndarray of int, shape (n,)
-        A choice to begin with, as the one of now; what no longer fits of it is left out.
+        A choice to begin with, such as the present one; what no longer fits is left out.
     solver : str
         `highs` or `scip`, for what is left; `scip` is started from the first solution.
     gap : float
@@ -140,7 +140,7 @@ def solve(
 
 
 def check_solver(solver: str) -> None:
-    """Raise an InputError for a solver there is not."""
+    """Raise an `InputError` for the name of an unknown solver."""
     if solver not in SOLVERS:
         raise InputError(f"unknown solver {solver!r}", field="policy.solver", remedy=nearest(solver, SOLVERS))
     if solver == "scip" and find_spec("pyscipopt") is None:
@@ -149,7 +149,7 @@ def check_solver(solver: str) -> None:
 
 
 def _legal(problem: Choices, choice: Ints) -> Ints:
-    """Return the choice without what has no value and, from the last job on, what is over capacity."""
+    """Return a legal choice: drop what is not allowed and, from the last job back, what does not fit."""
     rows = np.arange(len(choice))
     kept = np.where((choice >= 0) & np.isfinite(problem.value[rows, choice]), choice, -1)
     used = problem.used(kept)
@@ -198,7 +198,7 @@ def improved(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
 
 
 def _undominated(problem: Choices) -> Floats:
-    """Return the values, -inf where fewer or as many GPUs of the same type are worth as much."""
+    """Return the values; -inf where a configuration of the type with no more GPUs is worth as much."""
     value = problem.value.copy()
     for kind in range(len(problem.capacity)):
         columns = np.flatnonzero(problem.kind == kind)
@@ -211,7 +211,7 @@ def _undominated(problem: Choices) -> Floats:
 
 
 def _constraints(problem: Choices, row: Ints, column: Ints) -> object:
-    """Return the matrix of one line per job row and one per GPU type, for the variables (row, column)."""
+    """Return the constraint matrix: a line per job row and per GPU type, a column per variable."""
     from scipy.sparse import csr_array
 
     n, variables = len(problem.value), np.arange(len(row))
@@ -222,7 +222,7 @@ def _constraints(problem: Choices, row: Ints, column: Ints) -> object:
 
 
 def _relaxed(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
-    """Return the prices of the GPU types and the amounts, shape (n, m), of the LP relaxation."""
+    """Solve the LP relaxation; return the prices of the GPU types and the amounts, shape (n, m)."""
     from scipy.optimize import linprog
 
     amounts = np.zeros(problem.value.shape)
@@ -241,7 +241,7 @@ def _relaxed(problem: Choices, members: Ints) -> tuple[Floats, Floats]:
 
 
 def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float, Floats]:
-    """Return the bound at prices of the GPU types, and by how much each variable, at 1, lowers it."""
+    """Return the Lagrangian bound at some prices, and by how much each variable at 1 lowers it."""
     net = problem.value - (prices[problem.kind] * problem.gpus)
     best = net.max(axis=1, initial=0.0)
     bound = float(prices @ problem.capacity + members @ best)
@@ -333,7 +333,7 @@ def _merged(choice: Ints, row_of: Ints, value: Floats) -> Ints:
 
 
 def _unmerged(counted: Ints, row_of: Ints, start: Ints) -> Ints:
-    """Share out configurations among the jobs of each row: first to those that have them at the start."""
+    """Assign configurations to the jobs of each row, first to the jobs that have them at the start."""
     choice = np.full(len(row_of), -1, dtype=np.int64)
     left = counted.copy()
     for job in np.flatnonzero((start >= 0) & (left[row_of, start] > 0)):

@@ -25,7 +25,7 @@ FINISH_STEPS = 50
 
 @dataclass(frozen=True)
 class ShareProblem:
-    """Groups of like jobs that share a cluster; the unknown is each job's share of time per type.
+    """A program over groups of equal jobs on a cluster; its variables are each job's shares of time.
 
     Shares x[m, t] >= 0 of a group's every job obey: at most 1 a job over all types, and on
     each type at most its GPUs, sum over m of members[m] gpus[m] x[m, t] <= capacity[t].
@@ -52,14 +52,14 @@ class ShareProblem:
         return rate
 
     def broken(self, share: Floats) -> float:
-        """Return by how much shares break a limit, relative to it; 0 if they obey all."""
+        """Return the largest relative violation of a limit by the shares; 0 if they obey all limits."""
         used = ((self.members * self.gpus)[:, None] * share).sum(axis=0)
         over = np.concatenate([share.sum(axis=1) - 1.0, used / np.maximum(self.capacity, 1) - 1.0])
         return max(float(over.max(initial=0.0)), float((-share).max(initial=0.0)))
 
 
 def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
-    """Group jobs that are the same in all columns.
+    """Group the jobs that have equal values in all columns.
 
     A program that treats like jobs alike has an optimum that gives them equal shares: the
     average over their permutations. So grouping is exact.
@@ -77,7 +77,7 @@ def group_like_jobs(*columns: Floats | Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def max_min_shares(problem: ShareProblem, need: Floats, second_stage: bool = True) -> tuple[Floats, float]:
-    """Maximise the least progress / need over jobs; then total progress / need at that level.
+    """Maximise the least progress / need over jobs, then the total progress / need at that least.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None
 
 
 def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
-    """Raise progress / need of all jobs together; where some can rise no further, of the others.
+    """Raise progress / need of all jobs together; jobs that can rise no further stay, the others go on.
 
     Gavel, section 4.3. Bottlenecked jobs are those that run all the time on their fastest type,
     found by bisection over the levels at which that happens, and those with a shadow price:
@@ -145,7 +145,7 @@ def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
 def _highest(
     problem: ShareProblem, need: Floats, floor: Floats, left: Bools, most: Floats
 ) -> tuple[Bools, tuple[Floats, float, Floats]]:
-    """Raise the jobs left until some program of them is at its limit.
+    """Raise the level of the jobs that are left until some of them can rise no further.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def _highest(
 
 
 def _only_fastest(problem: ShareProblem, full: Bools) -> ShareProblem:
-    """Rule out the slower types for jobs that must run all the time on their fastest."""
+    """Forbid the slower types to jobs that must run all the time on their fastest type."""
     slower = problem.rate < problem.rate.max(axis=1, keepdims=True)
     return replace(problem, rate=np.where(full[:, None] & slower, 0.0, problem.rate))
 
@@ -234,7 +234,7 @@ def least_finish_ratio_shares(
 
 
 class _Finishes(NamedTuple):
-    """What finish ratios depend on, a row a group; only those that count are compared."""
+    """What finish ratios depend on, one row per group; `counts` says which groups are compared."""
 
     elapsed_s: Floats
     remaining: Floats
@@ -255,7 +255,7 @@ class _Finishes(NamedTuple):
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
-        """Return the ratio at which needs cost what the cluster can yield at these prices."""
+        """Return the ratio below which needs cost more than the cluster can yield at these prices."""
         priced = price > 0
         part = _Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]
@@ -278,7 +278,7 @@ def _equal_shares(problem: ShareProblem) -> Floats:
 
 
 def _level(problem: ShareProblem, need: Floats, floor: Floats) -> tuple[Floats, float, Floats]:
-    """Maximise z with progress >= need z and >= floor; return shares, z and each job's price, 1 in all."""
+    """Maximise z with progress >= need z and >= floor; return shares, z and jobs' prices (sum 1)."""
     if not (need > 0).any():
         return _equal_shares(problem), 0.0, np.zeros_like(need)
     return _solve(problem, np.zeros_like(problem.rate), 1.0, need, floor)
@@ -292,7 +292,7 @@ def _solve(
 
     m, types = problem.rate.shape
     can = problem.rate > 0
-    # Progress in units of the job's fastest type keeps rows of jobs unlike in speed alike in size.
+    # Progress in units of the job's fastest type keeps coefficients of slow and fast jobs alike in size.
     unit = np.where(can.any(axis=1), problem.rate.max(axis=1), 1.0)
     scale = float((need / unit).max()) if worth_of_level else 1.0
     rows = _rows(problem, unit, need / scale)
@@ -314,7 +314,7 @@ def _solve(
 
 
 def _rows(problem: ShareProblem, unit: Floats, need: Floats) -> object:
-    """Return the constraint matrix: a row per job, per type, and per job's progress."""
+    """Return the constraint matrix: a row for each job's time, each type and each job's progress."""
     from scipy.sparse import csr_matrix
 
     m, types = problem.rate.shape

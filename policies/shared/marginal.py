@@ -1,4 +1,4 @@
-"""Elastic allotments in an order: the most a job may have, what is left over, and what stays."""
+"""Elastic allotments for jobs in an order: place jobs, keep what runs, grow on GPUs left over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .requests import held_level, requested_level
 
 
 def times_or_guess(view: View) -> Floats:
-    """Return seconds per iteration, shape (n, T, K), as the policy knows them, or a guess.
+    """Return the seconds per iteration that the policy knows or guesses, shape (n, T, K).
 
     A job of which no time is known at its requested count or above has the guess of
     `request_times` at its request.
@@ -34,7 +34,7 @@ def times_or_guess(view: View) -> Floats:
 
 
 def per_gpu_efficiency(view: View, time_s: Floats) -> Floats:
-    """Return throughput per GPU over that at the request on the same type, shape (n, T, K).
+    """Return throughput per GPU relative to that at the request on the same type, shape (n, T, K).
 
     Where the request cannot run on a type, the next larger count that can is the reference;
     0 where infeasible, and on counts below the reference the ratio as it is.
@@ -50,7 +50,7 @@ def per_gpu_efficiency(view: View, time_s: Floats) -> Floats:
 
 
 class Target(Allotments):
-    """The allotments to decide, built up from none.
+    """The allotments that a policy will decide, built up from an empty cluster.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ class Target(Allotments):
         self.held_level = held_level(view)
 
     def repays(self, at: int, kind: int, level: int) -> bool:
-        """Whether moving a running job from what it holds to (type, level) is worth its restart."""
+        """Return whether changing a running job's allotment to (type, level) is worth its restart."""
         now_kind, now_level = int(self.view.gpu_type[at]), int(self.held_level[at])
         faster_s = float(self.time_s[at, now_kind, now_level]) - float(self.time_s[at, kind, level])
         standing_s = float(self.cost_s[at, kind, level]) - float(self.view.standstill_s[at])
         return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
 
     def place(self, order: Ints, allowed: Bools) -> None:
-        """Give each job that has nothing its fastest allowed allotment with room, in order.
+        """Give each job without an allotment, in order, the fastest allowed allotment that has room.
 
         A running job keeps what it holds, where that is allowed and has room, unless moving
         repays its restart.
@@ -102,7 +102,7 @@ class Target(Allotments):
                 return
 
     def keep_running(self, order: Ints) -> None:
-        """Leave a job, in order, what it holds, where GPUs left over make up for what it would lose."""
+        """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
         for at in order.tolist():
             held = int(self.view.gpu_type[at]), int(self.held_level[at])
             if held[0] < 0 or held == (self.kind[at], self.level[at]):
@@ -114,7 +114,7 @@ class Target(Allotments):
                 self.give(at, *held)
 
     def grow(self, weight: Floats) -> None:
-        """Give GPUs left over to placed jobs, by greatest weighted throughput a GPU.
+        """Give the GPUs left over to placed jobs, the greatest gain of weighted throughput per GPU first.
 
         A job that would stay as it is grows only where that repays its restart.
 
@@ -134,7 +134,7 @@ class Target(Allotments):
                 self._offer(heap, at, weight)
 
     def _offer(self, heap: list[tuple[float, int, int]], at: int, weight: Floats) -> None:
-        """Push the next larger count that is faster, if it has room and repays."""
+        """Push a job's next larger count that is faster onto the heap, if it has room and repays."""
         kind, level = int(self.kind[at]), int(self.level[at])
         times = self.time_s[at, kind]
         larger = np.flatnonzero(times[level + 1 :] < times[level])

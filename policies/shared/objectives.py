@@ -1,4 +1,4 @@
-"""What an allotment is worth to a job, under one of several objectives."""
+"""The value of an allotment to a job, by one of several objectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .requests import requested_level, requested_time_s
 
 
 def normalised_throughput(view: View) -> Floats:
-    """Return throughput over that at the request, shape (n, T, K); 0 where it is not known to run.
+    """Return throughput relative to that at the request, shape (n, T, K); 0 where no speed is known.
 
     A job without any known time (its data-parallel profile fits nowhere, say) is worth 1 as
     requested and nothing elsewhere: it runs as its user asked.
@@ -25,7 +25,7 @@ def normalised_throughput(view: View) -> Floats:
 
 
 def raw_throughput(view: View) -> Floats:
-    """Return samples per second, shape (n, T, K); 0 where it is not known to run.
+    """Return samples per second, shape (n, T, K); 0 where no speed is known.
 
     A job without any known time is worth 1 as requested and nothing elsewhere.
     """
@@ -33,7 +33,7 @@ def raw_throughput(view: View) -> Floats:
 
 
 def _with_unknown(view: View, work: Floats) -> Floats:
-    """Return work (shape (n,); inf: no time is known) per second of an iteration."""
+    """Return `work` / seconds per iteration, shape (n, T, K); 1 at the request if work is inf: unknown."""
     known = np.isfinite(work)
     value: Floats = np.where(known, work, 0.0)[:, None, None] / view.iteration_time_s()
     unknown = np.flatnonzero(~known)
@@ -54,13 +54,13 @@ THROUGHPUTS: dict[str, Callable[[View], Floats]] = {
 
 
 def meets_deadline(view: View) -> Bools:
-    """Return on which (type, count) each job would end by its deadline; one without always does."""
+    """Return on which allotments each job ends by its deadline, shape (n, T, K); without one, on all."""
     late = view.now_s + remaining_s(view) > view.deadline_s[:, None, None]
     return ~late
 
 
 def behind(view: View) -> Floats:
-    """Return (age + remaining time at the request) / (whole time at the request), shape (n,).
+    """Return how far each job is behind: (age + remaining time) / whole time, at its request, shape (n,).
 
     The finish-time fairness a job would have if it ran as requested from now on, against
     a run of its own as requested (Themis, NSDI '20, section 3); 1 where no time is known.

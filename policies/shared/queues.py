@@ -1,4 +1,4 @@
-"""Serving a queue in order: rigid requests onto free GPUs, and queues by service received."""
+"""Queues of jobs with rigid requests: serve them in order, and divide jobs by service received."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCKS = ("nothing", "types", "cluster")
 def fill(
     view: View, order: Ints, preference: Floats, free: Ints, blocks: str = "nothing"
 ) -> list[tuple[int, int, int]]:
-    """Give jobs their requests, in order, while GPUs are free.
+    """Give jobs their requested GPUs, in order, while GPUs are free.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ def fill(
 
 
 def staying_options(view: View) -> Bools:
-    """Return where each request may run if a running job keeps its GPU type, shape (n, T).
+    """Return on which types each request may run if running jobs keep their type, shape (n, T).
 
-    A running job that holds other than its request is brought back to it on the same type.
+    A running job that holds another count than its request returns to the request on the same type.
     """
     options = request_options(view)
     here = view.gpu_type[:, None] == np.arange(options.shape[1])
@@ -70,13 +70,13 @@ def staying_options(view: View) -> Bools:
 
 
 def first_type(options: Bools) -> Floats:
-    """Return a preference for the first type of the cluster that fits, shape (n, T)."""
+    """Return the preference for the first type of the cluster that fits, shape (n, T); inf: not allowed."""
     preference: Floats = np.where(options, np.arange(options.shape[1], dtype=np.float64), np.inf)
     return preference
 
 
 def restart_gpu_s(view: View) -> Floats:
-    """Return the GPU-seconds that starting each job at its request would waste, shape (n,).
+    """Return the GPU-seconds that a start of each job at its request wastes, shape (n,).
 
     0 for a job that holds GPUs. Of the types it may run on, the least.
     """
@@ -88,12 +88,12 @@ def restart_gpu_s(view: View) -> Floats:
 
 
 def queue_of(service: Floats, thresholds: Sequence[float]) -> Ints:
-    """Return the queue each job is in, 0 the highest: how many thresholds its service has reached."""
+    """Return each job's queue, the number of thresholds that its service has reached; 0 is served first."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
     return queue
 
 
 def require_thresholds(field: str, thresholds: Sequence[float], unit: str) -> None:
-    """Raise an `InputError` unless thresholds ascend from above 0."""
+    """Raise an `InputError` unless the thresholds ascend and are above 0."""
     ascending = all(low < high for low, high in pairwise((0.0, *thresholds)))
     require(ascending, field, list(thresholds), f"give ascending {unit} above 0")

@@ -1,4 +1,4 @@
-"""What a job asks for, as indices into the View's axes."""
+"""What jobs request and hold, as indices into the View's axes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def held_level(view: View) -> Ints:
 
 
 def request_options(view: View) -> Bools:
-    """Return on which types each job's request may run as it stands, shape (n, T)."""
+    """Return on which types each job's request may run, shape (n, T)."""
     fits = np.take_along_axis(view.feasible, requested_level(view)[:, None, None], axis=2)[..., 0]
     types = np.arange(len(view.setting.gpu_types))
     asked = (view.requested_type[:, None] < 0) | (view.requested_type[:, None] == types)

@@ -1,4 +1,4 @@
-"""Free GPUs of one type over time, and jobs that reserve a share of them until they end."""
+"""The free GPUs of one type over time, of which jobs reserve a share until they end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clustergym.arrays import Floats, Ints
 
 
 class Plans(NamedTuple):
-    """What a job would do under each cap on its GPUs, arrays of shape (K,).
+    """A job's finish time and present count under each cap on its GPUs, arrays of shape (K,).
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Plans(NamedTuple):
 
 
 class Reservations:
-    """A piecewise constant profile of free GPUs, from now on.
+    """The number of free GPUs from now on, constant within segments of time.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Reservations:
         self.free = np.array([free], dtype=np.int64)
 
     def plans(self, rate: Floats, iterations: float, standstill_s: Floats) -> Plans:
-        """Let a job take, under each cap, as much as is free at any time, up to its end.
+        """Return the plan of a job under each cap: at any time it takes as many GPUs as are free, up to it.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Reservations:
 
     def _levels(self, rate: Floats) -> Ints:
         """Return the count index held under each cap in each segment, shape (K, segments); -1: none."""
-        # Best count not above each: more GPUs than the fastest such count would be held for nothing.
+        # The fastest count up to each count: a job would gain nothing from more GPUs than that.
         best = np.where(rate > 0, np.arange(len(rate)), -1)
         peak = np.maximum.accumulate(rate)
         best = np.maximum.accumulate(np.where(rate == peak, best, -1))
@@ -77,7 +77,7 @@ class Reservations:
         return levels
 
     def take(self, cap: int, rate: Floats, finish_s: float) -> None:
-        """Reserve what a job takes under the cap of index `cap` until it ends."""
+        """Reserve the GPUs that a job takes until it ends, under the cap of index `cap`."""
         last = int(np.searchsorted(self.start_s, finish_s))
         if np.isfinite(finish_s) and (last == len(self.start_s) or self.start_s[last] != finish_s):
             self.start_s = np.insert(self.start_s, last, finish_s)

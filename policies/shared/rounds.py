@@ -1,4 +1,4 @@
-"""Gavel's round mechanism: enacts shares of time as rounds of whole gangs (OSDI '20, section 5)."""
+"""Gavel's round mechanism, which turns shares of time into rounds of gangs (OSDI '20, section 5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST_SHARE = 1e-6
 
 
 class RoundMechanism:
-    """Keeps what each job should have had and has had of each type, and fills rounds by it.
+    """A record of the time that jobs had and should have had on each type, by which rounds are filled.
 
     A job's priority on a type is the time it should have had there by the end of this round
     over the time it has had, the coming round counted half. While its share x stays the
@@ -43,7 +43,7 @@ class RoundMechanism:
         self.turn_end_s = np.zeros(0)
 
     def account(self, view: View) -> None:
-        """Book the time since the last decision: what jobs were to have, and what they had."""
+        """Add the time since the last decision to what jobs had and to what they should have had."""
         self._make_room(view)
         since_s = view.now_s - self.last_s
         self.owed_s[view.job] += self.share[view.job] * since_s
@@ -60,7 +60,7 @@ class RoundMechanism:
         self.turn_end_s = np.concatenate([self.turn_end_s, np.zeros(len(self.share) - len(self.turn_end_s))])
 
     def decide(self, view: View, share: Floats, time_s: Floats) -> Decision:
-        """Fill the coming round, rigidly at each job's request.
+        """Fill the coming round with jobs at their requests.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class RoundMechanism:
         return Decision.of((int(view.job[i]), t, count) for i, t, count in chosen)
 
     def _order(self, view: View, share: Floats, time_s: Floats) -> tuple[Ints, Ints]:
-        """Return all (job position, type) that may run, in the order they are to be taken."""
+        """Return all pairs (job position, type) that may run, in descending order of priority."""
         owed, received = self.owed_s[view.job], self.received_s[view.job]
         round_s = view.setting.round_s or self.round_s
         priority = (owed + share * round_s) / (received + round_s / 2)
@@ -98,7 +98,7 @@ class RoundMechanism:
         speed = 1.0 / time_s
         speed = speed / np.maximum(speed.max(axis=1, keepdims=True), 1e-300)
         wait_s = np.take_along_axis(view.restart_cost_s(), requested_level(view)[:, None, None], 2)[..., 0]
-        # Without a share a job may lose its GPUs after a round: then that round must do some work.
+        # A job without a share may lose its GPUs after one round, so its restart must be shorter than that.
         useful = np.isfinite(time_s) & ((priority > 0) | holds | (wait_s < round_s))
         at, kind = np.nonzero(useful)
         tie = holds if self.hold_ties else np.broadcast_to(-np.arange(share.shape[1]), share.shape)

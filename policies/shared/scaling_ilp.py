@@ -1,4 +1,4 @@
-"""The scalings of greatest total value, as an integer program."""
+"""An integer program that chooses the scalings of greatest total value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RELATIVE_GAP = 1e-3
 
 
 class ScalingCandidates(NamedTuple):
-    """Changes of c allotments; `at` is the job's position in the View, `gain` what it adds."""
+    """c candidate changes of allotments; `at` is the job's position in the View, `gain` the value added."""
 
     at: Ints
     kind: Ints
@@ -105,7 +105,7 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
     use[cluster.kind[jobs], running] -= cluster.counts[cluster.level[jobs]]
     members, row = np.unique(found.at, return_inverse=True)
     once = csr_array((np.ones(len(columns)), (row, columns)), shape=(len(members), len(columns)))
-    # Rows within 1: at larger coefficients a value within the solver's tolerance of 1 breaks its own rows.
+    # Rows are scaled to 1: with larger coefficients a value within tolerance of 1 would violate its rows.
     largest = float(cluster.counts[-1])
     limits = np.concatenate([free / largest, np.ones(len(members))])
     with _muted_stdout():
@@ -125,7 +125,7 @@ def _solve(cluster: VirtualCluster, found: ScalingCandidates, free: Ints, gap: f
 
 @contextlib.contextmanager
 def _muted_stdout() -> Iterator[None]:
-    """Drop what HiGHS writes to the process's stdout (a line of debugging) whatever its options say."""
+    """Discard the line of debugging that HiGHS writes to stdout whatever its options say."""
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:

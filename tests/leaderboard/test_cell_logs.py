@@ -73,7 +73,7 @@ WRONG = {
     ),
     "a cell that the board has not": (
         lambda folder: write_packed(folder, [*packed_logs(folder), ("helios-5", pack([{}]))]),
-        ["foreign cell: helios-5: is no cell of the board, and has a log in decisions.jsonl.gz"],
+        ["foreign cell: helios-5: is not a cell of the board, but has a log in decisions.jsonl.gz"],
     ),
     "cells out of order": (
         lambda folder: write_packed(folder, packed_logs(folder)[::-1]),

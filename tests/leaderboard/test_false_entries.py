@@ -67,8 +67,8 @@ FALSE: dict[str, tuple[dict[str, Any], str]] = {
     "a parameter out of range": (srtf(hysteresis=0.5), "policy.hysteresis: 0.5 is not valid"),
     "a round beyond floats": (srtf(round_s=1e308), "policy.round_s"),
     "another round than the log's": (srtf(round_s=600.0), "round_s is not that of the entry"),
-    "a number that is infinite": (srtf(round_s=float("inf")), "no finite number"),
-    "a parameter that is a date": (srtf(since="2026-01-01T00:00:00"), "no plain word"),
+    "a number that is infinite": (srtf(round_s=float("inf")), "not a finite number"),
+    "a parameter that is a date": (srtf(since="2026-01-01T00:00:00"), "not a plain word"),
     "a checkpoint that is a file": (
         {"policy": {"name": "learned", "parameters": {"checkpoint": "/dev/zero"}}, "trained_on": ["train"]},
         "a file that an entry names is not opened",
@@ -87,13 +87,13 @@ FALSE: dict[str, tuple[dict[str, Any], str]] = {
     "a list of 10,000": (srtf(sizes=[1] * 10_000), "more than 500 values"),
     "a nested list": (srtf(sizes=nested(20)), "more than 6 levels"),
     "a text of 1 MB": (srtf(note="x" * 10**6), "a text of over 200 characters"),
-    "a number of 90 digits": (srtf(seed=10**90), "no finite number"),
+    "a number of 90 digits": (srtf(seed=10**90), "not a finite number"),
     "a key that is true": (srtf(sizes={True: 1}), "true is not text to YAML"),
-    "a key that is a number": (srtf(sizes={1: 1}), "a name that is no text"),
+    "a key that is a number": (srtf(sizes={1: 1}), "a name that is not text"),
     "trained on Test": ({"trained_on": ["Test"]}, "did you mean test?"),
-    "trained on test and a space": ({"trained_on": ["test "]}, "no split of small"),
-    "trained on test in wide letters": ({"trained_on": ["\uff54\uff45\uff53\uff54"]}, "no split of small"),
-    "trained on something else": ({"trained_on": ["the board's own traces"]}, "no split of small"),
+    "trained on test and a space": ({"trained_on": ["test "]}, "not a split of small"),
+    "trained on test in wide letters": ({"trained_on": ["\uff54\uff45\uff53\uff54"]}, "not a split of small"),
+    "trained on something else": ({"trained_on": ["the board's own traces"]}, "not a split of small"),
     "another's title": ({"title": "First come"}, "may be taken for that of first"),
     "another's title in capitals": ({"title": "FIRST  COME"}, "may be taken for that of first"),
     "another's title in wide letters": (
@@ -132,7 +132,7 @@ def test_trained_on_the_board_is_open(root: Path) -> None:
 def test_render_refuses_what_it_does_not_know(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claims(root / "small" / "short", trained_on=["Test"])
     assert main(["--root", str(root), "render", "small"]) == 2
-    assert "trained_on: 'Test' is no split of small" in capsys.readouterr().err
+    assert "trained_on: 'Test' is not a split of small" in capsys.readouterr().err
 
 
 def test_what_is_not_published_stays_its_own_word(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

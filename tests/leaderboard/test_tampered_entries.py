@@ -321,7 +321,7 @@ def test_a_row_twice_is_flagged_and_rows_of_other_cells(root):
     results(root / "small" / "first", change)
     found = {str(flag) for flag in check(load_board("small", root), "first")}
     assert "duplicate cell: philly-5: has 2 rows in results.csv" in found
-    assert "foreign cell: philly-9: is no cell of the board, and has a row in results.csv" in found
+    assert "foreign cell: philly-9: is not a cell of the board, but has a row in results.csv" in found
     assert len(found) == 2
 
 

@@ -42,7 +42,7 @@ def test_what_does_not_divide_is_rejected_with_the_reason(arguments, reason):
 
 
 def test_unknown_unit():
-    with pytest.raises(InputError, match="unit: 'tp' is no unit"):
+    with pytest.raises(InputError, match="unit: 'tp' is not a unit of placement"):
         PretrainingJob(96, 12, 4, 2).groups("tp")
 
 

@@ -371,13 +371,13 @@ BROKEN = {
     "a folder": ("jobs.csv", lambda path: (path.unlink(), path.mkdir()), "Is a directory"),
     "empty jobs": ("jobs.csv", lambda path: path.write_text(""), "job_id: column is missing"),
     "short row": ("jobs.csv", replaced("job-1,finished,", "job-1,"), ":3: has another number of fields"),
-    "no number": ("timeline.csv", replaced("\n0.0,", "\nsoon,"), ":2: time_s: 'soon' is no finite number"),
-    "infinite": ("timeline.csv", replaced("\n0.0,", "\ninf,"), "'inf' is no finite number"),
+    "no number": ("timeline.csv", replaced("\n0.0,", "\nsoon,"), ":2: time_s: 'soon' is not a finite number"),
+    "infinite": ("timeline.csv", replaced("\n0.0,", "\ninf,"), "'inf' is not a finite number"),
     "empty field": ("timeline.csv", replaced("\n0.0,", "\n,"), ":2: time_s: is empty"),
     "back in time": ("timeline.csv", replaced("\n0.0,", "\n1e9,"), ":3: time_s: is before the line above"),
-    "wrong encoding": ("timeline.csv", lambda path: path.write_bytes(b"\xff\xfe\x00"), "is no CSV text"),
+    "wrong encoding": ("timeline.csv", lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not CSV text"),
     "no result": ("result.json", lambda path: path.unlink(), "holds no result.json"),
-    "no end": ("result.json", replaced('"end_s": ', '"end_s": "x", "was_s": '), "end_s: is no time"),
+    "no end": ("result.json", replaced('"end_s": ', '"end_s": "x", "was_s": '), "end_s: is not a time"),
 }
 
 
