@@ -22,7 +22,7 @@ import clustergym  # noqa: F401  registers the environments
 from clustergym.envs.driver import Drive, drive, driving_parameters
 from clustergym.envs.registration import make_env
 from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.inputs.paths import atomic_path
+from clustergym.inputs.writing import atomic_path
 
 
 def record_gif(env: gymnasium.Env, policy: str, seed: int, every: int, path: Path) -> tuple[Drive, int]:

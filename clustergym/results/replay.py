@@ -80,6 +80,6 @@ def _read_config(path: Path) -> dict[str, Any]:
         )
     for key in sorted(needed - {"seed"}):
         if not isinstance(config[key], dict):
-            message = f"{config[key]!r} is no mapping"
+            message = f"{config[key]!r} is not a mapping"
             raise InputError(message, file=path, field=key, remedy="give the folder of a finished run")
     return config
