@@ -30,7 +30,7 @@ WITH_DEADLINES = ["trace=philly-like", "trace.jobs=40", "trace.load=0.5", "trace
 
 
 def built_in_policies() -> set[str]:
-    points = entry_points("clustergym.policies").items()
+    points = entry_points("policy").items()
     return {name for name, target in points if target.startswith("clustergym.policies.")}
 
 
@@ -92,7 +92,7 @@ def test_every_built_in_policy_and_placer_has_a_yaml():
     assert built_in_policies() <= set(names("policy"))
     presets = set(names("policy")) - built_in_policies()
     assert {compose([f"policy={name}"])["policy"]["name"] for name in presets} <= built_in_policies()
-    placers = set(entry_points("clustergym.placers"))
+    placers = set(entry_points("placer"))
     assert placers <= set(names("placer"))
     assert {compose([f"placer={name}"])["placer"]["name"] for name in names("placer")} == placers
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from boards import small_board
 
 from clustergym import collect, evaluate, run
 from clustergym.interface.registry import entry_points
@@ -58,18 +59,7 @@ class Odd(FirstComeFirstServed):
             kept.append(np.empty(1 << 28))
 """
 SMALL = ["compare=null", "cluster=arena-16", "trace=philly-like", "trace.jobs=6", "progress=false"]
-BOARD = {
-    "name": "small", "version": 1, "title": "Small", "summary": "Six jobs.", "metric": "jct_mean",
-    "better": "lower", "split": "test", "seeds": [5, 6], "placer": {"name": "buddy"},
-    "reference": {"name": "srtf"},
-    "scenarios": [{
-        "name": "philly",
-        "overrides": [
-            "scenario=testbed", "cluster=arena-16", "trace=philly-like", "trace.jobs=24", "trace.load=6.0",
-            "trace.max_duration_s=3600",
-        ],
-    }],
-}  # fmt: skip
+BOARD = small_board((5, 6))
 
 
 @pytest.fixture

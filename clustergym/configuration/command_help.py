@@ -75,9 +75,9 @@ def _groups(text: str) -> list[str]:
 
 
 def _plugins(group: str) -> set[str]:
-    from clustergym.interface.registry import ENTRY_POINT_GROUPS, entry_points
+    from clustergym.interface.registry import KINDS, entry_points
 
-    return set(entry_points(ENTRY_POINT_GROUPS[group])) if group in ENTRY_POINT_GROUPS else set()
+    return set(entry_points(group)) if group in KINDS else set()
 
 
 def _keys(text: str) -> str:

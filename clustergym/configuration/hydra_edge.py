@@ -171,10 +171,10 @@ def _offer_plugins() -> None:
     from hydra.core.config_store import ConfigStore
 
     from clustergym.interface.environments import ENVIRONMENTS
-    from clustergym.interface.registry import ENTRY_POINT_GROUPS, default_parameters, entry_points
+    from clustergym.interface.registry import KINDS, default_parameters, entry_points
 
-    for group, points in ENTRY_POINT_GROUPS.items():
-        for name in entry_points(points):
+    for group in KINDS:
+        for name in entry_points(group):
             if not (conf_dir() / group / f"{name}.yaml").is_file():
                 ConfigStore.instance().store(group=group, name=name, node=default_parameters(group, name))
     for row in ENVIRONMENTS:

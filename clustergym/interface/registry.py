@@ -9,9 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
-from clustergym import policies
 from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.inputs.parameters import build
 from clustergym.interface.policy import Placer, Policy
@@ -22,27 +21,35 @@ def _check_period(key: str, seconds: float | None) -> None:
     require(fits, key, seconds, "give seconds from 0.001 to below a billion, or null")
 
 
-T = TypeVar("T", Policy, Placer)
+class Kind(NamedTuple):
+    """What can be found by name: its base class, the group of its entry points, its package here."""
 
-ENTRY_POINT_GROUPS = {"policy": "clustergym.policies", "placer": "clustergym.placers"}
+    base: type[Any]
+    group: str
+    package: str
+
+
+KINDS = {
+    "policy": Kind(Policy, "clustergym.policies", "clustergym.policies"),
+    "placer": Kind(Placer, "clustergym.placers", "clustergym.policies.placers"),
+}
 
 
 @cache
-def entry_points(group: str) -> Mapping[str, str]:
-    """Return name -> `module:Class` of an entry-point group; of what is built in, its module alone.
+def entry_points(kind: str) -> Mapping[str, str]:
+    """Return name -> `module:Class` of every policy or placer; of what is built in, its module alone.
 
     A file of `policies/` is a policy, and one of `policies/placers/` a placer; other packages name theirs
     in an entry point.
     """
-    found = {point.name: point.value for point in metadata.entry_points(group=group)}
-    return found | dict(_built_in(group))
+    found = {point.name: point.value for point in metadata.entry_points(group=KINDS[kind].group)}
+    return found | dict(_built_in(KINDS[kind].package))
 
 
-def _built_in(group: str) -> Iterator[tuple[str, str]]:
-    package = {"clustergym.policies": ["policies"], "clustergym.placers": ["policies", "placers"]}[group]
-    for place in policies.__path__:
-        for path in sorted(Path(place, *package[1:]).glob("[!_]*.py")):
-            yield path.stem, ".".join(["clustergym", *package, path.stem])
+def _built_in(package: str) -> Iterator[tuple[str, str]]:
+    for folder in importlib.import_module(package).__path__:
+        for path in sorted(Path(folder).glob("[!_]*.py")):
+            yield path.stem, f"{package}.{path.stem}"
 
 
 def make_policy(parameters: Mapping[str, Any]) -> Policy:
@@ -53,26 +60,21 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
     InputError
         If a name or parameter is unknown, or a value has the wrong type.
     """
-    policy = _make("policy", "clustergym.policies", Policy, parameters)  # type: ignore[type-abstract]
+    policy: Policy = _make("policy", parameters)
     _check_period("policy.round_s", policy.round_s)
     return policy
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
     """Build a placer from its name and parameters; raises as `make_policy`."""
-    placer = _make("placer", "clustergym.placers", Placer, parameters)  # type: ignore[type-abstract]
+    placer: Placer = _make("placer", parameters)
     _check_period("placer.defragment_s", placer.defragment_s)
     return placer
 
 
-def _make(kind: str, group: str, base: type[T], parameters: Mapping[str, Any]) -> T:
+def _make(kind: str, parameters: Mapping[str, Any]) -> Any:
     given = dict(parameters)
-    name = str(given.pop("name", ""))
-    points = entry_points(group)
-    if name not in points:
-        raise InputError(f"unknown {kind} {name!r}", field=f"{kind}.name", remedy=nearest(name, points))
-    made: T = build(class_of(kind, name), given, kind)
-    return made
+    return build(class_of(kind, str(given.pop("name", ""))), given, kind)
 
 
 def class_of(kind: str, name: str) -> type[Any]:
@@ -81,10 +83,12 @@ def class_of(kind: str, name: str) -> type[Any]:
     Raises
     ------
     InputError
-        If it cannot be imported, or is of another kind.
+        If the name is unknown, or its class cannot be imported or is of another kind.
     """
-    base, group = {"policy": (Policy, "clustergym.policies"), "placer": (Placer, "clustergym.placers")}[kind]
-    target = entry_points(group)[name]
+    base, points = KINDS[kind].base, entry_points(kind)
+    if name not in points:
+        raise InputError(f"unknown {kind} {name!r}", field=f"{kind}.name", remedy=nearest(name, points))
+    target = points[name]
     module, _, attribute = target.partition(":")
     try:
         loaded = importlib.import_module(module)

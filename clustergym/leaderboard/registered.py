@@ -21,9 +21,9 @@ TRAINED = {"learned": ["train"]}
 
 def published(kind: str) -> frozenset[str]:
     """Return the names of the policies, or placers, in this project's own package."""
-    from clustergym.interface.registry import ENTRY_POINT_GROUPS, entry_points
+    from clustergym.interface.registry import entry_points
 
-    points = entry_points(ENTRY_POINT_GROUPS[kind])
+    points = entry_points(kind)
     return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
 
 

@@ -104,7 +104,7 @@ def presets() -> list[str]:
     """Return the files of conf/policy whose policy is installed."""
     files = sorted((conf_dir() / "policy").glob("*.yaml"))
     names = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")).get("name") for path in files}
-    return [preset for preset, name in names.items() if name in entry_points("clustergym.policies")]
+    return [preset for preset, name in names.items() if name in entry_points("policy")]
 
 
 def choose(wanted: Sequence[str], asked: Sequence[str] | None) -> tuple[list[str], str]:

@@ -10,22 +10,12 @@ import time
 
 import pytest
 import yaml
+from boards import small_board
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.entry import read_results
 
-BOARD = {
-    "name": "small", "version": 1, "title": "Small", "summary": "Jobs.", "metric": "jct_mean",
-    "better": "lower", "split": "test", "seeds": [5, 6, 9], "placer": {"name": "buddy"},
-    "reference": {"name": "srtf"},
-    "scenarios": [{
-        "name": "philly",
-        "overrides": [
-            "scenario=testbed", "cluster=arena-16", "trace=philly-like", "trace.jobs=24", "trace.load=6.0",
-            "trace.max_duration_s=3600",
-        ],
-    }],
-}  # fmt: skip
+BOARD = small_board((5, 6, 9))
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,13 @@ from batches import with_batches
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenarios import Job, price, small_scenario
+from scenarios import Job, small_scenario
+from wild_scenarios import profiles
 
 from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import Decision, InformationClass, Policy
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs
+from clustergym.scenarios.costs import REUSE, Costs
 from clustergym.scenarios.failures import Failures
 from clustergym.scenarios.reservations import Reservation
 from clustergym.sim.drive import replay, simulate
@@ -76,14 +77,7 @@ profiling_strategy = st.one_of(
     st.just({"profile": {}}),
     st.fixed_dictionaries(
         {
-            "profile": st.builds(
-                price,
-                st.just("profiled"),
-                st.sampled_from([33.0, 120.0]),
-                st.sampled_from([1, 3]),
-                st.sampled_from(TYPES),
-                st.sampled_from(PER),
-            ),
+            "profile": profiles,
             "profile_reuse": st.sampled_from(REUSE),
         }
     ),

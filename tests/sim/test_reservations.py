@@ -221,7 +221,7 @@ def test_a_planned_job_of_any_type_gets_the_one_it_is_fastest_on():
     assert events_of(run, EventKind.COMPLETE) == [(120.0, "p")]
 
 
-POLICIES = sorted(set(entry_points("clustergym.policies")) - {"learned"})
+POLICIES = sorted(set(entry_points("policy")) - {"learned"})
 
 
 @pytest.mark.parametrize("name", POLICIES)
