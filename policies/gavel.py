@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
@@ -130,7 +129,7 @@ class Gavel(Policy):
 
 def _problem(
     view: View, times: finish_times.RequestTimes, *columns: Floats
-) -> tuple[ShareProblem, tuple[Floats, ...], npt.NDArray[np.int64]]:
+) -> tuple[ShareProblem, tuple[Floats, ...], Ints]:
     """Return the program over groups of jobs that are equal in speed, GPUs and further columns."""
     rate = np.where(np.isfinite(times.time_s), 1.0 / times.time_s, 0.0)
     first, group, members = linear_programs.group_like_jobs(rate, view.requested_gpus, *columns)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.errors import InputError, nearest, require
@@ -286,7 +285,7 @@ def goodput_of_share(counts: Ints, good: Floats, gpus: int) -> Floats:
     return np.array(shares, dtype=np.float64)
 
 
-def fitted_time_s(counts: Ints, per_node: int, known: npt.NDArray[np.bool_], times: Floats) -> Floats:
+def fitted_time_s(counts: Ints, per_node: int, known: Bools, times: Floats) -> Floats:
     """Fit a speed model to known times; return its seconds per iteration at every count, shape (K,).
 
     With the global batch M fixed, Pollux's model (section 3.2) of N GPUs, without overlap, is

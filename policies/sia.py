@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.errors import require
@@ -163,7 +162,7 @@ class Sia(Policy):
         on[others[some]], at[others[some]] = kind[solution.choice[some]], level[solution.choice[some]]
         return on, at
 
-    def _held(self, view: View, kind: Ints, level: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _held(self, view: View, kind: Ints, level: Ints) -> Ints:
         """Return the index of the configuration that each job holds, shape (n,); -1: none."""
         same = (view.gpu_type[:, None] == kind) & (held_level(view)[:, None] == level)
         return np.where(same.any(axis=1), np.argmax(same, axis=1), -1)

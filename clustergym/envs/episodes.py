@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 
+from clustergym.arrays import Ints
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameters import checked
@@ -160,7 +160,7 @@ class Episodes:
         remedy = "make the environment with that scenario's cluster"
         if not isinstance(scenario, Scenario):
             raise InputError("is not a Scenario", field="options.scenario", remedy="give load_scenario(…)")
-        same: npt.NDArray[np.int64] = scenario.tables.counts
+        same: Ints = scenario.tables.counts
         if scenario.cluster.gpu_types != self.cluster.gpu_types or not np.array_equal(
             same, self.setting.counts
         ):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.envs.actions import Actions, EditActions
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.interface.policy import InformationClass, Setting, View
@@ -239,7 +239,7 @@ class JobRows(Summary):
         table[:, first : first + self.types] = view.gpu_type[at][:, None] == kinds
         table[:, first + self.types :] = view.requested_type[at][:, None] == kinds
 
-    def _fill_options(self, table: Singles, view: View, at: npt.NDArray[np.int64], time_s: Floats) -> None:
+    def _fill_options(self, table: Singles, view: View, at: Ints, time_s: Floats) -> None:
         speed = np.where(view.feasible[at], 1.0 / time_s, 0.0)
         per_gpu = speed / self.setting.counts
         axes = (1, 2)

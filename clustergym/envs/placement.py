@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from clustergym.arrays import Floats
 from clustergym.envs.placement_options import episode_instance
 from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.envs.placement_picture import as_pixels, as_text
@@ -246,7 +247,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
             raise ResetNeeded("there is no episode yet: call reset() first")
         return self._state
 
-    def _observation_layout(self) -> dict[str, npt.NDArray[np.float64]]:
+    def _observation_layout(self) -> dict[str, Floats]:
         """Return the divisor of each part of an observation, in order."""
         job, minipods = self.problem.job, self.minipods
         groups = job.groups(self.parameters.unit)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.interface.policy import InformationClass
 
@@ -44,7 +44,7 @@ class Trained:
         Of a network: what it depends on (`clustergym.learn.network_checkpoints.description_of`).
     """
 
-    weights: npt.NDArray[np.float64] | Mapping[str, npt.NDArray[Any]]
+    weights: Floats | Mapping[str, npt.NDArray[Any]]
     information: InformationClass
     curves: Mapping[str, Any]
     described: Mapping[str, Any] = field(default_factory=dict)

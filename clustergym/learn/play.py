@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.inputs.arguments import Parser
@@ -69,7 +69,7 @@ def compare(checkpoint: str, policies: Sequence[str], split: str, traces: int) -
     return table(HEADERS, rows)
 
 
-def _figures(env: Any, index: int, policies: Sequence[str]) -> npt.NDArray[np.float64]:
+def _figures(env: Any, index: int, policies: Sequence[str]) -> Floats:
     """Return `FIGURES` of each policy on a trace, shape (policies, figures)."""
     from clustergym.envs.policy_text import policy_of
     from clustergym.results.measured_run import measurement_of

@@ -21,9 +21,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.metrics.fluid import FluidSharing
 
 UNFAIR_ABOVE = 1 + 1e-9
@@ -112,7 +111,7 @@ def finish_time_fairness(
     jct_s: Floats,
     work_gpu_s: Floats,
     cap_gpus: Floats | Ints,
-    submitted: npt.NDArray[np.bool_],
+    submitted: Bools,
     gpus: float,
 ) -> Fairness:
     """Return rho_j = JCT_j / (JCT_j under capped fluid fair sharing) of each job.

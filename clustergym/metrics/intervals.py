@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.sim.log import NODE_EVENTS, PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
@@ -212,7 +211,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
     )
 
 
-def _refuse(wrong: npt.NDArray[np.bool_], columns: _Columns, trace: Trace, what: str) -> None:
+def _refuse(wrong: Bools, columns: _Columns, trace: Trace, what: str) -> None:
     """Raise a `LogError` for the first event that is marked in `wrong`."""
     if not wrong.any():
         return

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
@@ -59,11 +58,11 @@ class _Run(NamedTuple):
     node_failures: int
 
     @property
-    def submitted(self) -> npt.NDArray[np.bool_]:
+    def submitted(self) -> Bools:
         return np.not_equal(self.records.outcome, Outcome.NOT_SUBMITTED)
 
     @property
-    def finished(self) -> npt.NDArray[np.bool_]:
+    def finished(self) -> Bools:
         return np.equal(self.records.outcome, Outcome.FINISHED)
 
     @property

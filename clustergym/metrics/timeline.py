@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.writing import atomic_path
 from clustergym.metrics.intervals import Intervals, Outcome
 from clustergym.metrics.states import State, state_changes
@@ -100,7 +99,7 @@ def timeline_of(
     )
 
 
-def has_reference(reference_iteration_time_s: Floats) -> npt.NDArray[np.bool_]:
+def has_reference(reference_iteration_time_s: Floats) -> Bools:
     """Whether each job has a finite positive iteration time at its request, shape (n,)."""
     return np.isfinite(reference_iteration_time_s) & (reference_iteration_time_s > 0)
 

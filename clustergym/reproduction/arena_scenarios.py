@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Bools, Floats
 from clustergym.interface.policy import InformationClass
 from clustergym.oracle.bootstrap import linear
 from clustergym.reproduction.arena_places import MEASUREMENTS, PLACES, ROUND_S, TRACES
@@ -103,7 +103,7 @@ class PreciseBootstrap(Scenario):
 
     precise: int = 1
 
-    def known_times(self, information: InformationClass) -> npt.NDArray[np.float64]:
+    def known_times(self, information: InformationClass) -> Floats:
         """Return what a class knows; a bootstrapped one more than the least count."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
@@ -192,7 +192,7 @@ def read_memory(path: Path) -> Memory:
     return found
 
 
-def data_parallel_fits(scenario: Scenario, memory: Memory) -> npt.NDArray[np.bool_]:
+def data_parallel_fits(scenario: Scenario, memory: Memory) -> Bools:
     """Return where the memory rule holds, shape (C, T, K).
 
     A count above the greatest recorded degree takes as much as that one; what has no value does not fit.

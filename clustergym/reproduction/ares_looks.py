@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.reproduction.ares_study import (
     FIXED,
     JOBS_PER_HOUR_A_GPU,
@@ -100,7 +100,7 @@ def look_panels(runs: Mapping[str, Figures]) -> list[Panel]:
     ]
 
 
-def _below(values: npt.NDArray[np.float64], at: npt.NDArray[np.float64]) -> list[float]:
+def _below(values: Floats, at: Floats) -> list[float]:
     """Return the share of values up to each point."""
     return [float(share) for share in np.searchsorted(np.sort(values), at, side="right") / len(values)]
 

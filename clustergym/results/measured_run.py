@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from clustergym.arrays import Floats
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.metrics.jobs import JobRecords
@@ -41,7 +39,7 @@ class Result:
     metrics: Metrics
     jobs: JobRecords
     timeline: Timeline
-    fairness: npt.NDArray[np.float64]
+    fairness: Floats
     digest: str
     run: driver.Run
 

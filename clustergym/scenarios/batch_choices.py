@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.interface.policy import BatchOptions
 from clustergym.oracle.base import BatchTables
 from clustergym.workload.trace import Trace
@@ -39,9 +38,9 @@ class BatchChoices:
             return -1
         return int(np.flatnonzero(self._sizes[self._class_of[row]] == batch)[0])
 
-    def allowed(self, rows: Ints, batch: Ints) -> npt.NDArray[np.bool_]:
+    def allowed(self, rows: Ints, batch: Ints) -> Bools:
         """Whether each job may train at its given batch, shape of `rows`."""
-        mine: npt.NDArray[np.bool_] = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
+        mine: Bools = (self._sizes[self._class_of[rows]] == batch[:, None]).any(axis=1)
         return mine
 
     def worth(self, row: int, column: int, remaining: float) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from clustergym.arrays import Bools, Ints
 from clustergym.inputs.errors import InputError
@@ -127,12 +126,12 @@ def _job_id(scenario: Scenario, row: int) -> str:
     return scenario.trace.job_id[int(row)] if inside else f"#{int(row)}"
 
 
-def _members(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
+def _members(values: Ints, ascending: Ints) -> Bools:
     """Whether each value is in `ascending`; faster than np.isin, which would sort both arrays."""
     if not len(ascending):
         return np.zeros(len(values), dtype=np.bool_)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    found: npt.NDArray[np.bool_] = ascending[at] == values
+    found: Bools = ascending[at] == values
     return found
 
 

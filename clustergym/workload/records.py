@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.columns import from_first, iso
 from clustergym.inputs.errors import InputError
 from clustergym.workload.draw import Records, draw
@@ -64,7 +63,7 @@ class RecordedJobs:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def leave_out(table: dict[str, npt.NDArray[np.bool_]], rows: int) -> tuple[Ints, Counter[str]]:
+def leave_out(table: dict[str, Bools], rows: int) -> tuple[Ints, Counter[str]]:
     """Return the rows to keep, and how many rows are left out for each reason (a row's first one).
 
     Parameters

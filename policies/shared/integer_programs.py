@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
-import numpy.typing as npt
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.errors import InputError, nearest
 
 SOLVERS = ("scip", "highs")
@@ -251,7 +250,7 @@ def _lagrangian(problem: Choices, members: Ints, prices: Floats) -> tuple[float,
 def _integral(
     problem: Choices,
     members: Ints,
-    usable: npt.NDArray[np.bool_],
+    usable: Bools,
     start: Ints,
     solver: str,
     gap: float,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Ints
 from clustergym.inputs.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up, shown, texts
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, header, read_csv
@@ -72,7 +72,7 @@ def read_divided(path: Path, options: ReadOptions, name: str, divisor: int) -> T
     )
 
 
-def _models(table: TextTable, batch: npt.NDArray[np.int64]) -> tuple[list[str], list[str]]:
+def _models(table: TextTable, batch: Ints) -> tuple[list[str], list[str]]:
     from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
 
     catalog, field = load_catalog(), "model_name"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Floats
 from clustergym.inputs.columns import MAX_GPUS, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, read_csv
@@ -97,9 +97,7 @@ def _extreme(choose: Callable[[Iterable[float]], float], values: list[float], ro
     return choose(there) if there else math.nan
 
 
-def _kept(
-    jobs: TextTable, submit_s: npt.NDArray[np.float64], need: dict[str, Need]
-) -> tuple[list[int], Counter[str]]:
+def _kept(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tuple[list[int], Counter[str]]:
     kept, left_out = [], Counter[str]()
     for row, job in enumerate(jobs.columns["job_name"]):
         mine = need.get(job)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from clustergym.arrays import Ints
 from clustergym.inputs.columns import MAX_GPUS, integers, numbers, relative_origin, rounded_up
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.text_files import TextTable, header, read_csv
@@ -54,7 +54,7 @@ def sniff(path: Path, lines: Sequence[str]) -> bool:
     return bool({"num_replicas", "application"} & header(lines))
 
 
-def _validated(table: TextTable, folder: Path, lengths: str) -> npt.NDArray[np.int64]:
+def _validated(table: TextTable, folder: Path, lengths: str) -> Ints:
     """Return the iterations that Sia's validation files show for each job's application and batch."""
     from clustergym.oracle.measured.sia_oracle import FOLDERS
     from clustergym.oracle.measured.sia_training import Training, read_training
@@ -81,7 +81,7 @@ def _validated(table: TextTable, folder: Path, lengths: str) -> npt.NDArray[np.i
     return np.array(iterations, dtype=np.int64)
 
 
-def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOptions) -> npt.NDArray[np.int64]:
+def _iterations(table: TextTable, classes: list[ModelClass], options: ReadOptions) -> Ints:
     """Return the iterations of each job: from Sia's profiles if given, else from isolated run times."""
     if options.sia_profiles is not None:
         return _validated(table, Path(options.sia_profiles), options.sia_lengths)
