@@ -8,7 +8,7 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.learn import features
-from clustergym.learn.compiled import compiled
+from clustergym.compiled.numba_cache import compiled
 
 NONE = -1
 BARRED = -np.inf

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from clustergym.arrays import Floats
-from clustergym.learn.compiled import compiled
+from clustergym.compiled.numba_cache import compiled
 
 VERSION = 1
 """Raised whenever a feature changes its meaning or place; new ones come last, weighing 0 in what is older."""

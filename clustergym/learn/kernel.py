@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.learn import auction
-from clustergym.learn.compiled import compiled
+from clustergym.compiled.numba_cache import compiled
 
 TICKS_PER_S = 1_000_000
 NEVER = np.int64(2**62)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SOURCES = ("features.py", "auction.py", "kernel.py", "compiled.py")
-"""Files of compiled functions; they call each other, so a change in one outdates the code of all."""
+FOLDERS = ("compiled", "learn")
+"""Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
 _numba: Any
 try:
@@ -24,16 +24,20 @@ except ImportError:  # pragma: no cover - the checks run with numba
 
 
 def compiled(function: F) -> F:
-    """Compile a function of scalars and arrays on its first call; machine code is kept on disk."""
+    """Compile a function of scalars and arrays on its first call; machine code is kept on disk.
+
+    The compiled function does not hold Python's global lock.
+    """
     if _numba is None:
         return function
     folder = _cache_dir()
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": True}
     if folder is None:
-        return cast(F, _numba.njit(function))
+        return cast(F, _numba.njit(**options)(function))
     before = _numba.config.CACHE_DIR
     _numba.config.CACHE_DIR = str(folder)
     try:
-        return cast(F, _numba.njit(cache=True, error_model="numpy")(function))
+        return cast(F, _numba.njit(cache=True, **options)(function))
     finally:
         _numba.config.CACHE_DIR = before
 
@@ -44,9 +48,11 @@ def _cache_dir() -> Path | None:
 
     Numba looks only at a function's own file to see whether its code is outdated.
     """
-    digest = hashlib.sha256()
-    for name in SOURCES:
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    digest, house = hashlib.sha256(), Path(__file__).parents[1]
+    for path in sorted(path for name in FOLDERS for path in (house / name).glob("*.py")):
+        source = path.read_bytes()
+        if b"numba_cache" in source:
+            digest.update(source)
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "clustergym" / f"compiled-{digest.hexdigest()[:16]}"
     try:

@@ -1,0 +1,143 @@
+"""The arrays of a batch of episodes, which grow where an episode needs more room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.event_log import event_log
+from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.scenario_arrays import ScenarioArrays
+from clustergym.sim.log import EventLog
+
+ROUNDS = 4
+"""Rounds that may be planned at a time."""
+
+
+class Batch:
+    """Episodes on the same cluster; each row of the arrays is one.
+
+    Parameters
+    ----------
+    cluster : ClusterArrays
+    size : int
+        Episodes.
+    logged : bool
+        Whether events are logged.
+
+    Attributes
+    ----------
+    episodes : Episode
+        With one more axis, the first; the arrays are replaced when they grow.
+    """
+
+    def __init__(self, cluster: ClusterArrays, size: int, logged: bool) -> None:
+        self.cluster, self.size, self.logged = cluster, size, logged
+        types, levels, nodes = len(cluster.capacity), len(cluster.counts), len(cluster.leaf)
+        widest, whole, figure = int(cluster.nodes.max()), np.int64, np.float64
+        self.episodes = Episode(
+            clock=np.zeros((size, c.CLOCK_COLUMNS), whole),
+            job=np.zeros((size, 0, c.JOB_COLUMNS), whole),
+            figures=np.zeros((size, 0, c.FIGURE_COLUMNS), figure),
+            searched=np.zeros((size, 0, types, levels), np.bool_),
+            in_view=np.zeros((size, 0), whole),
+            rounds=np.zeros((size, ROUNDS, 2), whole),
+            free=np.zeros((size, types), whole),
+            free_on_node=np.zeros((size, nodes), whole),
+            held_nodes=np.zeros((size, 0, widest), whole),
+            held_gpus=np.zeros((size, 0, widest), whole),
+            event=np.zeros((size, 0, c.EVENT_COLUMNS), whole),
+            event_iteration_s=np.zeros((size, 0), figure),
+            event_node=np.zeros((size, 0, 2), whole),
+            execution_s=np.zeros((size, 0, types, levels, 4), figure),
+            known_s=np.zeros((size, 0, types, levels), figure),
+            feasible=np.zeros((size, 0, types, levels), np.bool_),
+            checkpoint_s=np.zeros((size, 0), figure),
+            search_s=np.zeros((size, levels), figure),
+        )
+        self._node_gpus = np.repeat(cluster.per_node, cluster.nodes)
+
+    def load(self, at: int, scenario: ScenarioArrays) -> None:
+        """Begin an episode of a scenario in row `at`, before its first decision point."""
+        n, classes = len(scenario.job), len(scenario.checkpoint_s)
+        self._grow(1, n, "job", "figures", "searched", "in_view", "held_nodes", "held_gpus")
+        self._grow(1, classes, "execution_s", "known_s", "feasible", "checkpoint_s")
+        episodes = self.episodes
+        episodes.clock[at] = scenario.clock
+        episodes.job[at, :n], episodes.figures[at, :n] = scenario.job, scenario.figures
+        episodes.searched[at] = False
+        episodes.rounds[at] = c.NEVER
+        episodes.free[at], episodes.free_on_node[at] = self.cluster.capacity, self._node_gpus
+        episodes.execution_s[at, :classes] = scenario.execution_s
+        episodes.known_s[at, :classes] = scenario.known_s
+        episodes.feasible[at, :classes] = scenario.feasible
+        episodes.checkpoint_s[at, :classes] = scenario.checkpoint_s
+        episodes.search_s[at] = scenario.search_s
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Make room for the events that can happen up to the next decision point of every episode."""
+        if not self.logged:
+            return
+        clock = self.episodes.clock
+        # A decision may preempt or launch every job once; then every job may arrive, move and leave.
+        events = int((clock[:, c.EVENTS] + 5 * clock[:, c.JOBS]).max())
+        nodes = int(clock[:, c.EVENT_NODES].max()) + 3 * len(self._node_gpus)
+        self._grow(1, events, "event", "event_iteration_s")
+        self._grow(1, nodes, "event_node")
+
+    def log(self, at: int) -> EventLog:
+        """Return the event log of row `at` so far."""
+        episodes = self.episodes
+        events, nodes = episodes.clock[at, c.EVENTS], episodes.clock[at, c.EVENT_NODES]
+        return event_log(
+            episodes.event[at, :events],
+            episodes.event_iteration_s[at, :events],
+            episodes.event_node[at, :nodes],
+        )
+
+    def _grow(self, axis: int, least: int, *names: str) -> None:
+        """Replace arrays by longer ones, at least half as long again, where they are too short."""
+        longer = {}
+        for name in names:
+            array = getattr(self.episodes, name)
+            if array.shape[axis] < least:
+                shape = list(array.shape)
+                shape[axis] = max(least, shape[axis] * 3 // 2)
+                longer[name] = np.zeros(shape, array.dtype)
+                longer[name][:, : array.shape[axis]] = array
+        if longer:
+            self.episodes = self.episodes._replace(**longer)
+
+
+@compiled
+def row_of(episodes: Episode, at: int) -> Episode:
+    """Return one episode of a batch; its arrays share their memory."""
+    return Episode(
+        episodes.clock[at],
+        episodes.job[at],
+        episodes.figures[at],
+        episodes.searched[at],
+        episodes.in_view[at],
+        episodes.rounds[at],
+        episodes.free[at],
+        episodes.free_on_node[at],
+        episodes.held_nodes[at],
+        episodes.held_gpus[at],
+        episodes.event[at],
+        episodes.event_iteration_s[at],
+        episodes.event_node[at],
+        episodes.execution_s[at],
+        episodes.known_s[at],
+        episodes.feasible[at],
+        episodes.checkpoint_s[at],
+        episodes.search_s[at],
+    )
+
+
+def targets_of(episodes: Episode, at: int) -> Ints:
+    """Return a view of the columns of row `at` that hold each job's target type and level."""
+    return episodes.job[at][:, c.TARGET_TYPE : c.TARGET_LEVEL + 1]

@@ -1,0 +1,170 @@
+"""The clock of an episode, compiled: it moves from decision point to decision point.
+
+Same decision points, and same order of what happens at one tick, as `clustergym.sim.engine`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.compiled import columns as c
+from clustergym.compiled import jobs
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.defragment import defragment
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled
+
+IDLE_ROUNDS = 1000
+"""An episode counts as stalled after this many decisions that start nothing though nothing else can happen."""
+
+
+@compiled
+def _next_tick(episode: Episode) -> np.int64:
+    """Return when something happens next; NEVER."""
+    clock, job = episode.clock, episode.job
+    tick = c.NEVER
+    if clock[c.AHEAD] < clock[c.JOBS]:
+        tick = min(tick, max(job[clock[c.AHEAD], c.SUBMIT], clock[c.NOW]))
+    for at in range(len(episode.rounds)):
+        tick = min(tick, episode.rounds[at, 0])
+    for at in range(clock[c.IN_VIEW]):
+        tick = min(tick, job[episode.in_view[at], c.DUE])
+    return tick
+
+
+@compiled
+def _arrive(episode: Episode) -> None:
+    """Let the jobs of this tick enter the system, in order of rows."""
+    clock = episode.clock
+    first = clock[c.AHEAD]
+    while clock[c.AHEAD] < clock[c.JOBS] and episode.job[clock[c.AHEAD], c.SUBMIT] <= clock[c.NOW]:
+        clock[c.AHEAD] += 1
+    clock[c.ARRIVAL_ID] = clock[c.NEXT_ID]
+    clock[c.NEXT_ID] += 1
+    for row in range(first, clock[c.AHEAD]):
+        jobs.submit(episode, row)
+
+
+@compiled
+def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
+    """Let the first event of this tick happen; return False if there is none."""
+    clock, job, rounds = episode.clock, episode.job, episode.rounds
+    now, first, planned, ending = clock[c.NOW], c.NEVER, c.NONE, c.NONE
+    for at in range(len(rounds)):
+        if rounds[at, 0] == now and rounds[at, 1] < first:
+            first, planned = rounds[at, 1], at
+    for at in range(clock[c.IN_VIEW]):
+        row = episode.in_view[at]
+        if job[row, c.DUE] == now and job[row, c.DUE_ID] < first:
+            first, ending = job[row, c.DUE_ID], row
+    if clock[c.AHEAD] < clock[c.JOBS] and job[clock[c.AHEAD], c.SUBMIT] <= now and clock[c.ARRIVAL_ID] < first:
+        _arrive(episode)
+    elif ending != c.NONE:
+        jobs.complete(episode, cluster, ending)
+    elif planned != c.NONE:
+        rounds[planned, 0] = c.NEVER
+        clock[c.ROUND_PENDING], clock[c.DECISION_DUE] = 0, 1
+    else:
+        return False
+    return True
+
+
+@compiled
+def _nothing_more(episode: Episode) -> int:
+    """End an episode whose jobs wait for nothing: at the horizon, or stalled.
+
+    The engine's clock still visits the completions that edits have made void.
+    """
+    clock = episode.clock
+    if clock[c.VOID_UNTIL] > clock[c.HORIZON]:
+        clock[c.END] = clock[c.HORIZON]
+        return c.OVER
+    clock[c.NOW] = max(clock[c.NOW], clock[c.VOID_UNTIL])
+    clock[c.END] = clock[c.NOW]
+    return c.STALLED
+
+
+@compiled
+def advance(episode: Episode, cluster: ClusterArrays) -> int:
+    """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
+    clock = episode.clock
+    while clock[c.LEFT] < clock[c.JOBS]:
+        tick = _next_tick(episode)
+        if tick == c.NEVER:
+            return _nothing_more(episode)
+        if tick > clock[c.HORIZON]:
+            clock[c.END] = clock[c.HORIZON]
+            return c.OVER
+        clock[c.NOW] = tick
+        while _happen(episode, cluster):
+            pass
+        if not clock[c.DECISION_DUE] or tick >= clock[c.HORIZON]:
+            continue
+        clock[c.DECISION_DUE] = 0
+        if clock[c.DECIDED_AT] == tick:
+            jobs.add_round(episode, tick + 1)
+        elif clock[c.IN_VIEW] > 0:
+            clock[c.DECIDED_AT] = tick
+            clock[c.DECISION_POINTS] += 1
+            defragment(episode, cluster)
+            return c.DECISION
+    clock[c.END] = clock[c.NOW]
+    return c.OVER
+
+
+@compiled
+def _changed(episode: Episode, row: int) -> bool:
+    job = episode.job[row]
+    return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
+
+
+@compiled
+def enact(episode: Episode, cluster: ClusterArrays) -> int:
+    """Give each job in view its target, and drop the rejected ones; return DECISION or STALLED.
+
+    Drops come first, then preemptions, then launches from the largest to the smallest.
+    """
+    clock, job = episode.clock, episode.job
+    rows = episode.in_view[: clock[c.IN_VIEW]].copy()
+    for row in rows:
+        if job[row, c.REJECTED]:
+            jobs.drop(episode, cluster, row)
+    for row in rows:
+        if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
+            jobs.preempt(episode, cluster, row)
+    launches, count = np.empty(len(rows), np.int64), 0
+    for level in range(len(cluster.counts) - 1, -1, -1):
+        for row in rows:
+            if job[row, c.TARGET_LEVEL] == level and not job[row, c.REJECTED] and _changed(episode, row):
+                launches[count] = row
+                count += 1
+    was_running = np.zeros(count, np.bool_)
+    for at in range(count):
+        if job[launches[at], c.LEVEL] != c.NONE:
+            was_running[at] = True
+            jobs.vacate(episode, cluster, launches[at])
+    for at in range(count):
+        row = launches[at]
+        jobs.launch(episode, cluster, row, job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL], was_running[at])
+    clock[c.DECISION_DUE] = 0
+    if _hopeless(episode):
+        clock[c.IDLE_ROUNDS] += 1
+    else:
+        clock[c.IDLE_ROUNDS] = 0
+    if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:
+        clock[c.END] = clock[c.NOW]
+        return c.STALLED
+    jobs.plan_round(episode)
+    return c.DECISION
+
+
+@compiled
+def _hopeless(episode: Episode) -> bool:
+    """Whether jobs wait, none runs, and none is still to be submitted."""
+    clock = episode.clock
+    if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS]:
+        return False
+    for at in range(clock[c.IN_VIEW]):
+        if episode.job[episode.in_view[at], c.PHASE] == c.RUNNING:
+            return False
+    return True

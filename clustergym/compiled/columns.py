@@ -1,0 +1,99 @@
+"""Columns of the arrays of a compiled episode. Times are ticks (microseconds) unless a name ends in `_S`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+TICKS_PER_S = 1_000_000
+NEVER = np.int64(2**62)
+"""A tick that does not come."""
+NONE = -1
+
+# Columns of `clock`, one row an episode.
+(
+    JOBS,  # jobs of the trace
+    AHEAD,  # first row that is not submitted yet
+    IN_VIEW,  # jobs that a View shows
+    NOW,
+    DECIDED_AT,  # tick of the last decision point
+    DECISION_DUE,
+    ROUND_PENDING,
+    NEXT_ID,  # events at one tick happen in the order in which they were planned: by this number
+    ARRIVAL_ID,
+    IDLE_ROUNDS,
+    DEFRAGMENTED_AT,
+    ROUND,  # ticks between decision points; 0: one at every event
+    HORIZON,  # NEVER: none
+    VOID_UNTIL,  # latest planned completion that an edit of the allotment made void
+    END,
+    DECISION_POINTS,
+    LEFT,  # jobs that have left
+    EVENTS,  # rows of the event log
+    EVENT_NODES,  # rows of the event log's nodes
+    FIRST_LAUNCH_COSTS,
+    CLOCK_COLUMNS,
+) = range(21)
+
+# Columns of `job`, one row a job.
+(
+    SUBMIT,
+    CLASS,
+    REQUESTED_TYPE,
+    REQUESTED_GPUS,
+    PHASE,
+    TYPE,  # held; NONE
+    LEVEL,  # index of the count held; NONE
+    READY,  # tick from which a running job works
+    WORKED_UNTIL,
+    HELD_SINCE,
+    QUEUED_SINCE,
+    RESTARTS,
+    LAUNCHED,
+    DUE,  # tick of the completion; NEVER
+    DUE_ID,
+    NODES,  # number of nodes held
+    LEAVE,  # tick; NEVER
+    TARGET_TYPE,  # allotment as edited
+    TARGET_LEVEL,
+    ASSIGNED,
+    PREEMPTED,
+    REJECTED,
+    DECIDED,  # a decision has ended that showed the job: it is admitted
+    JOB_COLUMNS,
+) = range(24)
+
+# Columns of `figures`, one row a job.
+(
+    SUBMIT_S,
+    DEADLINE_S,
+    ITERATIONS,
+    REMAINING,  # iterations left at WORKED_UNTIL
+    ITERATION_S,
+    ATTAINED_GPU_S,  # up to HELD_SINCE
+    FAIR_S,
+    RUN_S,
+    FIGURE_COLUMNS,
+) = range(9)
+
+FUTURE, QUEUED, RUNNING, COMPLETED, DROPPED = 0, 2, 3, 4, 5
+"""Values of PHASE, as `clustergym.sim.state.Phase`."""
+
+# Columns of `event`, one row an event.
+(
+    TIME,
+    KIND,
+    JOB,
+    EVENT_TYPE,
+    EVENT_GPUS,
+    FIRST_NODE,  # row of `event_node`
+    NODE_COUNT,
+    LOCALITY,
+    OVERHEAD,
+    EVENT_COLUMNS,
+) = range(10)
+
+SUBMITTED, START, RESUME, RESCALE, MIGRATE, PREEMPT, COMPLETE, DROP_BY_POLICY, FITS_NOWHERE = range(9)
+"""Values of KIND."""
+
+DECISION, OVER, STALLED = range(3)
+"""What `advance` comes to: a decision point, the end of the episode, or that nothing more can happen."""

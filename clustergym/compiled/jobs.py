@@ -1,0 +1,268 @@
+"""What happens to a job, compiled: it is submitted, launched, preempted, moved, and leaves.
+
+Same arithmetic and same order of events as `clustergym.sim.world`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Ints
+from clustergym.compiled import buddy
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled
+
+
+@compiled
+def ticks(seconds: float) -> np.int64:
+    """Return seconds as whole ticks; halves go to the even tick."""
+    return np.int64(np.rint(seconds * c.TICKS_PER_S))
+
+
+@compiled
+def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
+    """Return the iterations that a job has left."""
+    job, remaining = episode.job[row], episode.figures[row, c.REMAINING]
+    if job[c.PHASE] != c.RUNNING:
+        return remaining
+    worked = max(now - max(job[c.WORKED_UNTIL], job[c.READY]), 0)
+    return max(remaining - worked / (episode.figures[row, c.ITERATION_S] * c.TICKS_PER_S), 0.0)
+
+
+@compiled
+def attained_at(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> float:
+    """Return the GPU-seconds that a job has held."""
+    level = episode.job[row, c.LEVEL]
+    gpus = cluster.counts[level] if level != c.NONE else 0
+    held = gpus * (now - episode.job[row, c.HELD_SINCE]) / c.TICKS_PER_S
+    return episode.figures[row, c.ATTAINED_GPU_S] + held
+
+
+@compiled
+def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> None:
+    """Record a job's progress before its allotment changes."""
+    remaining, attained = remaining_at(episode, row, now), attained_at(episode, cluster, row, now)
+    episode.figures[row, c.REMAINING], episode.figures[row, c.ATTAINED_GPU_S] = remaining, attained
+    episode.job[row, c.WORKED_UNTIL] = episode.job[row, c.HELD_SINCE] = now
+
+
+@compiled
+def record(
+    episode: Episode, kind: int, row: int, gpu_type: int, gpus: int, locality: int, overhead: int, iteration_s: float
+) -> None:
+    """Log an event; that of a launch has the nodes the job holds. An empty log is not kept."""
+    clock = episode.clock
+    at, capacity = clock[c.EVENTS], len(episode.event)
+    if capacity == 0:
+        return
+    event = episode.event[at]
+    event[c.TIME], event[c.KIND], event[c.JOB] = clock[c.NOW], kind, row
+    event[c.EVENT_TYPE], event[c.EVENT_GPUS] = gpu_type, gpus
+    event[c.LOCALITY], event[c.OVERHEAD] = locality, overhead
+    event[c.FIRST_NODE], event[c.NODE_COUNT] = clock[c.EVENT_NODES], 0
+    episode.event_iteration_s[at] = iteration_s
+    clock[c.EVENTS] = at + 1
+    if gpus > 0:
+        held = episode.job[row, c.NODES]
+        event[c.NODE_COUNT] = held
+        for place in range(held):
+            episode.event_node[clock[c.EVENT_NODES] + place, 0] = episode.held_nodes[row, place]
+            episode.event_node[clock[c.EVENT_NODES] + place, 1] = episode.held_gpus[row, place]
+        clock[c.EVENT_NODES] += held
+
+
+@compiled
+def record_plain(episode: Episode, kind: int, row: int) -> None:
+    """Log an event that has no allotment."""
+    record(episode, kind, row, c.NONE, 0, c.NONE, 0, 0.0)
+
+
+@compiled
+def plan_round(episode: Episode) -> None:
+    """Plan the next round, if rounds are used and jobs are in the system."""
+    clock = episode.clock
+    round_ticks, now = clock[c.ROUND], clock[c.NOW]
+    if round_ticks == 0 or clock[c.ROUND_PENDING] or clock[c.IN_VIEW] == 0:
+        return
+    comes_now = clock[c.DECISION_DUE] or clock[c.DECIDED_AT] >= now
+    earliest = now + 1 if comes_now else now
+    clock[c.ROUND_PENDING] = 1
+    add_round(episode, -(-earliest // round_ticks) * round_ticks)
+
+
+@compiled
+def add_round(episode: Episode, tick: np.int64) -> None:
+    """Plan a round at a tick."""
+    clock, rounds = episode.clock, episode.rounds
+    for at in range(len(rounds)):
+        if rounds[at, 0] == c.NEVER:
+            rounds[at, 0], rounds[at, 1] = tick, clock[c.NEXT_ID]
+            clock[c.NEXT_ID] += 1
+            return
+    raise RuntimeError("more rounds are planned than a compiled episode has room for")
+
+
+@compiled
+def request_decision(episode: Episode) -> None:
+    """Ask for a decision at the next possible time."""
+    if episode.clock[c.ROUND] == 0:
+        episode.clock[c.DECISION_DUE] = 1
+    else:
+        plan_round(episode)
+
+
+@compiled
+def enqueue(episode: Episode, row: int) -> None:
+    """Let a job wait; a job that comes into view goes to its place among the rows."""
+    clock, rows = episode.clock, episode.in_view
+    episode.job[row, c.PHASE], episode.job[row, c.QUEUED_SINCE] = c.QUEUED, clock[c.NOW]
+    at = clock[c.IN_VIEW]
+    while at > 0 and rows[at - 1] > row:
+        at -= 1
+    if at == 0 or rows[at - 1] != row:
+        for place in range(clock[c.IN_VIEW], at, -1):
+            rows[place] = rows[place - 1]
+        rows[at] = row
+        clock[c.IN_VIEW] += 1
+    request_decision(episode)
+
+
+@compiled
+def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
+    """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
+    job, clock = episode.job[row], episode.clock
+    settle(episode, cluster, row, clock[c.NOW])
+    for place in range(job[c.NODES]):
+        node, gpus = episode.held_nodes[row, place], episode.held_gpus[row, place]
+        episode.free_on_node[node] += gpus
+        episode.free[job[c.TYPE]] += gpus
+    if job[c.DUE] != c.NEVER and job[c.DUE] > clock[c.VOID_UNTIL]:
+        clock[c.VOID_UNTIL] = job[c.DUE]
+    job[c.TYPE] = job[c.LEVEL] = c.NONE
+    job[c.NODES], job[c.DUE] = 0, c.NEVER
+
+
+@compiled
+def leave(episode: Episode, row: int, phase: int) -> None:
+    """Take a job out of the system."""
+    clock, rows = episode.clock, episode.in_view
+    episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
+    clock[c.LEFT] += 1
+    kept = 0
+    for at in range(clock[c.IN_VIEW]):
+        if rows[at] != row:
+            rows[kept] = rows[at]
+            kept += 1
+    clock[c.IN_VIEW] = kept
+
+
+@compiled
+def submit(episode: Episode, row: int) -> None:
+    """Let a job enter the system, unless it fits nowhere."""
+    record_plain(episode, c.SUBMITTED, row)
+    if episode.job[row, c.REQUESTED_GPUS] == 0:
+        record_plain(episode, c.FITS_NOWHERE, row)
+        leave(episode, row, c.DROPPED)
+    else:
+        enqueue(episode, row)
+
+
+@compiled
+def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
+    """Let a job end."""
+    vacate(episode, cluster, row)
+    episode.figures[row, c.REMAINING] = 0.0
+    record_plain(episode, c.COMPLETE, row)
+    leave(episode, row, c.COMPLETED)
+    request_decision(episode)
+
+
+@compiled
+def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
+    """Take a running job's GPUs away; it waits."""
+    vacate(episode, cluster, row)
+    record_plain(episode, c.PREEMPT, row)
+    enqueue(episode, row)
+
+
+@compiled
+def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
+    """Let a job leave for good without completing."""
+    if episode.job[row, c.LEVEL] != c.NONE:
+        vacate(episode, cluster, row)
+    record_plain(episode, c.DROP_BY_POLICY, row)
+    leave(episode, row, c.DROPPED)
+
+
+@compiled
+def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
+    """Return the seconds of standstill that a launch costs."""
+    job = episode.job[row]
+    search = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
+    pays = job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS]
+    return search + (episode.checkpoint_s[job[c.CLASS]] if pays else 0.0)
+
+
+@compiled
+def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
+    """Return the lowest network tier that connects nodes, as `ClusterSpec.locality`."""
+    if len(nodes) == 1:
+        return 0
+    tier = 1
+    for node in nodes[1:]:
+        if cluster.minipod[node] != cluster.minipod[nodes[0]]:
+            return 3
+        if cluster.leaf[node] != cluster.leaf[nodes[0]]:
+            tier = 2
+    return tier
+
+
+@compiled
+def place(episode: Episode, cluster: ClusterArrays, row: int, kind: int, gpus: int) -> None:
+    """Find nodes for a job and write them to its row of `held_nodes` and `held_gpus`."""
+    first, nodes = cluster.first_node[kind], episode.held_nodes[row]
+    count = buddy.place(
+        episode.free_on_node[first : first + cluster.nodes[kind]],
+        cluster.per_node[kind],
+        cluster.starts[kind],
+        cluster.ends[kind],
+        cluster.switches[kind],
+        gpus,
+        nodes,
+        episode.held_gpus[row],
+    )
+    nodes[:count] += first
+    episode.job[row, c.NODES] = count
+
+
+@compiled
+def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
+    """Launch a job on the nodes in its row of `held_nodes`, and plan its completion."""
+    clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
+    now, overhead = clock[c.NOW], ticks(overhead_s(episode, row, kind, level))
+    for place in range(job[c.NODES]):
+        episode.free_on_node[episode.held_nodes[row, place]] -= episode.held_gpus[row, place]
+    gpus = cluster.counts[level]
+    episode.free[kind] -= gpus
+    locality = locality_of(cluster, episode.held_nodes[row, : job[c.NODES]])
+    iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
+    job[c.PHASE], job[c.TYPE], job[c.LEVEL] = c.RUNNING, kind, level
+    figures[c.ITERATION_S], job[c.READY] = iteration_s, now + overhead
+    job[c.WORKED_UNTIL] = job[c.HELD_SINCE] = now
+    job[c.RESTARTS] += what != c.START
+    job[c.LAUNCHED] = 1
+    episode.searched[row, kind, level] = True
+    job[c.DUE] = now + overhead + ticks(figures[c.REMAINING] * iteration_s)
+    job[c.DUE_ID] = clock[c.NEXT_ID]
+    clock[c.NEXT_ID] += 1
+    record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
+
+
+@compiled
+def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
+    """Start, resume or rescale a job that holds no GPUs."""
+    what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
+    place(episode, cluster, row, kind, cluster.counts[level])
+    hold(episode, cluster, row, kind, level, what)

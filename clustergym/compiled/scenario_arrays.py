@@ -1,0 +1,90 @@
+"""A scenario as the arrays of a compiled episode, and which scenarios compiled episodes cover."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.compiled import columns as c
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass, Placer
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.state import ticks
+
+
+class ScenarioArrays(NamedTuple):
+    """What an episode of a scenario begins with; see `clustergym.compiled.episode.Episode`.
+
+    Attributes
+    ----------
+    clock : ndarray of int, shape (CLOCK_COLUMNS,)
+    job : ndarray of int, shape (n, JOB_COLUMNS)
+    figures : ndarray of float, shape (n, FIGURE_COLUMNS)
+        FAIR_S and RUN_S are NaN.
+    execution_s, known_s, feasible, checkpoint_s, search_s
+        As of `Episode`.
+    """
+
+    clock: Ints
+    job: Ints
+    figures: Floats
+    execution_s: Floats
+    known_s: Floats
+    feasible: Bools
+    checkpoint_s: Floats
+    search_s: Floats
+
+
+def scenario_arrays(
+    scenario: Scenario, information: InformationClass, round_s: float | None
+) -> ScenarioArrays:
+    """Return the arrays of a scenario for a policy of an information class, which decides every `round_s`."""
+    trace, n = scenario.trace, len(scenario.trace)
+    chosen = {"policy": round_s, "event": None}.get(str(scenario.rounds), scenario.rounds)
+    clock = np.zeros(c.CLOCK_COLUMNS, dtype=np.int64)
+    clock[c.JOBS], clock[c.DECIDED_AT] = n, -1
+    clock[c.ROUND] = 0 if chosen is None else ticks(float(chosen))
+    clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
+    clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
+    job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
+    job[:, c.SUBMIT] = [ticks(time_s) for time_s in trace.submit_s.tolist()]
+    job[:, c.CLASS] = scenario.class_of
+    job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
+    job[:, (c.TYPE, c.LEVEL, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
+    job[:, (c.DUE, c.LEAVE)] = c.NEVER
+    figures = np.full((n, c.FIGURE_COLUMNS), np.nan)
+    figures[:, c.SUBMIT_S], figures[:, c.DEADLINE_S] = trace.submit_s, trace.deadline_s
+    figures[:, c.ITERATIONS] = figures[:, c.REMAINING] = trace.iterations
+    figures[:, c.ITERATION_S], figures[:, c.ATTAINED_GPU_S] = 1.0, 0.0
+    return ScenarioArrays(
+        clock,
+        job,
+        figures,
+        np.ascontiguousarray(scenario.execution),
+        np.ascontiguousarray(scenario.known_times(information)),
+        np.ascontiguousarray(scenario.feasible),
+        scenario.checkpoint_s.astype(np.float64),
+        scenario.costs.search_s(scenario.tables.counts).astype(np.float64),
+    )
+
+
+def uncovered(scenario: Scenario, information: InformationClass, placer: Placer) -> InputError | None:
+    """Return why compiled episodes do not cover a scenario; None: they do."""
+    reasons = (
+        (placer.name != "buddy" or placer.defragment_s != 3600.0, "is placed by another placer", "placer"),
+        (information.value in scenario.costs.profile, "profiles new jobs", "costs.profile"),
+        (scenario.failures is not None, "has node failures", "failures"),
+        (bool(scenario.reservations), "has planned jobs", "scenario.reservations"),
+        (scenario.communication_s is not None, "shares network links", "scenario.contention"),
+        (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
+    )
+    for applies, reason, field in reasons:
+        if applies:
+            return InputError(
+                f"scenario {scenario.name} {reason}, which compiled episodes do not cover",
+                field=field,
+                remedy="choose engine=simpy",
+            )
+    return None
