@@ -1,0 +1,1 @@
+"""Vector environments: many episodes of the compiled simulation, stepped together."""

@@ -1,0 +1,52 @@
+"""The costs that a reward weighs, compiled: `clustergym.envs.scheduling_costs`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.compiled import columns as c
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled
+from clustergym.envs.scheduling_costs import BOUND_S
+from clustergym.vector.observation import pairwise_sum
+
+NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
+"""Costs in the order of their numbers."""
+JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES = range(len(NAMES))
+
+
+@compiled
+def cost(episode: Episode, now_s: float, which: int) -> float:
+    """Return a cost of the episode up to a time."""
+    if which == DEADLINES_MET or which == BROKEN_PROMISES:
+        return _promises(episode, now_s, which)
+    n = episode.clock[c.JOBS]
+    part = np.empty(n)
+    for row in range(n):
+        figures, leave = episode.figures[row], episode.job[row, c.LEAVE]
+        until_s = now_s if leave == c.NEVER else min(now_s, leave / c.TICKS_PER_S)
+        part[row] = max(until_s - figures[c.SUBMIT_S], 0.0)
+        if which == SLOWDOWN:
+            run_s = figures[c.RUN_S] if figures[c.RUN_S] > BOUND_S else BOUND_S
+            part[row] = part[row] / run_s
+        elif which == UNFAIRNESS:
+            late = part[row] / figures[c.FAIR_S]
+            part[row] = min(late, np.finfo(np.float64).max) - 1.0 if late > 1.0 else 0.0
+    total = pairwise_sum(part, 0, n)
+    return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
+
+
+@compiled
+def _promises(episode: Episode, now_s: float, which: int) -> float:
+    """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
+    n, met, broken = episode.clock[c.JOBS], 0, 0
+    for row in range(n):
+        job, deadline_s = episode.job[row], episode.figures[row, c.DEADLINE_S]
+        left = job[c.LEAVE] != c.NEVER
+        leave_s = job[c.LEAVE] / c.TICKS_PER_S if left else np.inf
+        kept = job[c.PHASE] == c.COMPLETED and leave_s <= deadline_s
+        dropped = left and job[c.PHASE] != c.COMPLETED
+        met += kept
+        broken += min(now_s, leave_s) > deadline_s and not dropped and not kept
+    return -(met / n) if which == DEADLINES_MET else broken / n

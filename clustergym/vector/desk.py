@@ -1,0 +1,90 @@
+"""What an agent sees and edits at a decision point, as arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.arrays import Bools, Floats, Ints
+
+Singles = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.int8]
+
+# Columns of `state`, one row an episode.
+(
+    SHOWN,  # jobs that have a row
+    TURN,  # decision points so far
+    EDITS,  # edits at this decision point
+    ILLEGAL,  # illegal actions in a row
+    STATE_COLUMNS,
+) = range(5)
+
+
+class Desk(NamedTuple):
+    """An agent's desk in an episode of n jobs, C model classes, T types, K counts, R rows and A actions.
+
+    In a batch of episodes every array has one axis more, the first.
+
+    Attributes
+    ----------
+    state : ndarray of int, shape (STATE_COLUMNS,)
+    shown : ndarray of int, shape (R,)
+        The jobs that have a row.
+    free : ndarray of int, shape (T,)
+        GPUs that the allotments as edited leave.
+    assignable : ndarray of bool, shape (R, T K)
+        Assignments that are legal where the GPUs are free.
+    mask : ndarray of int8, shape (A,)
+    observation : ndarray of float32, shape (size,)
+    last_cost : ndarray of float, shape (5,)
+        Costs at the last decision point, in the order of `clustergym.vector.costs.NAMES`.
+    least_gpu_s, least_s : ndarray of float, shape (C,)
+        Least GPU-seconds, and seconds, of an iteration; 0: unknown.
+    speed : ndarray of float32, shape (C, T, K, 2)
+        Speed and speed per GPU by the class's highest.
+    restart : ndarray of float32, shape (C, 2, 2, K)
+        The logarithm of what a move costs: pays for its checkpoint (no, yes), has a plan (no, yes).
+    """
+
+    state: Ints
+    shown: Ints
+    free: Ints
+    assignable: Bools
+    mask: Bytes
+    observation: Singles
+    last_cost: Floats
+    least_gpu_s: Floats
+    least_s: Floats
+    speed: Singles
+    restart: Singles
+
+
+class Rules(NamedTuple):
+    """What all episodes of a vector environment have in common.
+
+    Attributes
+    ----------
+    rows : int
+    rejects, binding, mask_stop, job_rows : bool
+        Jobs may be rejected; only where they are first shown; stopping is illegal while a waiting job of
+        a row could use idle GPUs; the observation has rows of jobs.
+    size_log : ndarray of float32, shape (K + 1,)
+        What stands for no GPUs, and for each count.
+    total : float
+        GPUs of the cluster.
+    terms : ndarray of int, shape (m,)
+        The weighed costs, as places in `clustergym.vector.costs.NAMES`.
+    weights : ndarray of float, shape (m,)
+    """
+
+    rows: int
+    rejects: bool
+    binding: bool
+    mask_stop: bool
+    job_rows: bool
+    size_log: Singles
+    total: float
+    terms: Ints
+    weights: Floats

@@ -1,0 +1,137 @@
+"""The desks of a batch of episodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
+from clustergym.envs.actions import EditActions, MetaActions
+from clustergym.envs.observations import Summary, logarithm
+from clustergym.envs.scheduling_costs import Yardsticks
+from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.scenario import Scenario
+from clustergym.vector.costs import NAMES
+from clustergym.vector.desk import STATE_COLUMNS, Desk, Rules, Singles
+
+
+class PreparedScenario(NamedTuple):
+    """A scenario with what a desk shows of its model classes; `Desk` describes the arrays.
+
+    Attributes
+    ----------
+    arrays : ScenarioArrays
+        With the yardsticks of the jobs.
+    """
+
+    arrays: ScenarioArrays
+    least_gpu_s: Floats
+    least_s: Floats
+    speed: Singles
+    restart: Singles
+
+
+def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedScenario:
+    """Return what an environment needs of a scenario."""
+    information, counts = parameters.information_class, scenario.tables.counts
+    arrays = scenario_arrays(scenario, information, parameters.round_s)
+    yardsticks = Yardsticks.of(scenario)
+    arrays.figures[:, c.FAIR_S], arrays.figures[:, c.RUN_S] = yardsticks.fair_s, yardsticks.run_s
+    known = information != InformationClass.NONE
+    time_s = arrays.known_s if known else np.full_like(arrays.known_s, np.inf)
+    speed = np.where(arrays.feasible, 1.0 / time_s, 0.0)
+    either = np.stack([speed, speed / counts], axis=-1)
+    highest = np.maximum(either.max(axis=(1, 2), keepdims=True), np.finfo(np.float64).tiny)
+    pays, has_plan = np.arange(2)[:, None, None], np.arange(2)[:, None]
+    cost_s = pays * arrays.checkpoint_s[:, None, None, None] + np.where(has_plan, 0.0, arrays.search_s)
+    return PreparedScenario(
+        arrays,
+        _least(time_s * counts),
+        _least(time_s),
+        (either / highest).astype(np.float32),
+        logarithm(cost_s).astype(np.float32),
+    )
+
+
+def _least(time_s: Floats) -> Floats:
+    least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+class Desks:
+    """The desks of a batch of episodes, which grow with the number of model classes.
+
+    Parameters
+    ----------
+    cluster : ClusterArrays
+    size : int
+        Episodes.
+    parameters : SchedulingParameters
+    actions : EditActions or MetaActions
+        Actions of the single environment.
+    features : Summary
+        Observations of the single environment.
+
+    Attributes
+    ----------
+    arrays : Desk
+        With one more axis, the first.
+    rules : Rules
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterArrays,
+        size: int,
+        parameters: SchedulingParameters,
+        actions: EditActions | MetaActions,
+        features: Summary,
+    ) -> None:
+        types, levels = len(cluster.capacity), len(cluster.counts)
+        rows = parameters.rows if isinstance(actions, EditActions) else 0
+        self.rules = Rules(
+            rows,
+            isinstance(actions, EditActions) and actions.rejects,
+            parameters.actions == "admit",
+            parameters.mask_stop_while_idle,
+            parameters.features == "jobs",
+            _size_log(cluster),
+            float(cluster.capacity.sum()),
+            np.array([NAMES.index(name) for name in parameters.reward], dtype=np.int64),
+            np.array([float(weight) for weight in parameters.reward.values()]),
+        )
+        self.arrays = Desk(
+            state=np.zeros((size, STATE_COLUMNS), np.int64),
+            shown=np.zeros((size, rows), np.int64),
+            free=np.zeros((size, types), np.int64),
+            assignable=np.zeros((size, rows, types * levels), np.bool_),
+            mask=np.zeros((size, actions.number), np.int8),
+            observation=np.zeros((size, features.size), np.float32),
+            last_cost=np.zeros((size, len(self.rules.terms)), np.float64),
+            least_gpu_s=np.zeros((size, 0), np.float64),
+            least_s=np.zeros((size, 0), np.float64),
+            speed=np.zeros((size, 0, types, levels, 2), np.float32),
+            restart=np.zeros((size, 0, 2, 2, levels), np.float32),
+        )
+
+    def load(self, at: int, scenario: PreparedScenario) -> None:
+        """Show the model classes of a scenario in row `at`."""
+        for name in ("least_gpu_s", "least_s", "speed", "restart"):
+            table, own = getattr(self.arrays, name), getattr(scenario, name)
+            if table.shape[1] < len(own):
+                longer = np.zeros((len(table), len(own), *table.shape[2:]), table.dtype)
+                longer[:, : table.shape[1]] = table
+                self.arrays = self.arrays._replace(**{name: longer})
+                table = longer
+            table[at, : len(own)] = own
+
+
+def _size_log(cluster: ClusterArrays) -> Singles:
+    """Return what stands in an observation for no GPUs and for each count, shape (K + 1,)."""
+    sizes = np.log2(1.0 + np.concatenate([[0], cluster.counts])) / np.log2(1.0 + float(cluster.counts[-1]))
+    return sizes.astype(np.float32)

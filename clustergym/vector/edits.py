@@ -1,0 +1,151 @@
+"""The actions that edit allotments, compiled: same actions and masks as `clustergym.envs.actions.EditActions`."""
+
+from __future__ import annotations
+
+from clustergym.arrays import Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled
+from clustergym.vector import desk as d
+from clustergym.vector.desk import Desk, Rules
+
+
+@compiled
+def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints, at: int) -> int:
+    """Choose `number` of the first `count` members: half the first, a quarter the last, the rest in turn."""
+    if number >= count:
+        for place in range(count):
+            chosen[at + place] = ordered[place]
+        return at + count
+    front, back = number // 2, number // 4
+    between, places = count - back - front, number - front - back
+    for place in range(front):
+        chosen[at + place] = ordered[place]
+    for place in range(places):
+        chosen[at + front + place] = ordered[front + (turn * places + place) % between]
+    for place in range(back):
+        chosen[at + front + places + place] = ordered[count - back + place]
+    return at + number
+
+
+@compiled
+def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
+    """Write the jobs that have a row to `shown`, ascending; return their number.
+
+    `clustergym.envs.candidates.choose_rows` says which they are.
+    """
+    n, in_view = episode.clock[c.IN_VIEW], episode.in_view
+    if n <= rows:
+        shown[:n] = in_view[:n]
+        return n
+    waiting, running = in_view[:n].copy(), in_view[:n].copy()
+    waits, runs = 0, 0
+    for at in range(n):
+        if episode.job[in_view[at], c.LEVEL] == c.NONE:
+            waiting[waits] = in_view[at]
+            waits += 1
+        else:
+            running[runs] = in_view[at]
+            runs += 1
+    for_waiting = min(waits, max((rows + 1) // 2, rows - runs))
+    count = _in_turn(waiting, waits, for_waiting, turn, shown, 0)
+    count = _in_turn(running, runs, rows - for_waiting, turn, shown, count)
+    shown[:count].sort()
+    return count
+
+
+@compiled
+def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
+    """Begin a decision point: no allotment is edited yet."""
+    job, state, mask = episode.job, desk.state, desk.mask
+    count = choose_rows(episode, rules.rows, state[d.TURN], desk.shown)
+    state[d.SHOWN], state[d.EDITS] = count, 0
+    state[d.TURN] += 1
+    for at in range(episode.clock[c.IN_VIEW]):
+        row = episode.in_view[at]
+        job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL] = job[row, c.TYPE], job[row, c.LEVEL]
+        job[row, c.ASSIGNED] = job[row, c.PREEMPTED] = job[row, c.REJECTED] = 0
+    desk.free[:] = episode.free
+    levels = len(cluster.counts)
+    options = len(cluster.capacity) * levels
+    width = options + 1 + rules.rejects
+    mask[count * width : len(mask) - 1] = 0
+    for at in range(count):
+        row = desk.shown[at]
+        _all_feasible(episode, desk, row, at)
+        held = job[row, c.LEVEL] != c.NONE
+        if held:
+            desk.assignable[at, job[row, c.TYPE] * levels + job[row, c.LEVEL]] = False
+        mask[at * width + options] = held
+        if rules.rejects:
+            mask[at * width + options + 1] = not (rules.binding and job[row, c.DECIDED])
+    refresh(episode, cluster, desk, rules)
+
+
+@compiled
+def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
+    """Let a row's job be assigned wherever it fits in memory."""
+    feasible = episode.feasible[episode.job[row, c.CLASS]]
+    types, levels = feasible.shape
+    for kind in range(types):
+        for level in range(levels):
+            desk.assignable[at, kind * levels + level] = feasible[kind, level]
+
+
+@compiled
+def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
+    """Recompute which assignments are legal, from the GPUs that are free."""
+    levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
+    width = types * levels + 1 + rules.rejects
+    idle = False
+    for at in range(desk.state[d.SHOWN]):
+        job = episode.job[desk.shown[at]]
+        target = job[c.TARGET_LEVEL]
+        for kind in range(types):
+            room = desk.free[kind]
+            if target != c.NONE and job[c.TARGET_TYPE] == kind:
+                room += cluster.counts[target]
+            for level in range(levels):
+                option = kind * levels + level
+                legal = desk.assignable[at, option] and cluster.counts[level] <= room
+                mask[at * width + option] = legal
+                idle |= legal and target == c.NONE
+    mask[-1] = not (rules.mask_stop and idle)
+
+
+@compiled
+def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
+    """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
+    levels = len(cluster.counts)
+    options = len(cluster.capacity) * levels
+    width = options + 1 + rules.rejects
+    at, option = action // width, action % width
+    row = desk.shown[at]
+    job, mask = episode.job[row], desk.mask
+    if job[c.TARGET_LEVEL] != c.NONE:
+        desk.free[job[c.TARGET_TYPE]] += cluster.counts[job[c.TARGET_LEVEL]]
+    if option < options:
+        job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = option // levels, option % levels
+        desk.free[option // levels] -= cluster.counts[option % levels]
+        job[c.ASSIGNED] = 1
+    else:
+        job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
+        job[c.PREEMPTED if option == options else c.REJECTED] = 1
+    if option == options:
+        _all_feasible(episode, desk, row, at)
+        mask[at * width + options] = 0
+    else:
+        desk.assignable[at] = False
+        mask[at * width + options : (at + 1) * width] = 0
+    desk.state[d.EDITS] += 1
+    refresh(episode, cluster, desk, rules)
+    return at
+
+
+@compiled
+def decide(episode: Episode, desk: Desk, rules: Rules) -> None:
+    """End the decision point: jobs that were shown and not rejected are admitted."""
+    if rules.binding:
+        for at in range(desk.state[d.SHOWN]):
+            episode.job[desk.shown[at], c.DECIDED] = 1

@@ -1,0 +1,168 @@
+"""Observations, compiled: the numbers of `clustergym.envs.observations`, in the same order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.compiled import columns as c
+from clustergym.compiled import jobs
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled
+from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
+from clustergym.vector import desk as d
+from clustergym.vector.desk import Desk, Rules, Singles
+
+PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
+FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), len(QUEUE_FEATURES)
+(
+    PRESENT, WAITING, GPUS, GPUS_HELD, ASSIGNED, PREEMPTED, MAY_REJECT, AGE, ATTAINED, WORK_LEFT, TIME_LEFT,
+    DONE, WAITED, RESTARTS, STANDSTILL, GPUS_REQUESTED, HAS_DEADLINE, SLACK, LATE, FAIR_LAG,
+) = range(FEATURES)  # fmt: skip
+EDITS_COLUMN = QUEUE_FEATURES.index("edits")
+
+
+@compiled
+def logarithm(seconds: float) -> float:
+    """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
+    if seconds > 0.0:
+        return math.log1p(min(seconds, LONGEST_S)) * PER_LOGARITHM
+    return 0.0
+
+
+@compiled
+def pairwise_sum(values: Floats, first: int, count: int) -> float:
+    """Return a sum in NumPy's order of additions, to which the result is sensitive."""
+    if count < 8:
+        total = 0.0
+        for at in range(first, first + count):
+            total += values[at]
+        return total
+    if count <= 128:
+        part = values[first : first + 8].copy()
+        whole = count - count % 8
+        for at in range(8, whole, 8):
+            for lane in range(8):
+                part[lane] += values[first + at + lane]
+        total = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]))
+        for at in range(first + whole, first + count):
+            total += values[at]
+        return total
+    half = count // 2
+    half -= half % 8
+    return pairwise_sum(values, first, half) + pairwise_sum(values, first + half, count - half)
+
+
+@compiled
+def _share(value: float, half: float) -> float:
+    return value / (value + half)
+
+
+@compiled
+def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
+    """Compute the observation at the start of a decision point, after `edits.begin`."""
+    types, seen = len(cluster.capacity), desk.observation
+    for kind in range(types):
+        seen[kind] = episode.free[kind] / cluster.capacity[kind]
+        seen[types + kind] = 1.0
+        seen[2 * types + kind] = cluster.capacity[kind] / rules.total
+    _fill_queue(episode, desk, rules, seen[len(seen) - QUEUE_WIDTH :])
+    if not rules.job_rows:
+        return
+    columns, options = FEATURES + 2 * types, types * len(cluster.counts) * OPTION_WIDTH
+    first_job, first_option = 3 * types, 3 * types + rules.rows * columns
+    count = desk.state[d.SHOWN]
+    for at in range(count):
+        row, begins = desk.shown[at], first_job + at * columns
+        _fill_job(episode, cluster, desk, rules, row, seen[begins : begins + columns])
+        begins = first_option + at * options
+        _fill_options(episode, cluster, desk, row, seen[begins : begins + options])
+    seen[first_job + count * columns : first_option] = 0.0
+    seen[first_option + count * options : len(seen) - QUEUE_WIDTH] = 0.0
+
+
+@compiled
+def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> None:
+    clock, now_s = episode.clock, episode.clock[c.NOW] / c.TICKS_PER_S
+    n, waiting, demand = clock[c.IN_VIEW], 0, 0
+    age, work = np.empty(n), np.empty(n)
+    for at in range(n):
+        row = episode.in_view[at]
+        job = episode.job[row]
+        age[at] = now_s - episode.figures[row, c.SUBMIT_S]
+        work[at] = desk.least_gpu_s[job[c.CLASS]] * jobs.remaining_at(episode, row, clock[c.NOW])
+        if job[c.LEVEL] == c.NONE:
+            waiting += 1
+            demand += job[c.REQUESTED_GPUS]
+    queue[0], queue[1] = _share(n, 50.0), _share(waiting, 50.0)
+    queue[2] = _share(n - desk.state[d.SHOWN], 50.0) if len(desk.shown) > 0 else 0.0
+    queue[3] = logarithm(pairwise_sum(age, 0, n) / n)
+    queue[4] = _share(demand, rules.total)
+    queue[5] = logarithm(pairwise_sum(work, 0, n) / rules.total)
+    queue[6], queue[7] = 0.0, clock[c.LEFT] / clock[c.JOBS]
+
+
+@compiled
+def _fill_job(
+    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, row: int, column: Singles
+) -> None:
+    job, figures, now = episode.job[row], episode.figures[row], episode.clock[c.NOW]
+    now_s, runs, kind = now / c.TICKS_PER_S, job[c.LEVEL] != c.NONE, job[c.CLASS]
+    remaining, age = jobs.remaining_at(episode, row, now), now_s - figures[c.SUBMIT_S]
+    to_deadline = figures[c.DEADLINE_S] - now_s
+    column[PRESENT], column[WAITING] = 1.0, not runs
+    column[GPUS] = column[GPUS_HELD] = rules.size_log[job[c.LEVEL] + 1]
+    column[ASSIGNED] = column[PREEMPTED] = 0.0
+    column[MAY_REJECT] = rules.rejects and not (rules.binding and job[c.DECIDED])
+    column[AGE] = logarithm(age)
+    column[ATTAINED] = logarithm(jobs.attained_at(episode, cluster, row, now))
+    column[WORK_LEFT] = logarithm(desk.least_gpu_s[kind] * remaining)
+    column[TIME_LEFT] = logarithm(desk.least_s[kind] * remaining)
+    column[DONE] = 1.0 - remaining / figures[c.ITERATIONS]
+    column[WAITED] = 0.0 if runs else logarithm(now_s - job[c.QUEUED_SINCE] / c.TICKS_PER_S)
+    column[RESTARTS] = _share(job[c.RESTARTS], 4.0)
+    column[STANDSTILL] = logarithm(max(job[c.READY] - now, 0) / c.TICKS_PER_S) if runs else 0.0
+    column[GPUS_REQUESTED] = rules.size_log[np.searchsorted(cluster.counts, job[c.REQUESTED_GPUS]) + 1]
+    column[HAS_DEADLINE] = np.isfinite(to_deadline)
+    column[SLACK], column[LATE] = logarithm(to_deadline), to_deadline < 0
+    lag = age / (age + figures[c.FAIR_S])
+    column[FAIR_LAG] = lag if lag > 0.0 else 0.0
+    types = len(cluster.capacity)
+    for place in range(types):
+        column[FEATURES + place] = job[c.TYPE] == place
+        column[FEATURES + types + place] = job[c.REQUESTED_TYPE] == place
+
+
+@compiled
+def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, row: int, column: Singles) -> None:
+    job, types, levels = episode.job[row], len(cluster.capacity), len(cluster.counts)
+    pays = int(job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS])
+    speed, restart, searched = desk.speed[job[c.CLASS]], desk.restart[job[c.CLASS], pays], episode.searched[row]
+    at = 0
+    for kind in range(types):
+        for level in range(levels):
+            column[at], column[at + 1] = speed[kind, level, 0], speed[kind, level, 1]
+            column[at + 2] = restart[1 if searched[kind, level] else 0, level]
+            at += OPTION_WIDTH
+    if job[c.LEVEL] != c.NONE:
+        column[(job[c.TYPE] * levels + job[c.LEVEL]) * OPTION_WIDTH + 2] = 0.0
+
+
+@compiled
+def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, at: int) -> None:
+    """Update what an edit of row `at` of the desk has changed."""
+    types, seen = len(cluster.capacity), desk.observation
+    for kind in range(types):
+        seen[kind] = desk.free[kind] / cluster.capacity[kind]
+    seen[len(seen) - QUEUE_WIDTH + EDITS_COLUMN] = _share(desk.state[d.EDITS], 10.0)
+    job, begins = episode.job[desk.shown[at]], 3 * types + at * (FEATURES + 2 * types)
+    column = seen[begins : begins + FEATURES + 2 * types]
+    column[GPUS] = rules.size_log[job[c.TARGET_LEVEL] + 1]
+    column[ASSIGNED], column[PREEMPTED] = job[c.ASSIGNED], job[c.PREEMPTED]
+    undecided = rules.rejects and not (rules.binding and job[c.DECIDED])
+    column[MAY_REJECT] = undecided and not job[c.ASSIGNED] and not job[c.REJECTED]
+    for kind in range(types):
+        column[FEATURES + kind] = job[c.TARGET_TYPE] == kind
