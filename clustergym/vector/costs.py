@@ -33,7 +33,7 @@ def cost(episode: Episode, now_s: float, which: int) -> float:
         elif which == UNFAIRNESS:
             late = part[row] / figures[c.FAIR_S]
             part[row] = min(late, np.finfo(np.float64).max) - 1.0 if late > 1.0 else 0.0
-    total = pairwise_sum(part, 0, n)
+    total = pairwise_sum(part)
     return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
 
 

@@ -34,26 +34,48 @@ def logarithm(seconds: float) -> float:
 
 
 @compiled
-def pairwise_sum(values: Floats, first: int, count: int) -> float:
-    """Return a sum in NumPy's order of additions, to which the result is sensitive."""
-    if count < 8:
-        total = 0.0
-        for at in range(first, first + count):
-            total += values[at]
-        return total
-    if count <= 128:
-        part = values[first : first + 8].copy()
+def _sum_of_block(values: Floats, first: int, count: int) -> float:
+    """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
+    total, whole = 0.0, 0
+    if count >= 8:
         whole = count - count % 8
-        for at in range(8, whole, 8):
-            for lane in range(8):
-                part[lane] += values[first + at + lane]
-        total = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]))
-        for at in range(first + whole, first + count):
-            total += values[at]
-        return total
-    half = count // 2
-    half -= half % 8
-    return pairwise_sum(values, first, half) + pairwise_sum(values, first + half, count - half)
+        lane = values[first : first + 8].copy()
+        for at in range(8, whole):
+            lane[at % 8] += values[first + at]
+        total = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]))
+    for at in range(first + whole, first + count):
+        total += values[at]
+    return total
+
+
+@compiled
+def pairwise_sum(values: Floats) -> float:
+    """Return the sum in NumPy's order of additions: halves are added up, down to blocks of 128.
+
+    It is a loop because Numba's cache does not keep functions that call themselves.
+    """
+    first, count = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    halves, sums = np.zeros(64, np.int64), np.zeros((64, 2))
+    depth, total, count[0] = 0, 0.0, len(values)
+    while True:
+        if count[depth] > 128 and halves[depth] < 2:
+            left = count[depth] // 2
+            left -= left % 8
+            right = halves[depth] == 1
+            first[depth + 1] = first[depth] + (left if right else 0)
+            count[depth + 1] = count[depth] - left if right else left
+            depth += 1
+            halves[depth] = 0
+            continue
+        if count[depth] > 128:
+            total = sums[depth, 0] + sums[depth, 1]
+        else:
+            total = _sum_of_block(values, first[depth], count[depth])
+        if depth == 0:
+            return total
+        depth -= 1
+        sums[depth, halves[depth]] = total
+        halves[depth] += 1
 
 
 @compiled
@@ -99,9 +121,9 @@ def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> N
             demand += job[c.REQUESTED_GPUS]
     queue[0], queue[1] = _share(n, 50.0), _share(waiting, 50.0)
     queue[2] = _share(n - desk.state[d.SHOWN], 50.0) if len(desk.shown) > 0 else 0.0
-    queue[3] = logarithm(pairwise_sum(age, 0, n) / n)
+    queue[3] = logarithm(pairwise_sum(age) / n)
     queue[4] = _share(demand, rules.total)
-    queue[5] = logarithm(pairwise_sum(work, 0, n) / rules.total)
+    queue[5] = logarithm(pairwise_sum(work) / rules.total)
     queue[6], queue[7] = 0.0, clock[c.LEFT] / clock[c.JOBS]
 
 
