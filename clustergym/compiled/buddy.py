@@ -10,12 +10,23 @@ import numpy as np
 
 from clustergym.arrays import Ints
 from clustergym.compiled.columns import NONE
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled, compiled_part
 
 _MANY = np.int64(2**62)
 
 
-@compiled
+@compiled_part
+def sort(values: Ints) -> None:
+    """Sort a few values in place; Numba takes seconds to compile NumPy's sorting."""
+    for at in range(1, len(values)):
+        value, place = values[at], at
+        while place > 0 and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value
+
+
+@compiled_part
 def best_fit(free: Ints, low: int, high: int, gpus: int, limit: int) -> int:
     """Return the first node with the fewest free GPUs that suffice and are below `limit`; NONE."""
     best, found = _MANY, NONE
@@ -25,7 +36,7 @@ def best_fit(free: Ints, low: int, high: int, gpus: int, limit: int) -> int:
     return found
 
 
-@compiled
+@compiled_part
 def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: Ints, at: int) -> int:
     """Pick wholly free nodes of a leaf, in the smallest aligned block that is large enough."""
     width, whole = 1, 1
@@ -59,11 +70,11 @@ def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: 
                 picked[at] = low + place
                 at += 1
         block *= 2
-    picked[begin:at].sort()
+    sort(picked[begin:at])
     return at
 
 
-@compiled
+@compiled_part
 def _next_switch(counts: Ints, wanted: int) -> int:
     """Return the switch with the fewest free nodes that suffice, or else the one with the most."""
     fullest, fitting = NONE, NONE
@@ -75,7 +86,7 @@ def _next_switch(counts: Ints, wanted: int) -> int:
     return fullest if fitting == NONE else fitting
 
 
-@compiled
+@compiled_part
 def _free_below(free: Ints, per_node: int, starts: Ints, ends: Ints, low: int, high: int) -> Ints:
     """Return the wholly free nodes of each switch that starts in low..high; 0 for the others."""
     counts = np.zeros(len(starts), np.int64)
@@ -86,7 +97,7 @@ def _free_below(free: Ints, per_node: int, starts: Ints, ends: Ints, low: int, h
     return counts
 
 
-@compiled
+@compiled_part
 def _all_free(free: Ints, per_node: int, low: int, high: int, picked: Ints, at: int) -> int:
     for node in range(low, high):
         if free[node] == per_node:
@@ -95,7 +106,7 @@ def _all_free(free: Ints, per_node: int, low: int, high: int, picked: Ints, at: 
     return at
 
 
-@compiled
+@compiled_part
 def _over_leaves(
     free: Ints, per_node: int, starts: Ints, ends: Ints, low: int, high: int, wanted: int, picked: Ints, at: int
 ) -> int:
@@ -112,7 +123,7 @@ def _over_leaves(
     return at
 
 
-@compiled
+@compiled_part
 def _pick(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: Ints,
     tier: int, low: int, high: int, wanted: int, picked: Ints,
@@ -140,7 +151,7 @@ def _pick(
     return at
 
 
-@compiled
+@compiled_part
 def _switch_for_blocks(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: int, nodes: int, whole: int, rest: int
 ) -> int:
@@ -166,15 +177,19 @@ def _switch_for_blocks(
     return found
 
 
-@compiled
+@compiled_part
 def _sorted_shares(picked: Ints, sizes: Ints, count: int, nodes: Ints, gpus_on: Ints) -> int:
-    order = np.argsort(picked[:count])
+    """Write the shares in ascending order of nodes; return their number."""
     for at in range(count):
-        nodes[at], gpus_on[at] = picked[order[at]], sizes[order[at]]
+        place = at
+        while place > 0 and nodes[place - 1] > picked[at]:
+            nodes[place], gpus_on[place] = nodes[place - 1], gpus_on[place - 1]
+            place -= 1
+        nodes[place], gpus_on[place] = picked[at], sizes[at]
     return count
 
 
-@compiled
+@compiled_part
 def _in_blocks(
     free: Ints, per_node: int, starts: Ints, ends: Ints, switches: Ints, whole: int, rest: int,
     nodes: Ints, gpus_on: Ints,
@@ -204,14 +219,20 @@ def _in_blocks(
     return 0
 
 
-@compiled
+@compiled_part
 def _fullest_first(free: Ints, low: int, high: int) -> Ints:
     """Return the nodes low..high by free GPUs, most first, then by index."""
-    order = np.argsort(-free[low:high], kind="mergesort")
-    return order + low
+    order = np.empty(high - low, np.int64)
+    for node in range(low, high):
+        place = node - low
+        while place > 0 and free[order[place - 1]] < free[node]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = node
+    return order
 
 
-@compiled
+@compiled_part
 def _gather(
     free: Ints, starts: Ints, ends: Ints, switches: Ints, gpus: int, nodes: Ints, gpus_on: Ints
 ) -> int:

@@ -12,13 +12,13 @@ from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.defragment import defragment
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled_part
 
 IDLE_ROUNDS = 1000
 """An episode counts as stalled after this many decisions that start nothing though nothing else can happen."""
 
 
-@compiled
+@compiled_part
 def _next_tick(episode: Episode) -> np.int64:
     """Return when something happens next; NEVER."""
     clock, job = episode.clock, episode.job
@@ -32,7 +32,7 @@ def _next_tick(episode: Episode) -> np.int64:
     return tick
 
 
-@compiled
+@compiled_part
 def _arrive(episode: Episode) -> None:
     """Let the jobs of this tick enter the system, in order of rows."""
     clock = episode.clock
@@ -45,7 +45,7 @@ def _arrive(episode: Episode) -> None:
         jobs.submit(episode, row)
 
 
-@compiled
+@compiled_part
 def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     """Let the first event of this tick happen; return False if there is none."""
     clock, job, rounds = episode.clock, episode.job, episode.rounds
@@ -69,7 +69,7 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     return True
 
 
-@compiled
+@compiled_part
 def _nothing_more(episode: Episode) -> int:
     """End an episode whose jobs wait for nothing: at the horizon, or stalled.
 
@@ -84,7 +84,7 @@ def _nothing_more(episode: Episode) -> int:
     return c.STALLED
 
 
-@compiled
+@compiled_part
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
@@ -112,13 +112,13 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
     return c.OVER
 
 
-@compiled
+@compiled_part
 def _changed(episode: Episode, row: int) -> bool:
     job = episode.job[row]
     return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
 
 
-@compiled
+@compiled_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
     """Give each job in view its target, and drop the rejected ones; return DECISION or STALLED.
 
@@ -158,7 +158,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     return c.DECISION
 
 
-@compiled
+@compiled_part
 def _hopeless(episode: Episode) -> bool:
     """Whether jobs wait, none runs, and none is still to be submitted."""
     clock = episode.clock

@@ -9,13 +9,13 @@ from clustergym.compiled import buddy, jobs
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled_part
 
 EVERY = 3600 * c.TICKS_PER_S
 """Ticks between calls: the default of `Buddy.defragment_s`."""
 
 
-@compiled
+@compiled_part
 def _better_nodes(
     episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints
 ) -> int:
@@ -37,7 +37,7 @@ def _better_nodes(
     return count if proposed < locality or (proposed == locality and count < held) else 0
 
 
-@compiled
+@compiled_part
 def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> bool:
     """Whether a move is still possible and lets the job end earlier despite its restart."""
     job, now = episode.job[row], episode.clock[c.NOW]
@@ -55,7 +55,7 @@ def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
     return jobs.overhead_s(episode, row, job[c.TYPE], job[c.LEVEL]) + remaining * faster < stay
 
 
-@compiled
+@compiled_part
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
     """Move jobs to closer nodes where that pays, once an hour; all proposals are made before any move."""
     clock = episode.clock

@@ -26,18 +26,27 @@ except ImportError:  # pragma: no cover - the checks run with numba
 def compiled(function: F) -> F:
     """Compile a function of scalars and arrays on its first call; machine code is kept on disk.
 
-    The compiled function does not hold Python's global lock.
+    The compiled function does not hold Python's global lock. It must not call itself: Numba's cache does not
+    keep such functions.
     """
+    return _compile(function, {})
+
+
+def compiled_part(function: F) -> F:
+    """Compile a function that only compiled functions call, which takes less time to compile."""
+    return _compile(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+
+
+def _compile(function: F, options: dict[str, Any]) -> F:
     if _numba is None:
         return function
     folder = _cache_dir()
-    options: dict[str, Any] = {"error_model": "numpy", "nogil": True}
     if folder is None:
-        return cast(F, _numba.njit(**options)(function))
+        return cast(F, _numba.njit(nogil=True, error_model="numpy", **options)(function))
     before = _numba.config.CACHE_DIR
     _numba.config.CACHE_DIR = str(folder)
     try:
-        return cast(F, _numba.njit(cache=True, **options)(function))
+        return cast(F, _numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
     finally:
         _numba.config.CACHE_DIR = before
 

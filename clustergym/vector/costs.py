@@ -7,7 +7,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled_part
 from clustergym.envs.scheduling_costs import BOUND_S
 from clustergym.vector.observation import pairwise_sum
 
@@ -16,7 +16,7 @@ NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_pr
 JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES = range(len(NAMES))
 
 
-@compiled
+@compiled_part
 def cost(episode: Episode, now_s: float, which: int) -> float:
     """Return a cost of the episode up to a time."""
     if which == DEADLINES_MET or which == BROKEN_PROMISES:
@@ -37,7 +37,7 @@ def cost(episode: Episode, now_s: float, which: int) -> float:
     return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
 
 
-@compiled
+@compiled_part
 def _promises(episode: Episode, now_s: float, which: int) -> float:
     """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
     n, met, broken = episode.clock[c.JOBS], 0, 0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from clustergym.arrays import Ints
 from clustergym.compiled import columns as c
+from clustergym.compiled.buddy import sort
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled_part
 from clustergym.vector import desk as d
 from clustergym.vector.desk import Desk, Rules
 
 
-@compiled
+@compiled_part
 def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints, at: int) -> int:
     """Choose `number` of the first `count` members: half the first, a quarter the last, the rest in turn."""
     if number >= count:
@@ -29,7 +30,7 @@ def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints, at
     return at + number
 
 
-@compiled
+@compiled_part
 def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     """Write the jobs that have a row to `shown`, ascending; return their number.
 
@@ -51,11 +52,11 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     for_waiting = min(waits, max((rows + 1) // 2, rows - runs))
     count = _in_turn(waiting, waits, for_waiting, turn, shown, 0)
     count = _in_turn(running, runs, rows - for_waiting, turn, shown, count)
-    shown[:count].sort()
+    sort(shown[:count])
     return count
 
 
-@compiled
+@compiled_part
 def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Begin a decision point: no allotment is edited yet."""
     job, state, mask = episode.job, desk.state, desk.mask
@@ -83,7 +84,7 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
     refresh(episode, cluster, desk, rules)
 
 
-@compiled
+@compiled_part
 def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
     """Let a row's job be assigned wherever it fits in memory."""
     feasible = episode.feasible[episode.job[row, c.CLASS]]
@@ -93,7 +94,7 @@ def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
             desk.assignable[at, kind * levels + level] = feasible[kind, level]
 
 
-@compiled
+@compiled_part
 def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Recompute which assignments are legal, from the GPUs that are free."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
@@ -114,7 +115,7 @@ def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) 
     mask[-1] = not (rules.mask_stop and idle)
 
 
-@compiled
+@compiled_part
 def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
     """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
     levels = len(cluster.counts)
@@ -143,7 +144,7 @@ def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, act
     return at
 
 
-@compiled
+@compiled_part
 def decide(episode: Episode, desk: Desk, rules: Rules) -> None:
     """End the decision point: jobs that were shown and not rejected are admitted."""
     if rules.binding:

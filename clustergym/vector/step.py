@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.arrays import Bools, Floats, Ints
+from clustergym.arrays import Floats, Ints
 from clustergym.compiled import batch, clock
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled, compiled_part
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.vector import costs, edits, observation
 from clustergym.vector import desk as d
@@ -18,9 +18,11 @@ from clustergym.vector.desk import Bytes, Desk, Rules
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""
+LEAVE, BEGIN = -1, -2
+"""In place of an action."""
 
 
-@compiled
+@compiled_part
 def desk_of(desks: Desk, at: int) -> Desk:
     """Return the desk of one episode of a batch; its arrays share their memory."""
     return Desk(
@@ -38,64 +40,52 @@ def desk_of(desks: Desk, at: int) -> Desk:
     )
 
 
-@compiled
-def begin(episodes: Episode, cluster: ClusterArrays, desks: Desk, rules: Rules, at: int) -> bool:
-    """Bring a new episode to its first decision point; return False if it has none."""
-    episode, desk = batch.row_of(episodes, at), desk_of(desks, at)
+@compiled_part
+def _begin_episode(desk: Desk) -> None:
     desk.state[:] = 0
     desk.last_cost[:] = 0.0
     desk.observation[:] = 0.0
     desk.mask[:] = 0
-    if clock.advance(episode, cluster) != c.DECISION:
-        return False
-    edits.begin(episode, cluster, desk, rules)
-    observation.begin(episode, cluster, desk, rules)
-    return True
 
 
-@compiled
-def _move(
-    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, came_to: int, terms: Floats
-) -> int:
-    """Begin the next decision point or end the episode, and write the terms of the reward."""
-    now_s, outcome = episode.clock[c.NOW] / c.TICKS_PER_S, DECIDED
+@compiled_part
+def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
+    """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
+    if not desk.mask[action]:
+        desk.state[d.ILLEGAL] += 1
+        episode.clock[c.END] = episode.clock[c.NOW]
+        return EDITED if desk.state[d.ILLEGAL] < MOST_ILLEGAL else STALLED
+    desk.state[d.ILLEGAL] = 0
+    if action < len(desk.mask) - 1:
+        at = edits.edit(episode, cluster, desk, rules, action)
+        observation.edited(episode, cluster, desk, rules, at)
+        return EDITED
+    edits.decide(episode, desk, rules)
+    return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
+
+
+@compiled_part
+def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> int:
+    """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
+    came_to = clock.advance(episode, cluster)
     if came_to == c.DECISION:
         edits.begin(episode, cluster, desk, rules)
         observation.begin(episode, cluster, desk, rules)
-    else:
-        now_s = episode.clock[c.END] / c.TICKS_PER_S + (STALLED_S if came_to == c.STALLED else 0.0)
-        desk.mask[:] = 1
-        finished = episode.clock[c.LEFT] == episode.clock[c.JOBS]
-        outcome = STALLED if came_to == c.STALLED else TERMINATED if finished else TRUNCATED
+        return DECIDED
+    if came_to == c.STALLED:
+        return STALLED
+    return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
+
+
+@compiled_part
+def _charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
+    """Write the terms of the reward: by how much each cost has fallen."""
+    tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
+    now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
     for at in range(len(rules.terms)):
         now = costs.cost(episode, now_s, rules.terms[at])
         terms[at] = desk.last_cost[at] - now
         desk.last_cost[at] = now
-    return outcome
-
-
-@compiled
-def _act(
-    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int, terms: Floats
-) -> tuple[int, bool]:
-    """Take an action; return what the step has come to, and whether the action was illegal."""
-    state, terms[:] = desk.state, 0.0
-    if not desk.mask[action]:
-        state[d.ILLEGAL] += 1
-        if state[d.ILLEGAL] < MOST_ILLEGAL:
-            return EDITED, True
-        episode.clock[c.END] = episode.clock[c.NOW]
-        return _move(episode, cluster, desk, rules, c.STALLED, terms), True
-    state[d.ILLEGAL] = 0
-    if action < len(desk.mask) - 1:
-        at = edits.edit(episode, cluster, desk, rules, action)
-        observation.edited(episode, cluster, desk, rules, at)
-        return EDITED, False
-    edits.decide(episode, desk, rules)
-    came_to = clock.enact(episode, cluster)
-    if came_to == c.DECISION:
-        came_to = clock.advance(episode, cluster)
-    return _move(episode, cluster, desk, rules, came_to, terms), False
 
 
 @compiled
@@ -108,31 +98,41 @@ def step(
     terms: Floats,
     rewards: Floats,
     outcomes: Bytes,
-    illegal: Bools,
     first: int,
     last: int,
 ) -> None:
-    """Take an action in each of the episodes first..last; those with action -1 are left as they are.
+    """Take an action in each of the episodes first..last.
 
     Parameters
     ----------
     actions : ndarray of int, shape (E,)
+        BEGIN brings a new episode to its first decision point; LEAVE leaves an episode as it is.
     terms : ndarray of float, shape (E, m)
         Receive the terms of the rewards.
     rewards : ndarray of float, shape (E,)
     outcomes : ndarray of int8, shape (E,)
         Receive EDITED, DECIDED, TERMINATED, TRUNCATED or STALLED.
-    illegal : ndarray of bool, shape (E,)
     """
     for at in range(first, last):
-        if actions[at] < 0:
+        action = actions[at]
+        if action == LEAVE:
             continue
         episode, desk = batch.row_of(episodes, at), desk_of(desks, at)
-        outcomes[at], illegal[at] = _act(episode, cluster, desk, rules, actions[at], terms[at])
-        reward = 0.0
+        terms[at], rewards[at] = 0.0, 0.0
+        if action == BEGIN:
+            _begin_episode(desk)
+            outcome = DECIDED
+        else:
+            outcome = _act(episode, cluster, desk, rules, action)
+        if outcome == DECIDED:
+            outcome = _move(episode, cluster, desk, rules)
+        outcomes[at] = outcome
+        if outcome >= TERMINATED:
+            desk.mask[:] = 1
+        if outcome != EDITED and action != BEGIN:
+            _charge(episode, desk, rules, outcome, terms[at])
         for place in range(len(rules.weights)):
-            reward += rules.weights[place] * terms[at, place]
-        rewards[at] = reward
+            rewards[at] += rules.weights[place] * terms[at, place]
 
 
 @compiled
