@@ -70,18 +70,16 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
 
 
 @compiled_part
-def _nothing_more(episode: Episode) -> int:
-    """End an episode whose jobs wait for nothing: at the horizon, or stalled.
+def _end_early(episode: Episode, at_horizon: bool) -> int:
+    """End an episode at the horizon, or stalled where its jobs wait for nothing.
 
-    The engine's clock still visits the completions that edits have made void.
+    The engine's clock still visits the completions that changes of allotments have made void.
     """
     clock = episode.clock
-    if clock[c.VOID_UNTIL] > clock[c.HORIZON]:
-        clock[c.END] = clock[c.HORIZON]
-        return c.OVER
     clock[c.NOW] = max(clock[c.NOW], clock[c.VOID_UNTIL])
-    clock[c.END] = clock[c.NOW]
-    return c.STALLED
+    at_horizon |= clock[c.VOID_BEYOND] != 0
+    clock[c.END] = clock[c.HORIZON] if at_horizon else clock[c.NOW]
+    return c.OVER if at_horizon else c.STALLED
 
 
 @compiled_part
@@ -90,11 +88,8 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
     clock = episode.clock
     while clock[c.LEFT] < clock[c.JOBS]:
         tick = _next_tick(episode)
-        if tick == c.NEVER:
-            return _nothing_more(episode)
-        if tick > clock[c.HORIZON]:
-            clock[c.END] = clock[c.HORIZON]
-            return c.OVER
+        if tick == c.NEVER or tick > clock[c.HORIZON]:
+            return _end_early(episode, tick != c.NEVER)
         clock[c.NOW] = tick
         while _happen(episode, cluster):
             pass

@@ -24,7 +24,8 @@ NONE = -1
     DEFRAGMENTED_AT,
     ROUND,  # ticks between decision points; 0: one at every event
     HORIZON,  # NEVER: none
-    VOID_UNTIL,  # latest planned completion that an edit of the allotment made void
+    VOID_UNTIL,  # latest planned completion, up to the horizon, that a change of the allotment made void
+    VOID_BEYOND,  # whether there is such a completion beyond the horizon
     END,
     DECISION_POINTS,
     LEFT,  # jobs that have left
@@ -32,7 +33,7 @@ NONE = -1
     EVENT_NODES,  # rows of the event log's nodes
     FIRST_LAUNCH_COSTS,
     CLOCK_COLUMNS,
-) = range(21)
+) = range(22)
 
 # Columns of `job`, one row a job.
 (

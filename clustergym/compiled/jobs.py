@@ -138,7 +138,9 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
         node, gpus = episode.held_nodes[row, place], episode.held_gpus[row, place]
         episode.free_on_node[node] += gpus
         episode.free[job[c.TYPE]] += gpus
-    if job[c.DUE] != c.NEVER and job[c.DUE] > clock[c.VOID_UNTIL]:
+    if job[c.DUE] > clock[c.HORIZON]:
+        clock[c.VOID_BEYOND] = 1
+    elif job[c.DUE] > clock[c.VOID_UNTIL]:
         clock[c.VOID_UNTIL] = job[c.DUE]
     job[c.TYPE] = job[c.LEVEL] = c.NONE
     job[c.NODES], job[c.DUE] = 0, c.NEVER

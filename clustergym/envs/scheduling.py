@@ -40,7 +40,7 @@ MOST_ILLEGAL = 1000
 
 UNPICKLED = frozenset(
     {"_simulation", "_view", "_outcomes", "_known", "_illegal_in_a_row", "_reference"}
-    | {"_placer", "actions", "features", "_reward", "_reference_reward", "_references"}
+    | {"placer", "actions", "features", "_reward", "_reference_reward", "_references"}
 )
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
@@ -86,20 +86,20 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self._view: View | None = None
         self._begun: tuple[Scenario, int] | None = None
         self._taken: list[int] = []
-        self._episodes = Episodes(chosen)
+        self.episodes = Episodes(chosen)
         self._make_parts()
         self.action_space = spaces.Discrete(self.actions.number)
         self.observation_space = self._observation_space()
 
     def _make_parts(self) -> None:
         """Make the parts that have a state during an episode."""
-        chosen, setting = self.parameters, self._episodes.setting
-        self._placer = make_placer({"name": chosen.placer})
+        chosen, setting = self.parameters, self.episodes.setting
+        self.placer = make_placer({"name": chosen.placer})
         self.actions = make_actions(chosen, setting)
         self.features = FEATURES[chosen.features](setting, chosen.rows)
         self._reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
         self._reference_reward: Reward[Outcomes] = Reward(COSTS, chosen.reward)
-        self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self._placer)
+        self._references = None if chosen.baseline is None else ReferenceCosts(chosen.baseline, self.placer)
         self._no_terms = dict.fromkeys(chosen.reward, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,14 +172,13 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         """
         super().reset(seed=seed)
         options = options or {}
-        run_seed = checked(options.get("run_seed", 0), int, "options.run_seed")
-        require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
-        return self._start(self._episodes.choose(options, self.np_random), run_seed)
+        run_seed = run_seed_of(options)
+        return self._start(self.episodes.choose(options, self.np_random), run_seed)
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode of a scenario."""
         chosen = self.parameters
-        simulation = Simulation(scenario, self._placer, chosen.information_class, chosen.round_s, run_seed)
+        simulation = Simulation(scenario, self.placer, chosen.information_class, chosen.round_s, run_seed)
         yardsticks = Yardsticks.of(scenario)
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
         self._begun, self._taken = (scenario, run_seed), []
@@ -300,3 +299,10 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             return None
         draw = {"ansi": as_text, "rgb_array": as_pixels}[self.render_mode]
         return draw(self.simulation)
+
+
+def run_seed_of(options: Mapping[str, Any]) -> int:
+    """Return the option `run_seed` of `reset`."""
+    run_seed: int = checked(options.get("run_seed", 0), int, "options.run_seed")
+    require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+    return run_seed

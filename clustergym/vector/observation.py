@@ -180,6 +180,8 @@ def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, a
     for kind in range(types):
         seen[kind] = desk.free[kind] / cluster.capacity[kind]
     seen[len(seen) - QUEUE_WIDTH + EDITS_COLUMN] = _share(desk.state[d.EDITS], 10.0)
+    if not rules.job_rows:
+        return
     job, begins = episode.job[desk.shown[at]], 3 * types + at * (FEATURES + 2 * types)
     column = seen[begins : begins + FEATURES + 2 * types]
     column[GPUS] = rules.size_log[job[c.TARGET_LEVEL] + 1]

@@ -1,0 +1,390 @@
+"""Vector environments on the compiled simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.error import ResetNeeded
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.batch import Batch
+from clustergym.compiled.cluster_arrays import cluster_arrays
+from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameters import checked
+from clustergym.scenarios.scenario import Scenario
+from clustergym.terminal.processes import cores
+from clustergym.vector import step as steps
+from clustergym.vector.desk import Bytes, Singles
+from clustergym.vector.desks import Desks
+from clustergym.vector.scenarios import PreparedScenarios
+from clustergym.vector.summaries import summary
+
+Observations = dict[str, Singles] | Singles
+
+
+class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Many episodes of a scheduling environment at once, on the compiled simulation.
+
+    Observations, masks, rewards, infos and digests are those of the single environments, stepped one by one;
+    results do not depend on the number of threads.
+
+    Parameters
+    ----------
+    num_envs : int
+    threads : int
+        Threads that step the environments.
+    autoreset_mode : {"NextStep", "SameStep", "Disabled"} or gymnasium.vector.AutoresetMode
+    copy : bool
+        Whether `reset` and `step` return copies of observations and masks. If not, the arrays they return
+        change with the next call.
+    summaries : bool
+        Whether the info of an episode's end has `metrics` and `digest`. Both need a log of events.
+    **parameters
+        Fields of `clustergym.envs.scheduling_parameters.SchedulingParameters`.
+
+    Attributes
+    ----------
+    single : SchedulingEnv
+        A single environment of the same parameters, which is never reset.
+
+    Raises
+    ------
+    InputError
+        If a parameter, an option of `reset` or an action is not valid, or if compiled episodes do not cover
+        what the parameters ask for.
+    """
+
+    single_class: ClassVar[type[SchedulingEnv]] = ElasticEnv
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        threads: int = 1,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        copy: bool = True,
+        summaries: bool = True,
+        render_mode: str | None = None,
+        **parameters: Any,
+    ) -> None:
+        if render_mode is not None:
+            message, remedy = "vector environments draw nothing", "give vectorization_mode='sync' as well"
+            raise InputError(message, field="render_mode", remedy=remedy)
+        self.num_envs = _whole("num_envs", num_envs, None)
+        self.threads = min(_whole("threads", threads, cores()), self.num_envs)
+        self.copy, self.summaries = copy, summaries
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
+        self.single = self.single_class(**parameters)
+        chosen, episodes = self.single.parameters, self.single.episodes
+        self.single_observation_space = self.single.observation_space
+        self.single_action_space = self.single.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._scenarios = PreparedScenarios(self.single)
+        self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
+        self._batch = Batch(self._cluster, self.num_envs, summaries)
+        self._desks = Desks(self._cluster, self.num_envs, chosen, self.single.actions, self.single.features)
+        self._played: list[Scenario | None] = [None] * self.num_envs
+        self._rngs: list[np.random.Generator] = []
+        self._seeds: list[int] = []
+        self._draws = np.zeros(self.num_envs, dtype=np.uint64)
+        self._actions = np.full(self.num_envs, steps.LEAVE, dtype=np.int64)
+        self._terms = np.zeros((self.num_envs, len(chosen.reward)))
+        self._rewards, self._outcomes = np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=np.int8)
+        self._illegal = np.zeros(self.num_envs, dtype=np.bool_)
+        self._over = np.ones(self.num_envs, dtype=np.bool_)
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    # The random streams are those that the single environments would have.
+
+    @property
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The random generator of each environment."""
+        self._seed(range(self.num_envs), [None] * self.num_envs)
+        return tuple(self._rngs)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The seed of each environment."""
+        self._seed(range(self.num_envs), [None] * self.num_envs)
+        return tuple(self._seeds)
+
+    def _seed(self, rows: Sequence[int], seeds: Sequence[int | None]) -> None:
+        if not self._rngs:
+            made = [seeding.np_random(None) for _ in range(self.num_envs)]
+            self._rngs, self._seeds = [rng for rng, _ in made], [seed for _, seed in made]
+            self._draws[:] = [seed % 2**64 for seed in self._seeds]
+        for row in rows:
+            if seeds[row] is not None:
+                self._rngs[row], self._seeds[row] = seeding.np_random(seeds[row])
+                self._draws[row] = self._seeds[row] % 2**64
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Observations, dict[str, Any]]:
+        """Begin an episode in each environment, at its first decision point.
+
+        Parameters
+        ----------
+        seed : int or sequence of int, optional
+            Environment i has seed + i, or the i-th of a sequence.
+        options : dict, optional
+            Those of the single environment; `trace_seed` may also be a sequence, a number for each
+            environment. `reset_mask`, an array of bool, says which environments begin an episode.
+        """
+        given = dict(options or {})
+        chosen = _reset_mask(given.pop("reset_mask", None), self.num_envs)
+        rows = np.flatnonzero(chosen).tolist()
+        self._seed(rows, _seeds(seed, self.num_envs))
+        self._begin(rows, given)
+        return self._observations(), self._infos(chosen, {})
+
+    def _begin(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
+        """Begin an episode in some environments."""
+        drawn = []
+        for row in rows:
+            own = {name: _own(name, value, row, self.num_envs) for name, value in options.items()}
+            drawn.append(self._scenarios.choose(own, self._rngs[row]))
+        self._actions[:] = steps.LEAVE
+        for row, (scenario, arrays) in zip(rows, drawn, strict=True):
+            self._played[row] = scenario
+            self._batch.load(row, arrays.arrays)
+            self._desks.load(row, arrays)
+        self._actions[rows] = steps.BEGIN
+        self._step()
+        self._over[rows], self._illegal[rows] = False, False
+        if (self._outcomes[rows] != steps.DECIDED).any():
+            self._over[rows] = True
+            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
+
+    def step(
+        self, actions: npt.ArrayLike
+    ) -> tuple[Observations, Floats, Bools, Bools, dict[str, Any]]:
+        """Take an action in each environment.
+
+        Parameters
+        ----------
+        actions : array_like of int, shape (num_envs,)
+            In `AutoresetMode.NEXT_STEP` the action of an environment whose episode was over counts for
+            nothing: that environment begins its next episode.
+
+        Returns
+        -------
+        tuple
+            Observations, rewards, terminations, truncations and infos, as of `gymnasium.vector.VectorEnv`.
+        """
+        over = self._over.copy()
+        begins = np.flatnonzero(over).tolist()
+        if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self._played):
+            which = f"environment {begins[0]} has no episode"
+            raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
+        taken = self._checked(actions)
+        if begins:
+            self._begin(begins, {})
+        legal = self._desks.arrays.mask[np.arange(self.num_envs), taken] > 0
+        self._illegal = ~legal & ~over
+        if self._illegal.any() and self.single.parameters.on_illegal == "raise":
+            row = int(np.argmax(self._illegal))
+            action = self.single.actions.describe(int(taken[row]))
+            message = f"{taken[row]} ({action}) is illegal now in environment {row}"
+            raise InputError(message, field="action", remedy="choose where action_masks() is 1")
+        self._actions[:] = np.where(over, steps.LEAVE, taken)
+        self._batch.make_room()
+        self._step()
+        ended = self._outcomes >= steps.TERMINATED
+        terminated = self._outcomes == steps.TERMINATED
+        rewards, truncated = self._rewards.copy(), ended & ~terminated
+        self._over[:] = ended
+        every = np.ones(self.num_envs, dtype=np.bool_)
+        if not ended.any() or self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            return self._observations(), rewards, terminated, truncated, self._infos(every, self._ends())
+        final = self._final(ended)
+        self._begin(np.flatnonzero(ended).tolist(), {})
+        return self._observations(), rewards, terminated, truncated, {**self._infos(every, {}), **final}
+
+    def _step(self) -> None:
+        """Carry out `_actions`, each thread on its share of the environments."""
+        call = partial(
+            steps.step,
+            self._batch.episodes,
+            self._cluster,
+            self._desks.arrays,
+            self._desks.rules,
+            self._actions,
+            self._terms,
+            self._rewards,
+            self._outcomes,
+        )
+        if self._pool is None:
+            call(0, self.num_envs)
+            return
+        bounds = np.linspace(0, self.num_envs, self.threads + 1).astype(int).tolist()
+        list(self._pool.map(call, bounds[:-1], bounds[1:]))
+
+    def _checked(self, actions: npt.ArrayLike) -> Ints:
+        """Return actions as an array of int, shape (num_envs,)."""
+        taken, number = np.asarray(actions), self.single.actions.number
+        if taken.shape != (self.num_envs,) or taken.dtype.kind not in "iu":
+            message = f"have shape {taken.shape} and type {taken.dtype}"
+            remedy = f"give {self.num_envs} whole numbers"
+            raise InputError(message, field="actions", remedy=remedy)
+        wrong = (taken < 0) | (taken >= number)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            message = f"{taken[row]} is not an action of environment {row}"
+            raise InputError(message, field="actions", remedy=f"give numbers from 0 to {number - 1}")
+        return taken.astype(np.int64)
+
+    def action_masks(self) -> Bytes:
+        """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
+        return self._desks.arrays.mask.copy()
+
+    def sample_actions(self) -> Ints:
+        """Return a legal action for each environment, drawn at random, shape (num_envs,)."""
+        actions = np.zeros(self.num_envs, dtype=np.int64)
+        steps.draw_legal(self._desks.arrays.mask, self._draws, actions, 0, self.num_envs)
+        return actions
+
+    def digest(self, row: int) -> str:
+        """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
+        return self._batch.log(row).digest
+
+    def _observations(self) -> Observations:
+        flat = self._desks.arrays.observation
+        if self.single.parameters.observation == "flat":
+            return flat.copy() if self.copy else flat
+        parts = self.single.features.parts.items()
+        return {name: flat[:, part].copy() if self.copy else flat[:, part] for name, part in parts}
+
+    def _ends(self) -> dict[int, dict[str, Any]]:
+        """Return what the infos of the episodes that are over have besides."""
+        return {row: self._end(row) for row in np.flatnonzero(self._over).tolist()}
+
+    def _end(self, row: int) -> dict[str, Any]:
+        stalled, scenario = bool(self._outcomes[row] == steps.STALLED), self._played[row]
+        if not self.summaries or scenario is None:
+            return {"stalled": stalled}
+        end_s = float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S
+        return {**summary(scenario, self._batch.log(row), end_s), "stalled": stalled}
+
+    def _infos(self, chosen: Bools, ends: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
+        mask = self._desks.arrays.mask
+        everywhere: dict[str, Any] = {
+            "action_mask": mask.copy() if self.copy else mask,
+            "now_s": self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S,
+            "illegal": self._illegal.copy(),
+        }
+        if not chosen.all():
+            for values in everywhere.values():
+                values[~chosen] = 0
+        infos: dict[str, Any] = {}
+        for name, values in everywhere.items():
+            infos[name], infos[f"_{name}"] = values, chosen.copy()
+        terms: dict[str, Any] = {}
+        for at, name in enumerate(self.single.parameters.reward):
+            terms[name], terms[f"_{name}"] = np.where(chosen, self._terms[:, at], 0.0), chosen.copy()
+        infos["rewards"], infos["_rewards"] = terms, chosen.copy()
+        for row, end in ends.items():
+            self._add_info(infos, dict(end), row)
+        return infos
+
+    def _final(self, ended: Bools) -> dict[str, Any]:
+        """Return `final_obs` and `final_info` of the episodes that are over."""
+        rows, flat = np.flatnonzero(ended).tolist(), self._desks.arrays.observation
+        parts, names = self.single.features.parts.items(), list(self.single.parameters.reward)
+        final: dict[str, Any] = {}
+        for row in rows:
+            seen: Any = flat[row].copy()
+            if self.single.parameters.observation != "flat":
+                seen = {name: seen[part] for name, part in parts}
+            info = {
+                "action_mask": self._desks.arrays.mask[row].copy(),
+                "now_s": float(self._batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
+                "illegal": bool(self._illegal[row]),
+                "rewards": dict(zip(names, self._terms[row].tolist(), strict=True)),
+                **self._end(row),
+            }
+            final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
+        return final
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stop the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+class FairVectorEnv(SchedulingVectorEnv):
+    """Many episodes of `clustergym.envs.families.FairEnv`."""
+
+    single_class = FairEnv
+
+
+class DeadlineVectorEnv(SchedulingVectorEnv):
+    """Many episodes of `clustergym.envs.families.DeadlineEnv`."""
+
+    single_class = DeadlineEnv
+
+
+def _whole(field: str, value: Any, most: int | None) -> int:
+    number = checked(value, int, field)
+    if number < 1 or (most is not None and number > most):
+        remedy = "give a whole number from 1" + ("" if most is None else f" to {most}, the number of cores")
+        raise InputError(f"{number} is out of range", field=field, remedy=remedy)
+    return int(number)
+
+
+def _autoreset_mode(value: AutoresetMode | str) -> AutoresetMode:
+    known = [mode.value for mode in AutoresetMode]
+    if isinstance(value, AutoresetMode):
+        return value
+    if value not in known:
+        message = f"unknown mode {value!r}"
+        raise InputError(message, field="autoreset_mode", remedy=nearest(str(value), known))
+    return AutoresetMode(value)
+
+
+def _seeds(seed: int | Sequence[int | None] | None, number: int) -> list[int | None]:
+    if seed is None:
+        return [None] * number
+    if isinstance(seed, int | np.integer):
+        return [int(seed) + at for at in range(number)]
+    if len(seed) != number:
+        raise InputError(f"has {len(seed)} numbers", field="seed", remedy=f"give {number}, or a single one")
+    return list(seed)
+
+
+def _reset_mask(mask: Any, number: int) -> Bools:
+    if mask is None:
+        return np.ones(number, dtype=np.bool_)
+    found: Bools = np.asarray(mask)
+    if found.shape != (number,) or found.dtype != np.bool_ or not found.any():
+        remedy = f"give an array of {number} bool, at least one of them true"
+        raise InputError("is not valid", field="options.reset_mask", remedy=remedy)
+    return found
+
+
+def _own(name: str, value: Any, row: int, number: int) -> Any:
+    """Return an environment's own value of an option of `reset`."""
+    if name != "trace_seed" or not isinstance(value, Sequence | np.ndarray):
+        return value
+    if len(value) != number:
+        message, remedy = f"has {len(value)} numbers", f"give {number}, or a single one"
+        raise InputError(message, field="options.trace_seed", remedy=remedy)
+    return int(value[row])
