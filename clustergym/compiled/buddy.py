@@ -12,7 +12,7 @@ from clustergym.arrays import Ints
 from clustergym.compiled.columns import NONE
 from clustergym.compiled.numba_cache import compiled, compiled_part
 
-_MANY = np.int64(2**62)
+_MANY = 2**62
 
 
 @compiled_part
@@ -37,41 +37,43 @@ def best_fit(free: Ints, low: int, high: int, gpus: int, limit: int) -> int:
 
 
 @compiled_part
-def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: Ints, at: int) -> int:
-    """Pick wholly free nodes of a leaf, in the smallest aligned block that is large enough."""
-    width, whole = 1, 1
+def _block_sizes(free: Ints, per_node: int, low: int, high: int) -> Ints:
+    """Return the size of the largest aligned free block around each node low..high; 0: it is not free."""
+    width, step = 1, 1
     while width < high - low:
         width *= 2
-    while whole < wanted:
-        whole *= 2
     size = np.zeros(width, np.int64)
     for node in range(low, high):
         size[node - low] = free[node] == per_node
-    step = 1
     while step < width:
         for first in range(0, width, 2 * step):
             if size[first] >= step and size[first + step] >= step:
                 size[first : first + 2 * step] = 2 * step
         step *= 2
-    best, start = _MANY, NONE
-    for place in range(high - low):
-        if whole <= size[place] < best:
-            best, start = size[place], place
+    return size[: high - low]
+
+
+@compiled_part
+def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: Ints, at: int) -> int:
+    """Pick wholly free nodes of a leaf, in the smallest aligned block that is large enough."""
+    size, whole = _block_sizes(free, per_node, low, high), 1
+    while whole < wanted:
+        whole *= 2
+    start = best_fit(size, 0, len(size), whole, _MANY)
     if start != NONE:
-        for place in range(start, start + wanted):
-            picked[at] = low + place
-            at += 1
-        return at
+        for place in range(wanted):
+            picked[at + place] = low + start + place
+        return at + wanted
     # No block is large enough: take the smallest blocks first, so that large ones stay whole.
-    begin, block = at, 1
-    while at - begin < wanted:
-        for place in range(high - low):
-            if size[place] == block and at - begin < wanted:
-                picked[at] = low + place
-                at += 1
+    end, block = at, 1
+    while end - at < wanted:
+        for place in range(len(size)):
+            if size[place] == block and end - at < wanted:
+                picked[end] = low + place
+                end += 1
         block *= 2
-    sort(picked[begin:at])
-    return at
+    sort(picked[at:end])
+    return end
 
 
 @compiled_part
@@ -108,7 +110,15 @@ def _all_free(free: Ints, per_node: int, low: int, high: int, picked: Ints, at: 
 
 @compiled_part
 def _over_leaves(
-    free: Ints, per_node: int, starts: Ints, ends: Ints, low: int, high: int, wanted: int, picked: Ints, at: int
+    free: Ints,
+    per_node: int,
+    starts: Ints,
+    ends: Ints,
+    low: int,
+    high: int,
+    wanted: int,
+    picked: Ints,
+    at: int,
 ) -> int:
     """Pick wholly free nodes in the fewest leaves of low..high, the last leaf a best fit."""
     counts = _free_below(free, per_node, starts, ends, low, high)
@@ -135,7 +145,9 @@ def _pick(
         return _block(free, per_node, low, high, wanted, picked, 0)
     leaves, pods = switches[0], switches[1]
     if tier == 1:
-        return _over_leaves(free, per_node, starts[0, :leaves], ends[0, :leaves], low, high, wanted, picked, 0)
+        return _over_leaves(
+            free, per_node, starts[0, :leaves], ends[0, :leaves], low, high, wanted, picked, 0
+        )
     counts, at = _free_below(free, per_node, starts[1, :pods], ends[1, :pods], low, high), 0
     while wanted > 0:
         pod = _next_switch(counts, wanted)
@@ -205,7 +217,16 @@ def _in_blocks(
         last = best_fit(free, low, high, rest, per_node) if whole > 0 and rest > 0 else NONE
         picked = np.empty(whole + 1, np.int64)
         count = _pick(
-            free, per_node, starts, ends, switches, tier, low, high, whole + (rest > 0 and last == NONE), picked
+            free,
+            per_node,
+            starts,
+            ends,
+            switches,
+            tier,
+            low,
+            high,
+            whole + (rest > 0 and last == NONE),
+            picked,
         )
         sizes = np.full(whole + 1, per_node)
         if rest > 0:
@@ -249,7 +270,7 @@ def _gather(
                 running += free[node]
                 short += running < gpus
             if short < best_short or (short == best_short and total < best_total):
-                best_short, best_total, found = short, total, switch
+                best_short, best_total, found = short, int(total), switch
         if found == NONE:
             continue
         order = _fullest_first(free, starts[tier, found], ends[tier, found])

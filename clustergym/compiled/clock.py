@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clustergym.arrays import Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
@@ -15,7 +16,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 
 IDLE_ROUNDS = 1000
-"""An episode counts as stalled after this many decisions that start nothing though nothing else can happen."""
+"""An episode counts as stalled after this many decisions that start nothing though nothing else happens."""
 
 
 @compiled_part
@@ -57,7 +58,11 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
         row = episode.in_view[at]
         if job[row, c.DUE] == now and job[row, c.DUE_ID] < first:
             first, ending = job[row, c.DUE_ID], row
-    if clock[c.AHEAD] < clock[c.JOBS] and job[clock[c.AHEAD], c.SUBMIT] <= now and clock[c.ARRIVAL_ID] < first:
+    if (
+        clock[c.AHEAD] < clock[c.JOBS]
+        and job[clock[c.AHEAD], c.SUBMIT] <= now
+        and clock[c.ARRIVAL_ID] < first
+    ):
         _arrive(episode)
     elif ending != c.NONE:
         jobs.complete(episode, cluster, ending)
@@ -114,10 +119,22 @@ def _changed(episode: Episode, row: int) -> bool:
 
 
 @compiled_part
+def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
+    """Return the jobs whose target is another allotment than they hold, from the largest to the smallest."""
+    launches, count = np.empty(len(rows), np.int64), 0
+    for level in range(len(cluster.counts) - 1, -1, -1):
+        for row in rows:
+            if episode.job[row, c.TARGET_LEVEL] == level and _changed(episode, row):
+                launches[count] = row
+                count += 1
+    return launches[:count]
+
+
+@compiled_part
 def enact(episode: Episode, cluster: ClusterArrays) -> int:
     """Give each job in view its target, and drop the rejected ones; return DECISION or STALLED.
 
-    Drops come first, then preemptions, then launches from the largest to the smallest.
+    Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """
     clock, job = episode.clock, episode.job
     rows = episode.in_view[: clock[c.IN_VIEW]].copy()
@@ -127,25 +144,17 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     for row in rows:
         if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
             jobs.preempt(episode, cluster, row)
-    launches, count = np.empty(len(rows), np.int64), 0
-    for level in range(len(cluster.counts) - 1, -1, -1):
-        for row in rows:
-            if job[row, c.TARGET_LEVEL] == level and not job[row, c.REJECTED] and _changed(episode, row):
-                launches[count] = row
-                count += 1
-    was_running = np.zeros(count, np.bool_)
-    for at in range(count):
+    launches = _launches(episode, cluster, rows)
+    was_running = np.zeros(len(launches), np.bool_)
+    for at in range(len(launches)):
         if job[launches[at], c.LEVEL] != c.NONE:
             was_running[at] = True
             jobs.vacate(episode, cluster, launches[at])
-    for at in range(count):
-        row = launches[at]
-        jobs.launch(episode, cluster, row, job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL], was_running[at])
+    for at in range(len(launches)):
+        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
+        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
     clock[c.DECISION_DUE] = 0
-    if _hopeless(episode):
-        clock[c.IDLE_ROUNDS] += 1
-    else:
-        clock[c.IDLE_ROUNDS] = 0
+    clock[c.IDLE_ROUNDS] = clock[c.IDLE_ROUNDS] + 1 if _hopeless(episode) else 0
     if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:
         clock[c.END] = clock[c.NOW]
         return c.STALLED
@@ -159,7 +168,7 @@ def _hopeless(episode: Episode) -> bool:
     clock = episode.clock
     if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS]:
         return False
+    running = 0
     for at in range(clock[c.IN_VIEW]):
-        if episode.job[episode.in_view[at], c.PHASE] == c.RUNNING:
-            return False
-    return True
+        running += episode.job[episode.in_view[at], c.PHASE] == c.RUNNING
+    return running == 0

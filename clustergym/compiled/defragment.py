@@ -16,9 +16,7 @@ EVERY = 3600 * c.TICKS_PER_S
 
 
 @compiled_part
-def _better_nodes(
-    episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints
-) -> int:
+def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> int:
     """Write closer nodes for a job, or fewer, were it placed now; return their number, 0: there are none."""
     job = episode.job[row]
     kind, held, gpus = job[c.TYPE], job[c.NODES], cluster.counts[job[c.LEVEL]]
@@ -73,6 +71,9 @@ def defragment(episode: Episode, cluster: ClusterArrays) -> None:
         if count > 0 and _worth_moving(episode, cluster, row, nodes[at, :count], gpus_on[at, :count]):
             kind, level = episode.job[row, c.TYPE], episode.job[row, c.LEVEL]
             jobs.vacate(episode, cluster, row)
-            episode.held_nodes[row, :count], episode.held_gpus[row, :count] = nodes[at, :count], gpus_on[at, :count]
+            episode.held_nodes[row, :count], episode.held_gpus[row, :count] = (
+                nodes[at, :count],
+                gpus_on[at, :count],
+            )
             episode.job[row, c.NODES] = count
             jobs.hold(episode, cluster, row, kind, level, c.MIGRATE)

@@ -50,7 +50,14 @@ def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) ->
 
 @compiled_part
 def record(
-    episode: Episode, kind: int, row: int, gpu_type: int, gpus: int, locality: int, overhead: int, iteration_s: float
+    episode: Episode,
+    kind: int,
+    row: int,
+    gpu_type: int,
+    gpus: int,
+    locality: int,
+    overhead: np.int64 | int,
+    iteration_s: float,
 ) -> None:
     """Log an event; that of a launch has the nodes the job holds. An empty log is not kept."""
     clock = episode.clock

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FOLDERS = ("compiled", "vector", "learn")
+FOLDERS = ("compiled", "envs/vector", "learn")
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
 _numba: Any
@@ -21,6 +21,11 @@ try:
     _numba = numba
 except ImportError:  # pragma: no cover - the checks run with numba
     _numba = None
+
+
+def has_numba() -> bool:
+    """Return whether functions are compiled; without Numba they run as plain Python, far slower."""
+    return _numba is not None
 
 
 def compiled(function: F) -> F:

@@ -70,8 +70,12 @@ def scenario_arrays(
     )
 
 
-def uncovered(scenario: Scenario, information: InformationClass, placer: Placer) -> InputError | None:
-    """Return why compiled episodes do not cover a scenario; None: they do."""
+class UncoveredError(InputError):
+    """Compiled episodes do not cover what was asked for."""
+
+
+def check_covered(scenario: Scenario, information: InformationClass, placer: Placer) -> None:
+    """Raise an UncoveredError if compiled episodes do not cover a scenario."""
     reasons = (
         (placer.name != "buddy" or placer.defragment_s != 3600.0, "is placed by another placer", "placer"),
         (information.value in scenario.costs.profile, "profiles new jobs", "costs.profile"),
@@ -82,9 +86,8 @@ def uncovered(scenario: Scenario, information: InformationClass, placer: Placer)
     )
     for applies, reason, field in reasons:
         if applies:
-            return InputError(
+            raise UncoveredError(
                 f"scenario {scenario.name} {reason}, which compiled episodes do not cover",
                 field=field,
                 remedy="choose engine=simpy",
             )
-    return None

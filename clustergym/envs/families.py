@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 
-from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.vector.environment import make_vector
+from clustergym.envs.vector.single import EngineEnv
 
 
-class ElasticEnv(SchedulingEnv):
+class ElasticEnv(EngineEnv):
     """Give jobs of a GPU cluster types and counts of GPUs, and take them away.
 
     ## Description
@@ -146,7 +148,7 @@ class ElasticEnv(SchedulingEnv):
     """
 
 
-class FairEnv(SchedulingEnv):
+class FairEnv(EngineEnv):
     """Schedule data-parallel jobs on GPUs of one type, fast and fairly (Ares, section 5.1).
 
     ## Description
@@ -181,7 +183,7 @@ class FairEnv(SchedulingEnv):
     )
 
 
-class DeadlineEnv(SchedulingEnv):
+class DeadlineEnv(EngineEnv):
     """Admit jobs with deadlines, and meet the deadlines of those that were admitted.
 
     ## Description
@@ -221,7 +223,7 @@ class DeadlineEnv(SchedulingEnv):
     )
 
 
-class MetaEnv(SchedulingEnv):
+class MetaEnv(EngineEnv):
     """Choose at each decision point which policy, with which parameters, decides.
 
     ## Description
@@ -249,3 +251,10 @@ class MetaEnv(SchedulingEnv):
     """
 
     defaults = MappingProxyType({"actions": "meta", "features": "summary", "information": "clairvoyant"})
+
+
+ElasticVectorEnv = partial(make_vector, ElasticEnv)
+FairVectorEnv = partial(make_vector, FairEnv)
+DeadlineVectorEnv = partial(make_vector, DeadlineEnv)
+MetaVectorEnv = partial(make_vector, MetaEnv)
+"""What `gymnasium.make_vec` calls for each family."""

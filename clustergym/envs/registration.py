@@ -62,7 +62,12 @@ def make_env(mapping: Mapping[str, Any], render_mode: str | None = None) -> gymn
 def _enter(registration: ModuleType) -> None:
     for row in ENVIRONMENTS:
         if row.id not in registration.registry:
-            registration.register(row.id, entry_point=row.entry_point, kwargs=dict(row.kwargs))
+            registration.register(
+                row.id,
+                entry_point=row.entry_point,
+                vector_entry_point=row.vector_entry_point,
+                kwargs=dict(row.kwargs),
+            )
 
 
 class _AfterGymnasium:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from clustergym.envs.actions import make_actions
+from clustergym.envs.actions import Actions, make_actions
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.reference_costs import ReferenceCosts
@@ -40,7 +40,7 @@ MOST_ILLEGAL = 1000
 
 UNPICKLED = frozenset(
     {"_simulation", "_view", "_outcomes", "_known", "_illegal_in_a_row", "_reference"}
-    | {"placer", "actions", "features", "_reward", "_reference_reward", "_references"}
+    | {"placer", "actions", "_own_actions", "features", "_reward", "_reference_reward", "_references"}
 )
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
@@ -115,7 +115,8 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             taken = self._taken
             self._start(*self._begun)
             for action in taken:
-                SchedulingEnv.step(self, action)
+                self._act(action)
+            self._taken = taken
 
     def _observation_space(self) -> spaces.Space[Any]:
         features = self.features
@@ -136,7 +137,14 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     @property
     def scenario(self) -> Scenario:
         """The scenario of the episode."""
-        return self.simulation.scenario
+        if self._begun is None:
+            raise ResetNeeded("there is no episode yet: call reset() first")
+        return self._begun[0]
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is an episode that is not over."""
+        return self._view is not None
 
     @property
     def view(self) -> View | None:
@@ -153,7 +161,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
 
         `action_space.sample(mask=…)` takes it.
         """
-        if self._view is None:
+        if not self._goes_on:
             return np.ones(self.actions.number, dtype=np.int8)
         return self.actions.mask().view(np.int8)
 
@@ -206,9 +214,9 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: Any) -> Step:
         """Take an action; the clock moves only if it ends the decision point."""
-        if self._view is None:
-            self.simulation  # noqa: B018  says which of the two it is
-            raise ResetNeeded("the episode is over: call reset() first")
+        if not self._goes_on:
+            begun = "there is no episode yet" if self._begun is None else "the episode is over"
+            raise ResetNeeded(f"{begun}: call reset() first")
         if not self.action_space.contains(action):
             remedy = f"give a whole number from 0 to {self.actions.number - 1}"
             raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
@@ -227,12 +235,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         return self._observe(), 0.0, False, False, self._info(self._no_terms, False)
 
     def _illegal(self, action: int) -> Step:
-        if self.parameters.on_illegal == "raise":
-            raise InputError(
-                f"{action} ({self.actions.describe(action)}) is illegal now",
-                field="action",
-                remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
-            )
+        check_legal(self.parameters, self.actions, action, False)
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
             return self._moved(stalled=True, illegal=True)
@@ -299,6 +302,16 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             return None
         draw = {"ansi": as_text, "rgb_array": as_pixels}[self.render_mode]
         return draw(self.simulation)
+
+
+def check_legal(parameters: SchedulingParameters, actions: Actions, action: int, legal: bool) -> None:
+    """Raise an InputError if an illegal action is an error."""
+    if not legal and parameters.on_illegal == "raise":
+        raise InputError(
+            f"{action} ({actions.describe(action)}) is illegal now",
+            field="action",
+            remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
+        )
 
 
 def run_seed_of(options: Mapping[str, Any]) -> int:

@@ -86,6 +86,9 @@ class SchedulingParameters:
     """An illegal action changes nothing (ignore), or is an error (raise)."""
     policies: tuple[str, ...] = MENU
     """What `actions=meta` chooses among: policies, each with its parameters."""
+    engine: Literal["auto", "simpy", "compiled"] = "auto"
+    """What simulates: the SimPy engine, or its compiled form with the same results, which is faster. auto:
+    the compiled form where it covers what the parameters and the scenario ask for."""
 
     def __post_init__(self) -> None:
         known = [member.value for member in InformationClass]

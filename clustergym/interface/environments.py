@@ -25,6 +25,12 @@ class Environment(NamedTuple):
     kwargs: Mapping[str, Any] = MappingProxyType({})
 
     @property
+    def vector_entry_point(self) -> str | None:
+        """What `gymnasium.make_vec` calls; None: it makes single environments."""
+        compiled = self.entry_point.startswith(f"{_FAMILIES}:")
+        return self.entry_point.removesuffix("Env") + "VectorEnv" if compiled else None
+
+    @property
     def short_name(self) -> str:
         """Name in `clustergym train env=NAME`, such as `elastic-16`."""
         return self.id.removeprefix("ClusterGym/").removesuffix("-v0").lower()

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.learn import features
 from clustergym.compiled.numba_cache import compiled
+from clustergym.learn import features
 
 NONE = -1
 BARRED = -np.inf

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.learn import auction
 from clustergym.compiled.numba_cache import compiled
+from clustergym.learn import auction
 
 TICKS_PER_S = 1_000_000
 NEVER = np.int64(2**62)

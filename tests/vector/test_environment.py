@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
-from clustergym.vector.environment import DeadlineVectorEnv, FairVectorEnv, SchedulingVectorEnv
+from clustergym.envs.vector.environment import SchedulingVectorEnv
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
-CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "elastic": (SchedulingVectorEnv, ElasticEnv, SMALL),
-    "flat": (SchedulingVectorEnv, ElasticEnv, {**SMALL, "observation": "flat", "rows": 3}),
-    "summary": (SchedulingVectorEnv, ElasticEnv, {**SMALL, "features": "summary", "information": "none"}),
-    "events": (SchedulingVectorEnv, ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 90000.0}),
-    "never idle": (SchedulingVectorEnv, ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
-    "fair": (FairVectorEnv, FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
-    "deadline": (DeadlineVectorEnv, DeadlineEnv, SMALL),
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "elastic": (ElasticEnv, SMALL),
+    "flat": (ElasticEnv, {**SMALL, "observation": "flat", "rows": 3}),
+    "summary": (ElasticEnv, {**SMALL, "features": "summary", "information": "none"}),
+    "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 90000.0}),
+    "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
+    "fair": (FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
+    "deadline": (DeadlineEnv, SMALL),
     "drop": (
-        DeadlineVectorEnv,
         DeadlineEnv,
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
     ),
@@ -60,9 +58,9 @@ def drawn_actions(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -> None:
-    made, single, parameters = CASES[case]
-    mine = made(3, autoreset_mode=mode, threads=1, **parameters)
-    other = SyncVectorEnv([lambda: single(**parameters)] * 3, autoreset_mode=mode)
+    single, parameters = CASES[case]
+    mine = SchedulingVectorEnv(single, 3, autoreset_mode=mode, threads=1, **parameters)
+    other = SyncVectorEnv([lambda: single(engine="simpy", **parameters)] * 3, autoreset_mode=mode)
     assert mine.observation_space == other.observation_space
     assert mine.action_space == other.action_space
     assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")

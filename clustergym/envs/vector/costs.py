@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.envs.scheduling_costs import BOUND_S
-from clustergym.vector.observation import pairwise_sum
+from clustergym.envs.vector.observation import pairwise_sum
 
 NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
 """Costs in the order of their numbers."""
@@ -19,7 +18,7 @@ JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES = range(len
 @compiled_part
 def cost(episode: Episode, now_s: float, which: int) -> float:
     """Return a cost of the episode up to a time."""
-    if which == DEADLINES_MET or which == BROKEN_PROMISES:
+    if which in (DEADLINES_MET, BROKEN_PROMISES):
         return _promises(episode, now_s, which)
     n = episode.clock[c.JOBS]
     part = np.empty(n)

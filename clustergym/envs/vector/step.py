@@ -12,9 +12,9 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled, compiled_part
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
-from clustergym.vector import costs, edits, observation
-from clustergym.vector import desk as d
-from clustergym.vector.desk import Bytes, Desk, Rules
+from clustergym.envs.vector import costs, edits, observation
+from clustergym.envs.vector import desk as d
+from clustergym.envs.vector.desk import Bytes, Desk, Rules
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""

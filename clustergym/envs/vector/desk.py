@@ -39,7 +39,7 @@ class Desk(NamedTuple):
     mask : ndarray of int8, shape (A,)
     observation : ndarray of float32, shape (size,)
     last_cost : ndarray of float, shape (5,)
-        Costs at the last decision point, in the order of `clustergym.vector.costs.NAMES`.
+        Costs at the last decision point, in the order of `clustergym.envs.vector.costs.NAMES`.
     least_gpu_s, least_s : ndarray of float, shape (C,)
         Least GPU-seconds, and seconds, of an iteration; 0: unknown.
     speed : ndarray of float32, shape (C, T, K, 2)
@@ -75,7 +75,7 @@ class Rules(NamedTuple):
     total : float
         GPUs of the cluster.
     terms : ndarray of int, shape (m,)
-        The weighed costs, as places in `clustergym.vector.costs.NAMES`.
+        The weighed costs, as places in `clustergym.envs.vector.costs.NAMES`.
     weights : ndarray of float, shape (m,)
     """
 

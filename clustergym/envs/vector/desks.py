@@ -14,10 +14,10 @@ from clustergym.envs.actions import EditActions, MetaActions
 from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.envs.vector.costs import NAMES
+from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, Rules, Singles
 from clustergym.interface.policy import InformationClass
 from clustergym.scenarios.scenario import Scenario
-from clustergym.vector.costs import NAMES
-from clustergym.vector.desk import STATE_COLUMNS, Desk, Rules, Singles
 
 
 class PreparedScenario(NamedTuple):

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.compiled.scenario_arrays import uncovered
+from clustergym.compiled.numba_cache import has_numba
+from clustergym.compiled.scenario_arrays import UncoveredError, check_covered
 from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, run_seed_of
-from clustergym.inputs.errors import InputError
+from clustergym.envs.vector.costs import NAMES
+from clustergym.envs.vector.desks import PreparedScenario, prepared
 from clustergym.scenarios.scenario import Scenario
-from clustergym.vector.costs import NAMES
-from clustergym.vector.desks import PreparedScenario, prepared
+
+__all__ = ["PreparedScenarios", "UncoveredError"]
 
 
 class PreparedScenarios:
@@ -26,12 +28,15 @@ class PreparedScenarios:
 
     Raises
     ------
-    InputError
+    UncoveredError
         If compiled episodes do not cover what the parameters ask for.
     """
 
     def __init__(self, single: SchedulingEnv) -> None:
         self._single = single
+        if not has_numba():
+            message, remedy = "compiled episodes need the package numba", "pip install 'clustergym[learn]'"
+            raise UncoveredError(message, field="env.engine", remedy=remedy)
         self._kept: OrderedDict[int, tuple[Scenario, PreparedScenario]] = OrderedDict()
         chosen = single.parameters
         other = [name for name in chosen.reward if name not in NAMES]
@@ -43,19 +48,26 @@ class PreparedScenarios:
         for applies, field, what in reasons:
             if applies:
                 message = f"{what} is not covered by compiled episodes"
-                raise InputError(message, field=field, remedy="give engine='simpy'")
+                raise UncoveredError(message, field=field, remedy="give engine='simpy'")
 
     def choose(
         self, options: Mapping[str, Any], rng: np.random.Generator
     ) -> tuple[Scenario, PreparedScenario]:
         """Return the scenario of an episode; `SchedulingEnv.reset` describes the options."""
         run_seed_of(options)
-        scenario = self._single.episodes.choose(options, rng)
+        return self.prepare(self._single.episodes.choose(options, rng))
+
+    def prepare(self, scenario: Scenario) -> tuple[Scenario, PreparedScenario]:
+        """Return a scenario with its arrays.
+
+        Raises
+        ------
+        UncoveredError
+            If compiled episodes do not cover it.
+        """
         found = self._kept.pop(id(scenario), None)
         if found is None:
-            refusal = uncovered(scenario, self._single.parameters.information_class, self._single.placer)
-            if refusal is not None:
-                raise refusal
+            check_covered(scenario, self._single.parameters.information_class, self._single.placer)
             found = scenario, prepared(scenario, self._single.parameters)
         self._kept[id(scenario)] = found
         if len(self._kept) > KEPT:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,21 +16,16 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.compiled import columns as c
-from clustergym.compiled.batch import Batch
-from clustergym.compiled.cluster_arrays import cluster_arrays
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.desk import Bytes, Singles
+from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameters import checked
-from clustergym.scenarios.scenario import Scenario
 from clustergym.terminal.processes import cores
-from clustergym.vector import step as steps
-from clustergym.vector.desk import Bytes, Singles
-from clustergym.vector.desks import Desks
-from clustergym.vector.scenarios import PreparedScenarios
-from clustergym.vector.summaries import summary
 
+log = logging.getLogger(__name__)
 Observations = dict[str, Singles] | Singles
 
 
@@ -42,6 +37,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     Parameters
     ----------
+    single_class : type
+        Class of the single environments.
     num_envs : int
     threads : int
         Threads that step the environments.
@@ -66,10 +63,9 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         what the parameters ask for.
     """
 
-    single_class: ClassVar[type[SchedulingEnv]] = ElasticEnv
-
     def __init__(
         self,
+        single_class: type[SchedulingEnv],
         num_envs: int = 1,
         *,
         threads: int = 1,
@@ -87,30 +83,22 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.copy, self.summaries = copy, summaries
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
-        self.single = self.single_class(**parameters)
-        chosen, episodes = self.single.parameters, self.single.episodes
+        self.single = single_class(**{**parameters, "engine": "simpy"})
         self.single_observation_space = self.single.observation_space
         self.single_action_space = self.single.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._scenarios = PreparedScenarios(self.single)
-        self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
-        self._batch = Batch(self._cluster, self.num_envs, summaries)
-        self._desks = Desks(self._cluster, self.num_envs, chosen, self.single.actions, self.single.features)
-        self._played: list[Scenario | None] = [None] * self.num_envs
+        self._core = Core(self.single, self.num_envs, summaries, self.threads)
         self._rngs: list[np.random.Generator] = []
         self._seeds: list[int] = []
         self._draws = np.zeros(self.num_envs, dtype=np.uint64)
-        self._actions = np.full(self.num_envs, steps.LEAVE, dtype=np.int64)
-        self._terms = np.zeros((self.num_envs, len(chosen.reward)))
-        self._rewards, self._outcomes = np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=np.int8)
         self._illegal = np.zeros(self.num_envs, dtype=np.bool_)
         self._over = np.ones(self.num_envs, dtype=np.bool_)
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
 
     # The random streams are those that the single environments would have.
 
-    @property
+    @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
         """The random generator of each environment."""
         self._seed(range(self.num_envs), [None] * self.num_envs)
@@ -153,7 +141,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rows = np.flatnonzero(chosen).tolist()
         self._seed(rows, _seeds(seed, self.num_envs))
         self._begin(rows, given)
-        return self._observations(), self._infos(chosen, {})
+        return self._observations(), self._infos(chosen, np.zeros_like(chosen))
 
     def _begin(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
         """Begin an episode in some environments."""
@@ -161,21 +149,13 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         for row in rows:
             own = {name: _own(name, value, row, self.num_envs) for name, value in options.items()}
             drawn.append(self._scenarios.choose(own, self._rngs[row]))
-        self._actions[:] = steps.LEAVE
-        for row, (scenario, arrays) in zip(rows, drawn, strict=True):
-            self._played[row] = scenario
-            self._batch.load(row, arrays.arrays)
-            self._desks.load(row, arrays)
-        self._actions[rows] = steps.BEGIN
-        self._step()
+        self._core.begin(rows, drawn)
         self._over[rows], self._illegal[rows] = False, False
-        if (self._outcomes[rows] != steps.DECIDED).any():
+        if (self._core.outcomes[rows] != steps.DECIDED).any():
             self._over[rows] = True
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
 
-    def step(
-        self, actions: npt.ArrayLike
-    ) -> tuple[Observations, Floats, Bools, Bools, dict[str, Any]]:
+    def step(self, actions: npt.ArrayLike) -> tuple[Observations, Floats, Bools, Bools, dict[str, Any]]:
         """Take an action in each environment.
 
         Parameters
@@ -191,51 +171,36 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """
         over = self._over.copy()
         begins = np.flatnonzero(over).tolist()
-        if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self._played):
+        if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self._core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
         taken = self._checked(actions)
         if begins:
             self._begin(begins, {})
-        legal = self._desks.arrays.mask[np.arange(self.num_envs), taken] > 0
+        legal = self._core.desks.mask[np.arange(self.num_envs), taken] > 0
         self._illegal = ~legal & ~over
         if self._illegal.any() and self.single.parameters.on_illegal == "raise":
             row = int(np.argmax(self._illegal))
             action = self.single.actions.describe(int(taken[row]))
             message = f"{taken[row]} ({action}) is illegal now in environment {row}"
             raise InputError(message, field="action", remedy="choose where action_masks() is 1")
-        self._actions[:] = np.where(over, steps.LEAVE, taken)
-        self._batch.make_room()
-        self._step()
-        ended = self._outcomes >= steps.TERMINATED
-        terminated = self._outcomes == steps.TERMINATED
-        rewards, truncated = self._rewards.copy(), ended & ~terminated
+        self._core.step(np.where(over, steps.LEAVE, taken))
+        ended = self._core.outcomes >= steps.TERMINATED
+        terminated = self._core.outcomes == steps.TERMINATED
+        rewards, truncated = self._core.rewards.copy(), ended & ~terminated
         self._over[:] = ended
         every = np.ones(self.num_envs, dtype=np.bool_)
         if not ended.any() or self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            return self._observations(), rewards, terminated, truncated, self._infos(every, self._ends())
+            return self._observations(), rewards, terminated, truncated, self._infos(every, ended)
         final = self._final(ended)
         self._begin(np.flatnonzero(ended).tolist(), {})
-        return self._observations(), rewards, terminated, truncated, {**self._infos(every, {}), **final}
-
-    def _step(self) -> None:
-        """Carry out `_actions`, each thread on its share of the environments."""
-        call = partial(
-            steps.step,
-            self._batch.episodes,
-            self._cluster,
-            self._desks.arrays,
-            self._desks.rules,
-            self._actions,
-            self._terms,
-            self._rewards,
-            self._outcomes,
+        return (
+            self._observations(),
+            rewards,
+            terminated,
+            truncated,
+            {**self._infos(every, np.zeros_like(ended)), **final},
         )
-        if self._pool is None:
-            call(0, self.num_envs)
-            return
-        bounds = np.linspace(0, self.num_envs, self.threads + 1).astype(int).tolist()
-        list(self._pool.map(call, bounds[:-1], bounds[1:]))
 
     def _checked(self, actions: npt.ArrayLike) -> Ints:
         """Return actions as an array of int, shape (num_envs,)."""
@@ -253,42 +218,31 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self._desks.arrays.mask.copy()
+        return self._core.desks.mask.copy()
 
     def sample_actions(self) -> Ints:
         """Return a legal action for each environment, drawn at random, shape (num_envs,)."""
         actions = np.zeros(self.num_envs, dtype=np.int64)
-        steps.draw_legal(self._desks.arrays.mask, self._draws, actions, 0, self.num_envs)
+        steps.draw_legal(self._core.desks.mask, self._draws, actions, 0, self.num_envs)
         return actions
 
     def digest(self, row: int) -> str:
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
-        return self._batch.log(row).digest
+        return self._core.digest(row)
 
     def _observations(self) -> Observations:
-        flat = self._desks.arrays.observation
+        flat = self._core.desks.observation
         if self.single.parameters.observation == "flat":
             return flat.copy() if self.copy else flat
         parts = self.single.features.parts.items()
         return {name: flat[:, part].copy() if self.copy else flat[:, part] for name, part in parts}
 
-    def _ends(self) -> dict[int, dict[str, Any]]:
-        """Return what the infos of the episodes that are over have besides."""
-        return {row: self._end(row) for row in np.flatnonzero(self._over).tolist()}
-
-    def _end(self, row: int) -> dict[str, Any]:
-        stalled, scenario = bool(self._outcomes[row] == steps.STALLED), self._played[row]
-        if not self.summaries or scenario is None:
-            return {"stalled": stalled}
-        end_s = float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S
-        return {**summary(scenario, self._batch.log(row), end_s), "stalled": stalled}
-
-    def _infos(self, chosen: Bools, ends: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    def _infos(self, chosen: Bools, ended: Bools) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
-        mask = self._desks.arrays.mask
+        mask = self._core.desks.mask
         everywhere: dict[str, Any] = {
             "action_mask": mask.copy() if self.copy else mask,
-            "now_s": self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S,
+            "now_s": self._core.now_s,
             "illegal": self._illegal.copy(),
         }
         if not chosen.all():
@@ -299,15 +253,15 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             infos[name], infos[f"_{name}"] = values, chosen.copy()
         terms: dict[str, Any] = {}
         for at, name in enumerate(self.single.parameters.reward):
-            terms[name], terms[f"_{name}"] = np.where(chosen, self._terms[:, at], 0.0), chosen.copy()
+            terms[name], terms[f"_{name}"] = np.where(chosen, self._core.terms[:, at], 0.0), chosen.copy()
         infos["rewards"], infos["_rewards"] = terms, chosen.copy()
-        for row, end in ends.items():
-            self._add_info(infos, dict(end), row)
+        for row in np.flatnonzero(ended).tolist():
+            self._add_info(infos, self._core.end(row), row)
         return infos
 
     def _final(self, ended: Bools) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the episodes that are over."""
-        rows, flat = np.flatnonzero(ended).tolist(), self._desks.arrays.observation
+        rows, flat = np.flatnonzero(ended).tolist(), self._core.desks.observation
         parts, names = self.single.features.parts.items(), list(self.single.parameters.reward)
         final: dict[str, Any] = {}
         for row in rows:
@@ -315,31 +269,58 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             if self.single.parameters.observation != "flat":
                 seen = {name: seen[part] for name, part in parts}
             info = {
-                "action_mask": self._desks.arrays.mask[row].copy(),
-                "now_s": float(self._batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
+                "action_mask": self._core.desks.mask[row].copy(),
+                "now_s": float(self._core.now_s[row]),
                 "illegal": bool(self._illegal[row]),
-                "rewards": dict(zip(names, self._terms[row].tolist(), strict=True)),
-                **self._end(row),
+                "rewards": dict(zip(names, self._core.terms[row].tolist(), strict=True)),
+                **self._core.end(row),
             }
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
         return final
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._core.close()
 
 
-class FairVectorEnv(SchedulingVectorEnv):
-    """Many episodes of `clustergym.envs.families.FairEnv`."""
+def make_vector(
+    single_class: type[SchedulingEnv],
+    num_envs: int = 1,
+    *,
+    engine: str = "auto",
+    threads: int = 1,
+    summaries: bool = True,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    copy: bool = True,
+    **parameters: Any,
+) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Make a vector environment: what `gymnasium.make_vec` calls.
 
-    single_class = FairEnv
+    Where compiled episodes do not cover the parameters, or `engine="simpy"`, it steps single environments one
+    by one, and `threads` and `summaries` count for nothing.
 
-
-class DeadlineVectorEnv(SchedulingVectorEnv):
-    """Many episodes of `clustergym.envs.families.DeadlineEnv`."""
-
-    single_class = DeadlineEnv
+    Parameters
+    ----------
+    single_class : type
+        Class of the single environments.
+    num_envs, threads, summaries, autoreset_mode, copy, **parameters
+        As of `SchedulingVectorEnv`.
+    engine : {"auto", "simpy", "compiled"}
+    """
+    shared: dict[str, Any] = {"autoreset_mode": autoreset_mode, "copy": copy}
+    if engine != "simpy":
+        try:
+            return SchedulingVectorEnv(
+                single_class, num_envs, threads=threads, summaries=summaries, **shared, **parameters
+            )
+        except UncoveredError as refusal:
+            if engine == "compiled":
+                raise
+            log.info("engine=auto chooses simpy: %s", refusal)
+    number = _whole("num_envs", num_envs, None)
+    singles = [partial(single_class, engine=engine, **parameters)] * number
+    mode = _autoreset_mode(autoreset_mode)
+    return gymnasium.vector.SyncVectorEnv(singles, copy=copy, autoreset_mode=mode)
 
 
 def _whole(field: str, value: Any, most: int | None) -> int:

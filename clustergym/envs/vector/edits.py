@@ -1,4 +1,4 @@
-"""The actions that edit allotments, compiled: same actions and masks as `clustergym.envs.actions.EditActions`."""
+"""The actions that edit allotments, compiled: those of `clustergym.envs.actions.EditActions`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from clustergym.compiled.buddy import sort
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.vector import desk as d
-from clustergym.vector.desk import Desk, Rules
+from clustergym.envs.vector import desk as d
+from clustergym.envs.vector.desk import Desk, Rules
 
 
 @compiled_part

@@ -13,8 +13,8 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled, compiled_part
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
-from clustergym.vector import desk as d
-from clustergym.vector.desk import Desk, Rules, Singles
+from clustergym.envs.vector import desk as d
+from clustergym.envs.vector.desk import Desk, Rules, Singles
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
 FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), len(QUEUE_FEATURES)
@@ -162,7 +162,11 @@ def _fill_job(
 def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, row: int, column: Singles) -> None:
     job, types, levels = episode.job[row], len(cluster.capacity), len(cluster.counts)
     pays = int(job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS])
-    speed, restart, searched = desk.speed[job[c.CLASS]], desk.restart[job[c.CLASS], pays], episode.searched[row]
+    speed, restart, searched = (
+        desk.speed[job[c.CLASS]],
+        desk.restart[job[c.CLASS], pays],
+        episode.searched[row],
+    )
     at = 0
     for kind in range(types):
         for level in range(levels):

@@ -1,0 +1,127 @@
+"""Episodes on the compiled simulation: what single and vector environments share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clustergym.arrays import Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.batch import Batch
+from clustergym.compiled.cluster_arrays import cluster_arrays
+from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.desk import Desk
+from clustergym.envs.vector.desks import Desks, PreparedScenario
+from clustergym.metrics.metrics import measure
+from clustergym.scenarios.scenario import Scenario
+
+
+class Core:
+    """Episodes of environments with the same parameters; each row of the arrays is one.
+
+    Parameters
+    ----------
+    single : SchedulingEnv
+        An environment with these parameters.
+    size : int
+        Episodes.
+    logged : bool
+        Whether events are logged, for metrics and digests.
+    threads : int
+
+    Attributes
+    ----------
+    terms : ndarray of float, shape (size, m)
+        Terms of the rewards of the last step.
+    rewards : ndarray of float, shape (size,)
+    outcomes : ndarray of int8, shape (size,)
+        What the last step has come to, as of `clustergym.envs.vector.step`.
+    scenarios : list of Scenario
+    """
+
+    def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
+        episodes, reward = single.episodes, single.parameters.reward
+        self.size, self.logged, self.threads = size, logged, threads
+        self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
+        self._batch = Batch(self._cluster, size, logged)
+        self._desks = Desks(self._cluster, size, single.parameters, single.actions, single.features)
+        self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
+        self.outcomes = np.zeros(size, dtype=np.int8)
+        self.scenarios: list[Scenario | None] = [None] * size
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    @property
+    def desks(self) -> Desk:
+        """What the agents see and edit; `mask` and `observation` have a row for each episode."""
+        return self._desks.arrays
+
+    @property
+    def now_s(self) -> Any:
+        """Simulated time of each episode, seconds, shape (size,)."""
+        return self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
+
+    def begin(self, rows: Sequence[int], scenarios: Sequence[tuple[Scenario, PreparedScenario]]) -> None:
+        """Begin episodes of scenarios in some rows; `outcomes` is DECIDED where one has a decision point."""
+        for row, (scenario, arrays) in zip(rows, scenarios, strict=True):
+            self.scenarios[row] = scenario
+            self._batch.load(row, arrays.arrays)
+            self._desks.load(row, arrays)
+        actions = np.full(self.size, steps.LEAVE, dtype=np.int64)
+        actions[list(rows)] = steps.BEGIN
+        self.step(actions)
+
+    def step(self, actions: Ints) -> None:
+        """Take an action in each episode, each thread on its share of them; LEAVE takes none."""
+        self._batch.make_room()
+        call = partial(
+            steps.step,
+            self._batch.episodes,
+            self._cluster,
+            self._desks.arrays,
+            self._desks.rules,
+            actions,
+            self.terms,
+            self.rewards,
+            self.outcomes,
+        )
+        if self._pool is None:
+            call(0, self.size)
+            return
+        bounds = np.linspace(0, self.size, self.threads + 1).astype(int).tolist()
+        list(self._pool.map(call, bounds[:-1], bounds[1:]))
+
+    def end(self, row: int) -> dict[str, Any]:
+        """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
+        stalled = {"stalled": bool(self.outcomes[row] == steps.STALLED)}
+        return (
+            {"metrics": self.metrics(row), "digest": self.digest(row), **stalled} if self.logged else stalled
+        )
+
+    def digest(self, row: int) -> str:
+        """Return the digest of an episode's event log so far."""
+        return self._batch.log(row).digest
+
+    def metrics(self, row: int) -> Any:
+        """Return the metrics of an episode that is over."""
+        scenario = self.scenarios[row]
+        assert scenario is not None
+        return measure(
+            self._batch.log(row).events,
+            scenario.trace,
+            scenario.cluster,
+            scenario.reference_iteration_time_s,
+            float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S,
+            scenario.horizon_s,
+            scenario.request_gpus,
+            scenario.fair_iteration_time_s,
+        ).metrics
+
+    def close(self) -> None:
+        """Stop the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()

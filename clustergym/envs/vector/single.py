@@ -1,0 +1,169 @@
+"""A single scheduling environment on the compiled simulation, where that covers its episodes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.envs.actions import EditActions, MetaActions
+from clustergym.envs.scheduling import Observation, SchedulingEnv, Step, check_legal
+from clustergym.envs.scheduling_costs import Outcomes
+from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import View
+from clustergym.metrics.metrics import Metrics
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.engine import Simulation
+
+log = logging.getLogger(__name__)
+_told: set[str] = set()
+
+
+class EngineEnv(SchedulingEnv):
+    """A scheduling environment with a choice of engines, which have the same results.
+
+    Where `simulation`, `view`, `actions` or `outcomes` are asked for, and to draw a picture, the episode goes on in the
+    SimPy engine, which first takes the actions taken so far.
+    """
+
+    def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
+        self._core: Core | None = None
+        self._on_core = False
+        super().__init__(render_mode, **parameters)
+        self._prepared: PreparedScenarios | None = None
+        self._make_core()
+
+    def _make_core(self) -> None:
+        if self.parameters.engine == "simpy":
+            return
+        try:
+            self._prepared = PreparedScenarios(self)
+            self._core = Core(self, 1, logged=True)
+        except UncoveredError as refusal:
+            self._fall_back(refusal)
+
+    def _fall_back(self, refusal: UncoveredError) -> None:
+        """Say once why an episode runs in the SimPy engine; raise if the compiled one was asked for."""
+        if self.parameters.engine == "compiled":
+            raise refusal
+        if str(refusal) not in _told:
+            _told.add(str(refusal))
+            log.info("engine=auto chooses simpy: %s", refusal)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the simulations: replaying the actions taken restores them."""
+        return {**super().__getstate__(), "_core": None, "_prepared": None, "_on_core": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Replay the episode up to the step at which the environment was pickled."""
+        super().__setstate__(state)
+        self._make_core()
+
+    def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
+        self._on_core = False
+        if self._core is None or self._prepared is None:
+            return super()._start(scenario, run_seed)
+        try:
+            prepared = self._prepared.prepare(scenario)
+        except UncoveredError as refusal:
+            self._fall_back(refusal)
+            return super()._start(scenario, run_seed)
+        self._begun, self._taken, self._on_core = (scenario, run_seed), [], True
+        self._core.begin([0], [prepared])
+        if self._core.outcomes[0] != steps.DECIDED:
+            raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
+        return self._seen(), self._core_info(False)
+
+    def _act(self, action: int) -> Step:
+        core = self._core
+        if core is None or not self._on_core:
+            return super()._act(action)
+        legal = bool(core.desks.mask[0, action])
+        check_legal(self.parameters, self._own_actions, action, legal)
+        core.step(np.array([action], dtype=np.int64))
+        info, outcome = self._core_info(not legal), int(core.outcomes[0])
+        over = outcome >= steps.TERMINATED
+        if over:
+            info |= core.end(0)
+        terminated = outcome == steps.TERMINATED
+        return self._seen(), float(core.rewards[0]), terminated, over and not terminated, info
+
+    def _seen(self) -> Observation:
+        """Return a copy of the observation."""
+        assert self._core is not None
+        flat = self._core.desks.observation[0].copy()
+        if self.parameters.observation == "flat":
+            return flat
+        return {name: flat[part] for name, part in self.features.parts.items()}
+
+    def _core_info(self, illegal: bool) -> dict[str, Any]:
+        core = self._core
+        assert core is not None
+        return {
+            "action_mask": core.desks.mask[0].copy(),
+            "now_s": float(core.now_s[0]),
+            "illegal": illegal,
+            "rewards": dict(zip(self.parameters.reward, core.terms[0].tolist(), strict=True)),
+        }
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0, as `SchedulingEnv.action_masks`."""
+        if self._core is None or not self._on_core:
+            return super().action_masks()
+        return self._core.desks.mask[0].copy()
+
+    @property
+    def _goes_on(self) -> bool:
+        if self._core is None or not self._on_core:
+            return super()._goes_on
+        return bool(self._core.outcomes[0] < steps.TERMINATED)
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of the episode so far, as `result.json` has them."""
+        if self._core is not None and self._on_core and not self._goes_on:
+            return self._core.metrics(0)
+        self._go_on_in_simpy()
+        return super().metrics()
+
+    @property
+    def actions(self) -> EditActions | MetaActions:
+        """The actions, with the allotments as edited at the present decision point."""
+        self._go_on_in_simpy()
+        return self._own_actions
+
+    @actions.setter
+    def actions(self, made: EditActions | MetaActions) -> None:
+        self._own_actions = made
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation of the episode in the SimPy engine, with its logs."""
+        self._go_on_in_simpy()
+        return super().simulation
+
+    @property
+    def view(self) -> View | None:
+        """What a policy would see at the present decision point; None when the episode is over."""
+        self._go_on_in_simpy()
+        return super().view
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """When each job left, in the episode so far."""
+        self._go_on_in_simpy()
+        return super().outcomes
+
+    def _go_on_in_simpy(self) -> None:
+        """Bring the SimPy engine to the present step, and go on there."""
+        if not self._on_core or self._begun is None:
+            return
+        self._on_core, taken = False, self._taken
+        super()._start(*self._begun)
+        for action in taken:
+            super()._act(action)
+        self._taken = taken
