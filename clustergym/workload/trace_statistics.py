@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import OracleTables
 from clustergym.workload.trace import Trace
-
-if TYPE_CHECKING:
-    from clustergym.oracle.base import Oracle
-
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
@@ -58,23 +54,13 @@ class OfferedLoad:
     nowhere: int
 
 
-def tables_for(trace: Trace, cluster: ClusterSpec, oracle: Oracle | None = None) -> OracleTables:
-    """Return the oracle's tables of a trace's model classes, at every GPU count that `offer` needs.
+def tables_for(trace: Trace, cluster: ClusterSpec) -> OracleTables:
+    """Return the roofline's tables of a trace's model classes, at every GPU count that `offer` needs."""
+    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-    Parameters
-    ----------
-    trace : Trace
-    cluster : ClusterSpec
-    oracle : Oracle, optional
-        By default the roofline oracle.
-    """
-    if oracle is None:
-        from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-
-        oracle = RooflineOracle()
     classes = sorted({trace.model_class(row) for row in range(len(trace))})
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
-    return oracle.tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
+    return RooflineOracle().tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
 
 
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:

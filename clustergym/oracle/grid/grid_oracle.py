@@ -113,20 +113,14 @@ class GridOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
-        """
+        """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
         graphs = [graph_of(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
         places = cells(len(classes), cluster, counts)
         shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
         values = np.full(shape, np.inf)
-        for some in _batches(list(places), graphs):
+        for some in batches(list(places), graphs):
             rows = allocations(some, graphs, classes, cluster)
             for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
                 for count, tier in places[cell]:
@@ -223,7 +217,7 @@ def allocations(
     )
 
 
-def _batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
+def batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
     """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
     groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:
