@@ -72,8 +72,8 @@ class Records:
     duration_s : ndarray of float
         Seconds it ran on `gpus` GPUs, above 0.
     gpus : ndarray of int
-    gpu_type : list of str
-        Canonical; empty: any.
+    gpu_type : list of str, optional
+        Recorded GPU types; an empty name, or None for all jobs: any.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class Records:
     line: Sequence[int]
     duration_s: Floats
     gpus: Ints
-    gpu_type: Sequence[str]
+    gpu_type: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,11 @@ class Drawn:
     gpu_type: list[str]
     gpus: Ints
     facts: dict[str, Any]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns, as `build_trace` takes them."""
+        return {name: value for name, value in vars(self).items() if name != "facts"}
 
 
 @dataclass(frozen=True)
@@ -278,8 +283,9 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     types = _types_to_draw(options, rule)
     gpus = rounded_up(records.gpus) if options.power_of_two else records.gpus
     gpu_s = records.duration_s * records.gpus
-    asked = sorted(set(records.gpu_type))
-    kinds = np.array([asked.index(kind) for kind in records.gpu_type], dtype=np.int64)
+    recorded = records.gpu_type or [""] * len(records.row)
+    asked = sorted(set(recorded))
+    kinds = np.array([asked.index(kind) for kind in recorded], dtype=np.int64)
     keys, group = np.unique(np.stack([rule.stratum(gpu_s), gpus, kinds], axis=1), axis=0, return_inverse=True)
     if isinstance(reference, ReferenceTimes):
         _prepare(reference, rule, keys)

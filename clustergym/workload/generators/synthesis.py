@@ -216,14 +216,7 @@ def _models(
             seed=request.seed,
         )
     rows = np.arange(request.jobs, dtype=np.int64)
-    records = Records(
-        Path(request.source_name),
-        rows,
-        np.zeros(request.jobs, dtype=int).tolist(),
-        duration_s,
-        gpus,
-        gpu_type,
-    )
+    records = Records(Path(request.source_name), rows, [0] * request.jobs, duration_s, gpus, gpu_type)
     options = ReadOptions(
         seed=request.seed,
         rule=request.rule,
@@ -244,12 +237,7 @@ def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Tra
         line=[0] * request.jobs,
         job_id=[f"{request.source_name}-{row:0{digits}d}" for row in range(request.jobs)],
         submit_s=submit_s,
-        model_family=drawn.model_family,
-        model_size=drawn.model_size,
-        global_batch=drawn.global_batch,
-        iterations=drawn.iterations,
-        gpu_type=drawn.gpu_type,
-        gpus=drawn.gpus,
+        **drawn.columns,
         virtual_cluster=draw_virtual_clusters(request.source, gpus, request.seed),
         canonical=lambda name: name,
     )
