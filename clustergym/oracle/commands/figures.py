@@ -45,12 +45,7 @@ def print_figures(title: str, figures: Figures) -> None:
 
 
 def _print_group(title: str, group: Figures) -> None:
-    deep = {name: row for name, row in group.items() if isinstance(row, Mapping)}
-    rows = deep or {"": group}
-    if any(isinstance(value, Mapping) for row in rows.values() for value in row.values()):
-        for name, inner in rows.items():
-            print_figures(f"{title}: {name}", inner)
-        return
+    rows = {name: row for name, row in group.items() if isinstance(row, Mapping)} or {"": group}
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     cells = [[name, *(human(c, row.get(c)) for c in columns)] for name, row in rows.items()]
     print()

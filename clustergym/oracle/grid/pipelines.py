@@ -129,14 +129,27 @@ class Layouts:
         self.passes = np.where(
             (convolutional | dense) & (plans.count == 1), KEEPING_PASSES, RECOMPUTING_PASSES
         )
-        before = np.cumsum(plans.gpus * self.exists, axis=1) - plans.gpus * self.exists
-        per_node = rows.layout.per_node[:, None]
-        several = rows.layout.nodes[:, None] > 1
-        self.receives = (several & (before % per_node == 0)).astype(np.int64)
-        self.sends = (several & ((before + plans.gpus) % per_node == 0)).astype(np.int64)
+        self.receives, self.sends = crossings(rows, plans.gpus * self.exists)
         self.size = np.log2(np.maximum(plans.gpus, 1)).astype(np.int64)
         self.first = np.where(self.exists, plans.first, 0)
         self.after = np.where(self.exists, plans.last + 1, 0)
+
+
+def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
+    """Return whether stages receive, and send, across nodes: 0 or 1, in the shape of `gpus`.
+
+    Stages fill nodes one after another, so a boundary between stages lies between nodes where the
+    GPUs before it fill whole nodes.
+
+    Parameters
+    ----------
+    gpus : ndarray of int, shape (R, S) or (R, P, S)
+        GPUs of each stage.
+    """
+    after, shape = np.cumsum(gpus, axis=-1), (-1, *[1] * (gpus.ndim - 1))
+    several, per_node = rows.layout.nodes.reshape(shape) > 1, rows.layout.per_node.reshape(shape)
+    receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
+    return receives, (several & (after % per_node == 0)).astype(np.int64)
 
 
 def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:

@@ -23,7 +23,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
-from clustergym.oracle.grid.pipelines import Pipelines, transfer_s
+from clustergym.oracle.grid.pipelines import Pipelines, crossings, transfer_s
 from clustergym.oracle.grid.stages import StageTable, run_index, stage_table
 
 NORMALISATIONS = 4
@@ -200,11 +200,7 @@ class Planner:
         first, last : ndarray of int, shape (P, S) or (R, P, S)
         gpus : ndarray of int, shape (R, P, S)
         """
-        layout, index = self.rows.layout, np.log2(gpus).astype(np.int64)
-        after = np.cumsum(gpus, axis=2)
-        several, per_node = layout.nodes[:, None, None] > 1, layout.per_node[:, None, None]
-        receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
-        sends = (several & (after % per_node == 0)).astype(np.int64)
+        index, (receives, sends) = np.log2(gpus).astype(np.int64), crossings(self.rows, gpus)
         row = np.arange(len(self.rows))[:, None, None]
         received = self.transfer[row, first, receives, index]
         return np.asarray(received + self.transfer[row, last + 1, sends, index])
