@@ -21,10 +21,10 @@ from clustergym.terminal.progress import counted
 Built = Iterator[OracleTables]
 
 CLASSES_AT_ONCE = 6
-"""Neighbours in a list of classes often share a family, so that an oracle can work on all of them at once."""
+"""Neighbours in a list of classes often share a family, so an oracle can work on all of them at once."""
 
 CLASSES_PER_PROCESS = 12
-"""Fewer are built sooner than a process has started."""
+"""Fewer classes than this are built in less time than a process takes to start."""
 
 _task: tuple[Oracle, ClusterSpec, list[int]] | None = None
 

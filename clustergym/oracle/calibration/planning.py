@@ -55,7 +55,8 @@ class PlanningOutcomes:
     search_gpu_s, pruned_gpu_s, three_rules_gpu_s, half_space_gpu_s : ndarray of float
         GPU-seconds that the searches take.
     profiling_gpu_s, plan_profiling_gpu_s, plan_measuring_gpu_s : ndarray of float
-        GPU-seconds to profile the proxy plans of all grids; the best of them; and to run that one instead.
+        GPU-seconds to profile the proxy plans of all grids; to profile only the best of them; to run that
+        plan instead.
     frontier_plans : ndarray of int
         On the largest Pareto frontier, biases compared exactly.
     """
@@ -157,7 +158,7 @@ def summary(rows: PlanningOutcomes) -> Figures:
     """Return the figures that Arena and Crius report, as shares and factors.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
-    optimum; estimates are compared where there is one.
+    optimum; errors of estimates are over the rows that have an estimate.
     """
     planned = np.isfinite(rows.estimated_s)
     some = rows.where(planned)

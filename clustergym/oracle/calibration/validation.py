@@ -41,11 +41,11 @@ ANOMALIES: frozenset[tuple[str, str, int | None, MeasuredLayout]] = frozenset(
     }
 )
 """Rows of Arena's artifact that no simple physics explains, declared before fitting: family, size, batch
-(None: every batch), layout. 8 GPUs as slow as 4, or several times as slow as 16 are in proportion; figures
-are given with and without them."""
+(None: every batch), layout. In them 8 GPUs are as slow as 4, or several times slower than 16 GPUs would
+suggest. Figures are given with and without them."""
 
 SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 1, 8)})
-"""Layouts whose rows come from another, slower machine, most likely; see `Constants.slow_machine`."""
+"""Layouts whose rows most likely come from another, slower machine; see `Constants.slow_machine`."""
 
 
 @dataclass(frozen=True)
@@ -275,9 +275,9 @@ def spearman(rows: Rows, seconds: Floats) -> float | None:
 
 
 def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
-    """Return the share of throughput per GPU that the predicted best placement loses to the measured best.
+    """Return the share of throughput per GPU that the placement chosen by prediction loses to the best one.
 
-    Mean over classes (and GPU types, if within one) with two placements at least.
+    Mean over classes (within a type: over pairs of class and GPU type) with at least two placements.
     """
     usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
     gpus = np.array([layout.nodes * layout.per_node for layout in rows.layouts])

@@ -28,7 +28,7 @@ VERSION = 2
 """Raised whenever the tables of equal input change."""
 
 CHUNK_GPUS = 128
-"""GPUs up to which `CHUNK` rows are searched at once; of more, fewer: arrays grow with rows and GPUs."""
+"""Up to this many GPUs, `CHUNK` rows are searched at once; fewer of more GPUs, to bound the arrays."""
 
 
 SCHEDULES = ("1f1b", "gpipe")
@@ -57,12 +57,12 @@ class SearchCell(NamedTuple):
 class GridOracle(Oracle):
     """Iteration times of searched, estimated and data-parallel plans.
 
-    `execution` is the best plan that the full search finds (pipelines of unequal stages, each with
-    its own split), with kernel efficiency by device and shape; `profiled` is the profiler's
-    estimate of the best grid's proxy plan, from operators and collectives taken one by one;
-    `data_parallel` is pure data parallelism, as executed. Plans use powers of two of GPUs: of any other
-    count, the largest power of two below it, and the rest idle. Across nodes the GPUs fill as few nodes as
-    they can, but at least two, evenly.
+    `execution` is the best plan that the full search finds (pipelines of unequal stages, each with its own
+    split), with kernel efficiency by device and shape; `profiled` is the profiler's estimate of the best
+    grid's proxy plan, from operators and collectives taken one by one; `data_parallel` is pure data
+    parallelism, as executed. Plans use powers of two of GPUs: of any other count they use the largest power
+    of two below it, and the other GPUs idle. Across nodes the GPUs fill as few nodes as they can, but at
+    least two, evenly.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ class GridOracle(Oracle):
         How a grid is estimated: `frontier` (Arena's proxy plan, nearly equal biases taken as equal),
         `least_bias` (to the letter of its text) or `assembly` (Crius's 2^stages).
     micro_batches : str or int
-        Of the estimate: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`, `four_stages`,
-        or a number, which must divide the batch.
+        Micro-batches that the estimate assumes: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`
+        (one a stage), `four_stages` (four a stage), or a number, which must divide the batch.
     schedule : str
         Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
     overlap : bool
@@ -173,7 +173,7 @@ def graph_of(spec: ModelSpec) -> OperatorGraph:
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return how many nodes GPUs are on: one, or else the fewest they fill, at least two."""
+    """Return how many nodes GPUs are on: one, or else the fewest that hold them, but at least two."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 

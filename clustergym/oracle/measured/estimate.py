@@ -1,9 +1,9 @@
 """Estimates missing iteration times from measured ones.
 
-The roofline oracle's time is corrected by the geometric mean of measured over roofline times, each
-measured row weighted by its nearness, exp(-distance), the distance being a sum over what differs. So a
-correction comes from the same model on the same device where there are rows, else from neighbouring sizes
-of the family, and fades into one common to a device or to all.
+The roofline oracle's time is multiplied by a correction: the weighted geometric mean of measured over
+roofline times. A measured row weighs exp(-distance), where the distance is a sum over what differs. So the
+correction comes from the same model on the same device if that was measured, else mostly from neighbouring
+sizes of the family, and further away it becomes one of the device or of all rows.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from clustergym.oracle.roofline.work import Work
 class Distances(NamedTuple):
     """Distances between a measured row and the cell to estimate; its weight is exp(-their sum).
 
-    Chosen to estimate the measured rows of Arena's artifact well without those of the same
-    model; half or twice any one of them, the mean error changes by at most a fortieth of itself.
+    Chosen so that the measured rows of Arena's artifact are estimated well from the rows of other models.
+    With half or twice any one of the distances, the mean error changes by at most a fortieth of itself.
 
     Attributes
     ----------
@@ -83,9 +83,10 @@ class Corrections:
         Parameters
         ----------
         seconds : mapping of Key to float
-            Rows that do not fit, or whose model is not in the catalogue, do not count.
+            Seconds of measured rows; those that do not fit, or whose model is not in the catalogue, do not
+            count.
         types : mapping of str to GpuType
-            By the rows' GPU types; rows of other types do not count.
+            GPU types by the names that the rows use; rows of other types do not count.
         catalog : Catalog
         data_parallel : bool
             Compare with pure data parallelism.

@@ -24,14 +24,14 @@ GRADIENT_BYTES = 4.0
 """A parameter's gradient is all-reduced in fp32, once an iteration."""
 
 WEIGHT_PASSES = 6.0
-"""Times a micro-batch moves the weights: read thrice, and thrice as much for the accumulated gradient."""
+"""How often a micro-batch moves the weights: three reads, and as much again for the accumulated gradient."""
 
 
 def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformPlan) -> tuple[Floats, Floats]:
     """Return executed and estimated seconds per iteration; inf where the plan does not fit.
 
-    The estimate knows the plan, its memory traffic and its communication, but takes kernels at
-    one uniform efficiency, whatever their device and their shape.
+    The estimate has the same memory traffic and communication, but takes all kernels to be equally efficient,
+    whatever their device and their shape.
     """
     samples, fits = micro_batch(work, plan, devices.memory_bytes)
     fits = fits & layout.possible & (plan.tensor <= work.tensor_limit) & (plan.stages <= work.layers)

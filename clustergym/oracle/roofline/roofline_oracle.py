@@ -26,12 +26,11 @@ MOST_TENSOR, MOST_STAGES = 16, 64
 class RooflineOracle(Oracle):
     """Iteration times from data sheets, model dimensions and a few measured efficiencies.
 
-    A plan splits every layer over `tensor` GPUs that lie next to each other, cuts the model
-    into `stages` and replicates that `data` times; tensor and stages are powers of two, and
-    data is what is left: count // (tensor x stages). All GPUs compute only where that divides;
-    the others of a count idle. `execution` is the fastest plan that fits, `profiled` the estimate
-    of that plan, `data_parallel` the plan without splitting. Whether a class fits does not depend on
-    locality. See `latency` and `memory` for the model and its sources.
+    A plan splits every layer over `tensor` GPUs that lie next to each other, cuts the model into `stages` and
+    replicates that `data` times; tensor and stages are powers of two, and data is what is left: count //
+    (tensor x stages). Where that does not divide, the rest of the GPUs idle. `execution` is the fastest plan
+    that fits, `profiled` the estimate of that plan, `data_parallel` the plan without splitting. Whether a
+    class fits does not depend on locality. See `latency` and `memory` for the model and its sources.
 
     Parameters
     ----------
