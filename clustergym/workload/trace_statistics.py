@@ -185,7 +185,12 @@ def trace_statistics(
         "interarrival": interarrival_statistics(since_first),
         "counts": {name: count_statistics(since_first, width) for name, width in WINDOWS_S.items()},
         "hour_of_day_share": hour_of_day_share(trace.submit_s + origin_s).tolist(),
-        "gpus": _gpu_statistics(trace.gpus),
+        "gpus": {
+            "share": _shares(trace.gpus.tolist()),
+            "mean": float(trace.gpus.mean()),
+            "max": int(trace.gpus.max()),
+            **percentiles(trace.gpus),
+        },
         "gpu_type_share": _shares([kind or "any" for kind in trace.gpu_type]),
         "model_share": _shares([trace.model_class(row).model for row in range(len(trace))]),
         "deadlines": int(np.isfinite(trace.deadline_s).sum()),
@@ -262,13 +267,9 @@ def percentiles(values: Floats | Ints) -> dict[str, float]:
     return {f"p{rank}": float(np.percentile(values, rank)) for rank in PERCENTILES}
 
 
-def _gpu_statistics(gpus: Ints) -> dict[str, Any]:
-    share = {str(count): number / len(gpus) for count, number in sorted(Counter(gpus.tolist()).items())}
-    return {"share": share, "mean": float(gpus.mean()), "max": int(gpus.max()), **percentiles(gpus)}
-
-
-def _shares(names: Sequence[str]) -> dict[str, float]:
-    return {name: count / len(names) for name, count in sorted(Counter(names).items())}
+def _shares(values: Sequence[Any]) -> dict[str, float]:
+    """Return the share of each value, in ascending order."""
+    return {str(value): count / len(values) for value, count in sorted(Counter(values).items())}
 
 
 def _against(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[str, Any]:

@@ -180,6 +180,7 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
     ape = np.full(len(seconds), np.nan)
     ape[both] = np.abs(seconds[both] / rows.seconds[both] - 1)
     failed = ~fits
+    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
     return {
         **summary(ape),
         **_ranks(rows, seconds),
@@ -190,7 +191,9 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
         "anomalous": int((rows.anomalous & fits).sum()),
         "without_anomalies": summary(ape[plain]) | _ranks(rows.take(plain), seconds[plain]),
         "of_rows": {
-            name: _of_rows(rows.take(chosen), seconds[chosen], ape[chosen])
+            name: summary(ape[chosen])
+            | _ranks(rows.take(chosen), seconds[chosen])
+            | {"gpt3_mape": summary(ape[chosen & language])["mape"]}
             for name, chosen in _parts(rows).items()
         },
         "by_family": grouped(ape, [model.family for model in rows.models]),
@@ -214,11 +217,6 @@ def _parts(rows: Rows) -> dict[str, Bools]:
         "without A40 on several nodes": ~a40,
         "of each GPU count the placement on fewest nodes": once,
     }
-
-
-def _of_rows(rows: Rows, seconds: Floats, ape: Floats) -> Figures:
-    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
-    return summary(ape) | _ranks(rows, seconds) | {"gpt3_mape": summary(ape[language])["mape"]}
 
 
 def _ranks(rows: Rows, seconds: Floats) -> Figures:

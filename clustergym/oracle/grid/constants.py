@@ -72,7 +72,9 @@ class Constants:
     def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
         """Return a share for each GPU type, shape (n,); types it was not fitted to have a fixed value."""
         known: Mapping[str, float] = getattr(self, name)
-        return np.array([known.get(gpu, _unfitted(name, gpu)) for gpu in gpu_types], dtype=np.float64)
+        other = dict.fromkeys(HALF_FP32, UNFITTED_HALF_FP32) if name == "convolution" else {}
+        shares = [known.get(gpu, other.get(gpu, UNFITTED[name])) for gpu in gpu_types]
+        return np.array(shares, dtype=np.float64)
 
     def rounded(self) -> Constants:
         """Return the constants with four significant digits."""
@@ -87,12 +89,6 @@ class Constants:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-def _unfitted(name: str, gpu_type: str) -> float:
-    if name == "convolution" and gpu_type in HALF_FP32:
-        return UNFITTED_HALF_FP32
-    return UNFITTED[name]
 
 
 def default_path() -> Path:

@@ -132,7 +132,7 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
     columns["boundary_bytes"] = np.array([layers[index].boundary_bytes for index in last])
     workspace = np.array([layer.workspace_bytes for layer in layers])
     columns["workspace_bytes"] = np.maximum.reduceat(workspace, first)
-    titles = tuple(_title(names[a : b + 1]) for a, b in zip(first, last, strict=True))
+    titles = tuple(names[a] if a == b else f"{names[a]}-{names[b]}" for a, b in zip(first, last, strict=True))
     return OperatorGraph(spec, titles, int(spec.tensor_limit), columns)
 
 
@@ -167,10 +167,6 @@ def balanced_cuts(weights: Sequence[float], parts: int) -> list[int]:
         cuts.append(starts[part][last])
         last = cuts[-1] - 1
     return cuts[::-1]
-
-
-def _title(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
 
 
 def _language_layers(spec: ModelSpec) -> tuple[list[Layer], list[str]]:

@@ -107,19 +107,15 @@ def _keys(table: TextTable, catalog: Catalog) -> list[Key]:
     nodes = integers(table, "num_nodes", low=1, high=MAX_GPUS)
     per_node = integers(table, "gpus_per_node", low=1, high=MAX_GPUS)
     _check_totals(table, (nodes * per_node).tolist())
-    models = zip(table.columns["model_family"], table.columns["params"], batch.tolist(), strict=True)
-    return [
-        Key(_catalogued(ModelClass(*model), catalog), gpu, n, per, kind)
-        for model, gpu, n, per, kind in zip(
-            models, table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _kinds(table), strict=True
-        )
+    models = map(ModelClass, table.columns["model_family"], table.columns["params"], batch.tolist())
+    named = [
+        model
+        if catalog.knows(model)
+        else model._replace(family=ARENA_FAMILIES.get(model.family, model.family))
+        for model in models
     ]
-
-
-def _catalogued(model: ModelClass, catalog: Catalog) -> ModelClass:
-    if catalog.knows(model):
-        return model
-    return model._replace(family=ARENA_FAMILIES.get(model.family, model.family))
+    rest = (table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _kinds(table))
+    return [Key(*cells) for cells in zip(named, *rest, strict=True)]
 
 
 def _check_totals(table: TextTable, products: list[int]) -> None:

@@ -144,12 +144,11 @@ def _curves(table: TextTable, keys: Sequence[Key]) -> dict[Key, Curve]:
     rows: dict[Key, list[int]] = {}
     for row, key in enumerate(keys):
         rows.setdefault(key, []).append(row)
-    return {key: _averaged(local[at], step[at], sync[at]) for key, at in rows.items()}
-
-
-def _averaged(local: Floats, step: Floats, sync: Floats) -> Curve:
-    sizes, place, count = np.unique(local, return_inverse=True, return_counts=True)
-    return sizes, np.bincount(place, step) / count, np.bincount(place, sync) / count
+    curves = {}
+    for key, at in rows.items():
+        sizes, place, count = np.unique(local[at], return_inverse=True, return_counts=True)
+        curves[key] = sizes, np.bincount(place, step[at]) / count, np.bincount(place, sync[at]) / count
+    return curves
 
 
 def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:

@@ -36,8 +36,6 @@ VERSION = 1
 
 MOST_JOBS = 2_000_000
 LOAD_TOLERANCE = 0.01
-STRATA = 4
-"""Most classes of GPU time that a rule of `draw` distinguishes."""
 SLACKS = 140
 """Number of the random stream used here; every purpose of a generator has its own."""
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {
@@ -338,10 +336,8 @@ _fingerprints: dict[tuple[str, str], str] = {}
 def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
     from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-    counts = [1 << power for power in range(int(cluster.capacity.max()).bit_length())]
-    tiers = [
-        tier for stratum in range(STRATA) for count in counts for tier in RULES[rule].tiers(stratum, count)
-    ]
+    counts, strata = [1 << n for n in range(int(cluster.capacity.max()).bit_length())], RULES[rule].strata
+    tiers = [tier for stratum in strata for count in counts for tier in RULES[rule].tiers(stratum, count)]
     classes = sorted({model for tier in tiers for model, _ in tier})
     return RooflineOracle().tables(classes, cluster, counts).sha256
 
