@@ -140,6 +140,7 @@ class Store:
         """Return the array of a key; None if its file is missing, damaged or of another shape."""
         if self.folder is None:
             return None
+        # Files of one shape have one size, so that nothing larger is ever read.
         size = len(pack(key, np.empty(shape)))
         try:
             content = read_regular(self.folder / f"{key}.npz", size)

@@ -136,6 +136,7 @@ class GridOracle(Oracle):
         found = full_search(rows, machine)
         estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
+        # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 

@@ -32,6 +32,7 @@ def best_pipelines(
     """
     steps = _Steps(rows, table, transfer)
     slowest = steps.least_slowest()
+    # A little above, so that rounding does not put the slowest stage beyond its own limit.
     limits = np.where(np.isfinite(slowest), slowest, 1.0)[:, None] * LADDER * (1 + 1e-12)
     return steps.backtrack(*steps.least_sum(limits), micro_batches)
 
@@ -134,6 +135,7 @@ class _Steps:
             run = run_index(self.operators, start, last)
             gpus = np.where(going, self.sizes[index], 0)
             receives = self.receives[row, 0, left].astype(np.int64)
+            # A stage sends across nodes where the next one receives across nodes.
             sends = self.receives[row, 0, left - gpus].astype(np.int64)
             seconds = self.table.seconds[row, run, index] + self.transfer[row, start, receives, index]
             seconds = seconds + self.transfer[row, last + 1, sends, index]

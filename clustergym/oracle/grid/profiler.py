@@ -101,6 +101,7 @@ def estimate(
     planner: Planner | None = None
     grids = []
     for count in stages:
+        # By `fixed`, every number of stages has the same micro-batches, so one planner serves them all.
         if planner is None or rule != "fixed":
             some, counts = _variants(rows, machine, rule, count)
             planner = Planner(rows.take(some), view.take(some), counts, literal)

@@ -62,6 +62,7 @@ def kept_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, 
     gpus, _ = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
     times = np.stack([grid.iteration_s for grid in estimates.grids], axis=1)
+    # The rank of each grid by estimated time, 0 for the least.
     order = np.argsort(np.argsort(times, axis=1, kind="stable"), axis=1)
     view = machine.as_profiled()
     for column, stages in enumerate(estimates.stages):

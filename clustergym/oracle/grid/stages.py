@@ -100,6 +100,7 @@ def stage_table(
     for index, size in enumerate(sizes):
         chosen = np.flatnonzero(gpus == size)
         fast, lean = np.argmin(seconds[:, chosen], axis=1), np.argmin(memory[:, chosen], axis=1)
+        # Where no split fits, the leanest stands for the run, to tell by how much it exceeds memory.
         pick = np.where(np.isfinite(seconds[:, chosen]).any(axis=1), fast, lean)[:, None]
         best[:, :, index] = np.take_along_axis(seconds[:, chosen], pick, 1)[:, 0]
         ranks[:, :, index] = tensor[chosen][pick[:, 0]]

@@ -37,6 +37,7 @@ def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformP
     fits = fits & layout.possible & (plan.tensor <= work.tensor_limit) & (plan.stages <= work.layers)
     fits = fits & (work.planned | (plan.tensor * plan.stages == 1))
     ranks = np.maximum(plan.data, 1)
+    # A pipeline of S stages takes as long as its slowest stage for (micro-batches + S - 1) micro-batches.
     slots = np.ceil(np.ceil(work.global_batch / ranks) / samples) + plan.stages - 1
     per_slot = _memory_s(work, devices, plan, samples) + _exchange_s(work, layout, plan, samples)
     per_slot = per_slot + _transfer_s(work, layout, plan, samples)
