@@ -180,7 +180,7 @@ class Calibrator:
         self.rows = rows
         by_length: dict[int, list[int]] = {}
         for row, model in enumerate(rows.models):
-            # Wide ResNets are searched apart: only their stages may be split in part, which takes longer.
+            # Wide ResNets are searched apart, so that stages split in part are tried for them alone.
             length = len(graph_of(catalog.get(model))) + 1000 * (model.family == "wide_resnet")
             by_length.setdefault(length, []).append(row)
         self.groups = [_Group(rows, chosen, catalog) for chosen in by_length.values()]
