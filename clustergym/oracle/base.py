@@ -153,9 +153,12 @@ class Oracle(ABC):
             If a class is unknown to the oracle; names the nearest known ones.
         """
 
-    @abstractmethod
     def fingerprint(self) -> dict[str, object]:
-        """Return what the tables depend on besides the arguments of `tables`, as plain JSON values."""
+        """Return what the tables depend on besides the arguments of `tables`, as plain JSON values.
+
+        Only an oracle whose tables are kept on disk is asked for it.
+        """
+        raise NotImplementedError
 
 
 def check_counts(counts: Sequence[int]) -> None:

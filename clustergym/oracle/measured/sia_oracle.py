@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -41,9 +39,6 @@ The applications' isolated run times (`workload.readers.sia.ISOLATED_S`) are lon
 add up to, by the same ratio for all counts and GPU types."""
 USUAL_CALIBRATION = 1.2
 
-VERSION = 1
-"""Raised whenever the tables of equal input change."""
-
 SEGMENTS = 10
 """Parts of a training in each of which the efficiency of a batch is constant."""
 
@@ -65,13 +60,10 @@ class SiaProfile:
     placements : dict of tuple to Curve
         By GPUs per node, ascending, as in (4, 4).
     scalability : dict of (nodes, GPUs) to Curve
-    sha256 : tuple of str
-        Of the two files.
     """
 
     placements: dict[tuple[int, ...], Curve]
     scalability: dict[tuple[int, int], Curve]
-    sha256: tuple[str, ...]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
         """Return the curve of a placement or of a similar one; None if none was measured.
@@ -114,9 +106,7 @@ def read_profile(folder: Path, suffix: str) -> SiaProfile:
             remedy="give at least one GPU a node",
         )
     pairs = list(zip(nodes.tolist(), gpus.tolist(), strict=True))
-    return SiaProfile(
-        _curves(placed, _placements(placed)), _curves(scaled, pairs), (placed.sha256, scaled.sha256)
-    )
+    return SiaProfile(_curves(placed, _placements(placed)), _curves(scaled, pairs))
 
 
 def _placements(table: TextTable) -> list[tuple[int, ...]]:
@@ -304,25 +294,6 @@ class SiaProfileOracle(Oracle):
         if model.family not in self._training:
             self._training[model.family] = read_training(self._folder_of(model))
         return self._training[model.family]
-
-    def fingerprint(self) -> dict[str, object]:
-        """Return the digest of the folder's CSV files, how batches are chosen, and the catalogue."""
-        return {
-            "name": self.name,
-            "version": VERSION,
-            "files": self._digest,
-            "batch": self.batch,
-            "calibrated": self.calibrated,
-            "catalog": self.catalog.fingerprint(),
-        }
-
-    @cached_property
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for name in sorted(FOLDERS.values()):
-            for path in sorted((self.folder / name).glob("*.csv")):
-                digest.update(f"{name}/{path.name}".encode() + path.read_bytes())
-        return digest.hexdigest()
 
     def _folder_of(self, model: ModelClass) -> Path:
         if model.family not in FOLDERS or model.size:

@@ -17,9 +17,6 @@ from clustergym.oracle.base import Oracle, OracleTables, check_choice
 from clustergym.oracle.measured.iteration_times import Key, read_measurements
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-VERSION = 1
-"""Raised whenever the tables of equal input change."""
-
 MISSING = ("infeasible", "estimate")
 """What a cell without a measured row counts as."""
 
@@ -89,16 +86,6 @@ class TableOracle(Oracle):
             data_parallel = execution
         seen = (np.where(fits, table, np.inf) for table in (profiled, data_parallel))
         return OracleTables.of(classes, cluster, counts, (execution, *seen))
-
-    def fingerprint(self) -> dict[str, object]:
-        """Return the digests of the file and of the catalogue, and what missing cells are."""
-        return {
-            "name": self.name,
-            "version": VERSION,
-            "file": self.measured.sha256,
-            "missing": self.missing,
-            "catalog": self.catalog.fingerprint(),
-        }
 
     def _check(self, classes: Sequence[ModelClass]) -> None:
         measured = self.measured.models
