@@ -1,11 +1,12 @@
 """The hook for disturbances: what befalls nodes and jobs, whatever the policy decides."""
+# ruff: noqa: D102 -- `sim.world` describes the methods of `Stage`.
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Nodes
@@ -27,60 +28,24 @@ class DisturbanceMetric(NamedTuple):
     figure: Callable[[Sequence[Any]], float | int | None]
 
 
-class Stage(ABC):
-    """What a disturbance sees of a run and can do in it. All times are ticks (`scenarios.clock`)."""
+class Stage(Protocol):
+    """What a disturbance sees of a run and can do in it: `sim.world.World`. All times are ticks."""
 
     trace: Trace
     placer: Placer
     allocations: Allocations
 
     @property
-    @abstractmethod
-    def now(self) -> int:
-        """Present tick."""
-
-    @abstractmethod
-    def follow(self, steps: Iterator[int]) -> None:
-        """Run a generator beside the simulation; it yields the tick until which it waits."""
-
-    @abstractmethod
-    def take_out(self, node: int, duration: int, events: tuple[str, str], reason: str) -> None:
-        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew.
-
-        The first of the `events` is logged now, the second when the time is over. A node that several
-        disturbances have taken out is back in use when the last of them is over.
-        """
-
-    @abstractmethod
-    def slow(self, node: int, factor: float, duration: int, events: tuple[str, str]) -> None:
-        """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
-
-        A job is as slow as its slowest node. Factors of one node multiply.
-        """
-
-    @abstractmethod
-    def interrupt(self, row: int, reason: str) -> None:
-        """Take a running job's GPUs and its work since its last checkpoint; it waits again."""
-
-    @abstractmethod
-    def drop(self, row: int, reason: str) -> None:
-        """Remove a job for good."""
-
-    @abstractmethod
-    def request(self, row: int) -> tuple[int, int]:
-        """Return (type index, GPUs) of a job's request; "any type" becomes the job's fastest type."""
-
-    @abstractmethod
-    def waits(self, row: int) -> bool:
-        """Whether a job is in the queue."""
-
-    @abstractmethod
-    def busy_at(self, tick: int) -> set[int]:
-        """Return the nodes whose jobs are estimated to be still running at a tick."""
-
-    @abstractmethod
-    def start_on(self, row: int, nodes: Nodes) -> None:
-        """Clear nodes of all jobs and profiles, and start a waiting job there on its `request`."""
+    def now(self) -> int: ...
+    def follow(self, steps: Iterator[int]) -> None: ...
+    def take_out(self, node: int, duration: int, events: tuple[str, str], reason: str) -> None: ...
+    def slow(self, node: int, factor: float, duration: int, events: tuple[str, str]) -> None: ...
+    def interrupt(self, row: int, reason: str) -> None: ...
+    def drop(self, row: int, reason: str) -> None: ...
+    def request(self, row: int) -> tuple[int, int]: ...
+    def waits(self, row: int) -> bool: ...
+    def busy_at(self, tick: int) -> set[int]: ...
+    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None: ...
 
 
 class Course:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
 from clustergym.interface.policy import Infeasible, InformationClass, Placer, Setting
 from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
-from clustergym.scenarios.disturbance import Course, Stage
+from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
@@ -31,7 +31,7 @@ class StalledError(RuntimeError):
     """The run cannot go on: jobs wait and no event or decision will start them, or nodes only fail."""
 
 
-class World(Stage):
+class World(ABC):
     """The jobs and nodes of a scenario; a subclass adds who decides which jobs run.
 
     Attributes
@@ -432,14 +432,14 @@ class World(Stage):
                     busy.update(node for node, _ in self.allocations.holding(row))
         return busy
 
-    def start_on(self, row: int, nodes: Nodes) -> None:
-        """Clear nodes of all jobs and profiles, and start a waiting job there on its `request`."""
+    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
+        """Clear nodes of all jobs and profiles, and start a waiting job there."""
         for holder in self._holders_on([node for node, _ in nodes]):
             if holder >= 0:
                 self._preempt(holder)
             else:
                 self._put_off(holder)
-        self._launch(row, *self.request(row), rescale=False, on=nodes)
+        self._launch(row, kind, gpus, rescale=False, on=nodes)
         self._request_decision()
 
     def _holders_on(self, nodes: Collection[int]) -> list[int]:
@@ -456,7 +456,11 @@ class World(Stage):
         return profile
 
     def take_out(self, node: int, duration: int, events: tuple[str, str], reason: str) -> None:
-        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew."""
+        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew.
+
+        The first of the `events` is logged now, the second when the time is over. A node that several
+        disturbances have taken out is back in use when the last of them is over.
+        """
         self._failures_in_a_row += 1
         if self._failures_in_a_row > FRUITLESS_FAILURES:
             raise StalledError(
@@ -482,7 +486,10 @@ class World(Stage):
         self._request_decision()
 
     def slow(self, node: int, factor: float, duration: int, events: tuple[str, str]) -> None:
-        """Lengthen the iterations of all jobs on a node by a factor for some ticks."""
+        """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
+
+        A job is as slow as its slowest node. Factors of one node multiply.
+        """
         factors = self._slow.setdefault(node, [])
         factors.append(factor)
         self._slowed(node, events[0])

@@ -187,7 +187,7 @@ class Book(Course):
             if row in self.due and self.nodes[row] and stage.waits(row):
                 nodes = filled(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[kind]))
                 self.due.discard(row)
-                stage.start_on(row, nodes)
+                stage.start_on(row, kind, gpus, nodes)
 
 
 def choose_nodes(
