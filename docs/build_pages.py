@@ -24,6 +24,7 @@ API = (
     "clustergym.sim.engine",
     "clustergym.sim.log",
     "clustergym.sim.links",
+    "clustergym.scenarios.disturbance",
     "clustergym.scenarios.disturbances.failures",
     "clustergym.scenarios.disturbances.reservations",
     "clustergym.envs.registration",
