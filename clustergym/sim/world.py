@@ -509,6 +509,8 @@ class World(ABC):
     def interrupt(self, row: int, reason: str) -> None:
         """Take a running job's GPUs and its work since its last checkpoint; it waits again."""
         jobs = self.jobs
+        if not jobs.gpus[row]:
+            return
         kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
         left, undone = jobs.at_checkpoint(row, self.now)
         self._vacate(row)

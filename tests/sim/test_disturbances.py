@@ -97,10 +97,9 @@ def test_a_job_is_as_slow_as_its_slowest_node():
 
 @dataclass(frozen=True)
 class Crashes(Toy):
-    """Lets each job fail some seconds after its first launches."""
+    """Lets a job fail so many seconds after its first, second, … launch."""
 
-    after_s: float
-    launches: int
+    after_s: tuple[float, ...]
 
     def start(self, stage):
         return CrashCourse(self, stage)
@@ -114,8 +113,7 @@ class CrashCourse(Course):
 
     def launched(self, row):
         self.launches += 1
-        if self.launches <= self.crashes.launches:
-            self.stage.follow(self._crash(row, self.stage.now + ticks(self.crashes.after_s)))
+        self.stage.follow(self._crash(row, self.stage.now + ticks(self.crashes.after_s[self.launches - 1])))
 
     def _crash(self, row, tick):
         yield tick
@@ -123,11 +121,14 @@ class CrashCourse(Course):
 
 
 def test_a_job_that_fails_by_itself():
-    run, _ = run_of([Job("a", 0.0, 100, 4)], 1, Crashes(30.0, 2), {t: {"a": X4} for t in (0.0, 30.0, 60.0)})
+    # a fails 30 s after its first and second launch, and would at 190 s after its third, but ends at 160.
+    jobs = [Job("a", 0.0, 100, 4), Job("b", 0.0, 100, 4)]
+    entries = {0.0: {"a": X4}, 30.0: {"a": X4}, 60.0: {"a": X4}, 160.0: {"b": X4}}
+    run, _ = run_of(jobs, 1, Crashes((30.0, 30.0, 130.0, 999.0)), entries)
     assert events_of(run, EventKind.FAIL) == [(30.0, 0), (60.0, 0)]
-    assert events_of(run, EventKind.COMPLETE) == [(160.0, 0)]
+    assert events_of(run, EventKind.COMPLETE) == [(160.0, 0), (260.0, 1)]
     metrics = measurement_of(run.simulation).metrics
-    assert (metrics["failures_mean"], metrics["node_failures"]) == (2.0, 0)
+    assert (metrics["failures_mean"], metrics["node_failures"]) == (2 / 2, 0)
     assert metrics["lost_gpu_hours"] == pytest.approx(4 * 60 / 3600)
 
 

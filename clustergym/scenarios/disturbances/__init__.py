@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
 
 from clustergym.scenarios.disturbance import Disturbance
 
+_FILES = [importlib.import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
 
-def _kinds() -> Iterator[type[Disturbance]]:
-    for file in sorted(pkgutil.iter_modules(__path__), key=lambda file: file.name):
-        module = importlib.import_module(f"{__name__}.{file.name}")
-        for found in vars(module).values():
-            own = isinstance(found, type) and found.__module__ == module.__name__
-            if own and issubclass(found, Disturbance):
-                yield found
-
-
-KINDS = {kind.key: kind for kind in _kinds()}
-"""All kinds, by their keys under `scenario` in the configuration."""
+KINDS: dict[str, type[Disturbance]] = {
+    found.key: found
+    for file in _FILES
+    for found in vars(file).values()
+    if isinstance(found, type) and issubclass(found, Disturbance) and found is not Disturbance
+}
+"""All kinds, by their keys under `scenario` in the configuration; in order of their files' names."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.parameters import build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, Stage
 from clustergym.workload.trace import Trace
@@ -76,8 +77,6 @@ class Failures(Disturbance):
         cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
     ) -> Failures | None:
         """Build the failures of the keys of `FailureChoice`; also raises as `read_schedule`."""
-        from clustergym.inputs.parameters import build
-
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
         if choice.path is None and choice.mtbf_s is None:
             return None

@@ -13,6 +13,7 @@ import numpy as np
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameters import build
 from clustergym.interface.policy import Infeasible, Placer
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Course, Disturbance, Stage
@@ -74,8 +75,6 @@ class PlannedJobs(Disturbance):
             If a key or value is not valid. For a file: if it is malformed, names a job twice or one that
             the trace does not have, or plans a start before the job's submission. Names line and column.
         """
-        from clustergym.inputs.parameters import build
-
         choice: ReservationChoice = build(ReservationChoice, given, "scenario.reservations")
         planned = () if choice.path is None else read_planned_jobs(choice.path, choice.lead_s, trace)
         return cls(planned) if planned else None
