@@ -96,8 +96,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         If anything in the configuration, or in a file it names, is not valid.
     """
     given = config["scenario"]
-    require(isinstance(given, Mapping), "scenario", given, "give its keys")
-    rules: Rules = build(Rules, {key: given[key] for key in given if key not in KINDS}, "scenario")
+    rules: Rules = build(Rules, given, "scenario", beside=KINDS)
     costs: Costs = build(Costs, config["costs"], "costs")
     horizon_s = _horizon(config.get("horizon_s"))
     cluster = make_cluster(config["cluster"])
