@@ -1,5 +1,5 @@
 """The hook for disturbances: what befalls nodes and jobs, whatever the policy decides."""
-# ruff: noqa: D102 -- `sim.world` describes the methods of `Stage`.
+# ruff: noqa: D102 -- `sim.world` describes the methods of `DisturbedRun`.
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DisturbanceMetric(NamedTuple):
     figure: Callable[[Sequence[Any]], float | int | None]
 
 
-class Stage(Protocol):
+class DisturbedRun(Protocol):
     """What a disturbance sees of a run and can do in it: `sim.world.World`. All times are ticks."""
 
     trace: Trace
@@ -112,7 +112,7 @@ class Disturbance(ABC):
         """
 
     @abstractmethod
-    def start(self, stage: Stage) -> Course | None:
+    def start(self, run: DisturbedRun) -> Course | None:
         """Start it in a run; return its course if the engine has to ask or tell it anything."""
 
     def fingerprint(self) -> object:

@@ -44,14 +44,14 @@ class Switch(Toy):
     times_s: tuple[tuple[float, float], ...]
     outages = (("switch_fail", "switch_repair"),)
 
-    def start(self, stage):
-        stage.follow(self._fail(stage))
+    def start(self, disturbed):
+        disturbed.follow(self._fail(disturbed))
 
-    def _fail(self, stage):
+    def _fail(self, disturbed):
         for time_s, repair_s in self.times_s:
             yield ticks(time_s)
             for node in self.nodes:
-                stage.take_out(node, ticks(repair_s), self.outages[0], "switch failed")
+                disturbed.take_out(node, ticks(repair_s), self.outages[0], "switch failed")
 
 
 def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
@@ -74,13 +74,13 @@ class Slow(Toy):
 
     times_s: tuple[tuple[float, float, float], ...]
 
-    def start(self, stage):
-        stage.follow(self._slow(stage))
+    def start(self, disturbed):
+        disturbed.follow(self._slow(disturbed))
 
-    def _slow(self, stage):
+    def _slow(self, disturbed):
         for time_s, factor, duration_s in self.times_s:
             yield ticks(time_s)
-            stage.slow(0, factor, ticks(duration_s), ("slow", "slow_end"))
+            disturbed.slow(0, factor, ticks(duration_s), ("slow", "slow_end"))
 
 
 def test_a_job_is_as_slow_as_its_slowest_node():
@@ -101,23 +101,25 @@ class Crashes(Toy):
 
     after_s: tuple[float, ...]
 
-    def start(self, stage):
-        return CrashCourse(self, stage)
+    def start(self, disturbed):
+        return CrashCourse(self, disturbed)
 
 
 @dataclass
 class CrashCourse(Course):
     crashes: Crashes
-    stage: object
+    disturbed: object
     launches: int = 0
 
     def launched(self, row):
         self.launches += 1
-        self.stage.follow(self._crash(row, self.stage.now + ticks(self.crashes.after_s[self.launches - 1])))
+        self.disturbed.follow(
+            self._crash(row, self.disturbed.now + ticks(self.crashes.after_s[self.launches - 1]))
+        )
 
     def _crash(self, row, tick):
         yield tick
-        self.stage.interrupt(row, "segmentation fault")
+        self.disturbed.interrupt(row, "segmentation fault")
 
 
 def test_a_job_that_fails_by_itself():
@@ -140,18 +142,18 @@ class Drain(Toy):
     time_s: float
     duration_s: float
 
-    def start(self, stage):
-        return DrainCourse(self, stage)
+    def start(self, disturbed):
+        return DrainCourse(self, disturbed)
 
 
 @dataclass
 class DrainCourse(Course):
     drain: Drain
-    stage: object
+    disturbed: object
     nodes: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.stage.follow(self._begin())
+        self.disturbed.follow(self._begin())
 
     def _begin(self):
         yield ticks(self.drain.time_s)
@@ -161,10 +163,12 @@ class DrainCourse(Course):
         return self.nodes
 
     def serve(self):
-        allocations, node = self.stage.allocations, self.drain.node
+        allocations, node = self.disturbed.allocations, self.drain.node
         if node in self.nodes and allocations.free_on_node[node] == allocations.spec.node_gpus[node]:
             del self.nodes[node]
-            self.stage.take_out(node, ticks(self.drain.duration_s), ("drained", "undrained"), "maintenance")
+            self.disturbed.take_out(
+                node, ticks(self.drain.duration_s), ("drained", "undrained"), "maintenance"
+            )
 
 
 def test_a_drained_node_finishes_its_jobs_and_then_goes_out():

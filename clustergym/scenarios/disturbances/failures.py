@@ -14,7 +14,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameters import build
 from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, Stage
+from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
 from clustergym.workload.trace import Trace
 
 COLUMNS = ("time_s", "node", "repair_s")
@@ -88,15 +88,15 @@ class Failures(Disturbance):
             checkpoint_every_s=choice.checkpoint_every_s,
         )
 
-    def start(self, stage: Stage) -> None:
+    def start(self, run: DisturbedRun) -> None:
         """Let nodes fail in a run."""
-        stage.follow(self._fail_nodes(stage))
+        run.follow(self._fail_nodes(run))
 
-    def _fail_nodes(self, stage: Stage) -> Iterator[int]:
-        for time_s, node, repair_s in self.upcoming(len(stage.allocations.spec.node_type)):
+    def _fail_nodes(self, run: DisturbedRun) -> Iterator[int]:
+        for time_s, node, repair_s in self.upcoming(len(run.allocations.spec.node_type)):
             yield ticks(time_s)
-            if node not in stage.allocations.down:
-                stage.take_out(node, max(ticks(repair_s), 1), self.outages[0], f"node {node} failed")
+            if node not in run.allocations.down:
+                run.take_out(node, max(ticks(repair_s), 1), self.outages[0], f"node {node} failed")
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
         """Yield the failures of a cluster with that many nodes, in order of time, then node.

@@ -16,7 +16,7 @@ from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.inputs.parameters import build
 from clustergym.interface.policy import Infeasible, Placer
 from clustergym.scenarios.clock import ticks
-from clustergym.scenarios.disturbance import Course, Disturbance, Stage
+from clustergym.scenarios.disturbance import Course, Disturbance, DisturbedRun
 from clustergym.workload.trace import Trace
 
 COLUMNS = ("job_id", "start_s")
@@ -79,9 +79,9 @@ class PlannedJobs(Disturbance):
         planned = () if choice.path is None else read_planned_jobs(choice.path, choice.lead_s, trace)
         return cls(planned) if planned else None
 
-    def start(self, stage: Stage) -> Course:
+    def start(self, run: DisturbedRun) -> Course:
         """Start to watch for the planned starts of a run."""
-        return Book(self.planned, stage)
+        return Book(self.planned, run)
 
     def fingerprint(self) -> object:
         """Return the reservations alone."""
@@ -126,21 +126,21 @@ class Book(Course):
         Jobs that do not run although their planned start has come.
     """
 
-    def __init__(self, planned: tuple[Reservation, ...], stage: Stage) -> None:
+    def __init__(self, planned: tuple[Reservation, ...], run: DisturbedRun) -> None:
         starts = [(ticks(reservation.start_s), reservation.job) for reservation in planned]
         self.start = {job: start for start, job in sorted(starts)}
         self.jobs = self.start.keys()
         self.nodes: dict[int, tuple[int, ...]] = {}
         self.due: set[int] = set()
         self._wanted: dict[int, tuple[int, int]] = {}
-        self._stage = stage
+        self._run = run
         for reservation in planned:
-            stage.follow(self._drain(reservation))
+            run.follow(self._drain(reservation))
 
     def _drain(self, planned: Reservation) -> Iterator[int]:
         start = self.start[planned.job]
         yield start - ticks(planned.lead_s)
-        wanted = self._wanted[planned.job] = self._stage.request(planned.job)
+        wanted = self._wanted[planned.job] = self._run.request(planned.job)
         if wanted[1]:
             self.nodes[planned.job] = ()
             yield start
@@ -153,11 +153,11 @@ class Book(Course):
 
     def _used(self) -> set[int]:
         """Return the nodes on which planned jobs run."""
-        return {node for job in self.jobs for node, _ in self._stage.allocations.holding(job)}
+        return {node for job in self.jobs for node, _ in self._run.allocations.holding(job)}
 
     def withheld(self, until: float) -> dict[int, str]:
         """Return the nodes kept for planned jobs that start before tick `until` or are due."""
-        names = self._stage.trace.job_id
+        names = self._run.trace.job_id
         return {
             node: f"planned job {names[job]}"
             for job, start in self.start.items()
@@ -173,20 +173,20 @@ class Book(Course):
 
     def serve(self) -> None:
         """Find nodes for planned jobs that have none, and start due ones, in order of planned start."""
-        stage = self._stage
+        run = self._run
         for row in [row for row in self.start if row in self.nodes]:
             kind, gpus = self._wanted[row]
-            cluster, down = stage.allocations.spec, stage.allocations.down
+            cluster, down = run.allocations.spec, run.allocations.down
             if not down.isdisjoint(self.nodes[row]):
                 self.nodes[row] = ()
             if not self.nodes[row]:
                 closed = {*down, *self.withheld(math.inf), *self._used()}
-                busy = stage.busy_at(self.start[row])
-                self.nodes[row] = choose_nodes(cluster, stage.placer, kind, gpus, closed, busy)
-            if row in self.due and self.nodes[row] and stage.waits(row):
+                busy = run.busy_at(self.start[row])
+                self.nodes[row] = choose_nodes(cluster, run.placer, kind, gpus, closed, busy)
+            if row in self.due and self.nodes[row] and run.waits(row):
                 nodes = filled(self.nodes.pop(row), gpus, int(cluster.gpus_per_node[kind]))
                 self.due.discard(row)
-                stage.start_on(row, kind, gpus, nodes)
+                run.start_on(row, kind, gpus, nodes)
 
 
 def choose_nodes(
