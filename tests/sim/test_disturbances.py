@@ -44,14 +44,14 @@ class Switch(Toy):
     times_s: tuple[tuple[float, float], ...]
     outages = (("switch_fail", "switch_repair"),)
 
-    def start(self, disturbed):
-        disturbed.follow(self._fail(disturbed))
+    def start(self, run):
+        run.follow(self._fail(run))
 
-    def _fail(self, disturbed):
+    def _fail(self, run):
         for time_s, repair_s in self.times_s:
             yield ticks(time_s)
             for node in self.nodes:
-                disturbed.take_out(node, ticks(repair_s), self.outages[0], "switch failed")
+                run.take_out(node, ticks(repair_s), self.outages[0], "switch failed")
 
 
 def test_what_takes_many_nodes_fails_a_job_once_and_outages_may_overlap():
@@ -74,13 +74,13 @@ class Slow(Toy):
 
     times_s: tuple[tuple[float, float, float], ...]
 
-    def start(self, disturbed):
-        disturbed.follow(self._slow(disturbed))
+    def start(self, run):
+        run.follow(self._slow(run))
 
-    def _slow(self, disturbed):
+    def _slow(self, run):
         for time_s, factor, duration_s in self.times_s:
             yield ticks(time_s)
-            disturbed.slow(0, factor, ticks(duration_s), ("slow", "slow_end"))
+            run.slow(0, factor, ticks(duration_s), ("slow", "slow_end"))
 
 
 def test_a_job_is_as_slow_as_its_slowest_node():
@@ -101,25 +101,23 @@ class Crashes(Toy):
 
     after_s: tuple[float, ...]
 
-    def start(self, disturbed):
-        return CrashCourse(self, disturbed)
+    def start(self, run):
+        return CrashCourse(self, run)
 
 
 @dataclass
 class CrashCourse(Course):
     crashes: Crashes
-    disturbed: object
+    run: object
     launches: int = 0
 
     def launched(self, row):
         self.launches += 1
-        self.disturbed.follow(
-            self._crash(row, self.disturbed.now + ticks(self.crashes.after_s[self.launches - 1]))
-        )
+        self.run.follow(self._crash(row, self.run.now + ticks(self.crashes.after_s[self.launches - 1])))
 
     def _crash(self, row, tick):
         yield tick
-        self.disturbed.interrupt(row, "segmentation fault")
+        self.run.interrupt(row, "segmentation fault")
 
 
 def test_a_job_that_fails_by_itself():
@@ -142,18 +140,18 @@ class Drain(Toy):
     time_s: float
     duration_s: float
 
-    def start(self, disturbed):
-        return DrainCourse(self, disturbed)
+    def start(self, run):
+        return DrainCourse(self, run)
 
 
 @dataclass
 class DrainCourse(Course):
     drain: Drain
-    disturbed: object
+    run: object
     nodes: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.disturbed.follow(self._begin())
+        self.run.follow(self._begin())
 
     def _begin(self):
         yield ticks(self.drain.time_s)
@@ -163,12 +161,10 @@ class DrainCourse(Course):
         return self.nodes
 
     def serve(self):
-        allocations, node = self.disturbed.allocations, self.drain.node
+        allocations, node = self.run.allocations, self.drain.node
         if node in self.nodes and allocations.free_on_node[node] == allocations.spec.node_gpus[node]:
             del self.nodes[node]
-            self.disturbed.take_out(
-                node, ticks(self.drain.duration_s), ("drained", "undrained"), "maintenance"
-            )
+            self.run.take_out(node, ticks(self.drain.duration_s), ("drained", "undrained"), "maintenance")
 
 
 def test_a_drained_node_finishes_its_jobs_and_then_goes_out():
