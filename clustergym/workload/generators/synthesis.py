@@ -1,4 +1,8 @@
-"""Generate a synthetic trace: arrivals, requests, durations, models, deadlines, and the offered load."""
+"""Generate a synthetic trace: arrivals, requests, durations, models, deadlines, and the offered load.
+
+Submissions, durations and deadlines are whole milliseconds: finer digits could differ between two
+machines' mathematics.
+"""
 
 from __future__ import annotations
 
@@ -101,18 +105,14 @@ def generate(
 ) -> Trace:
     """Generate a synthetic trace like a published one; equal arguments give equal bytes on any machine.
 
-    Submissions, durations and deadlines are whole milliseconds: finer digits could differ between
-    two machines' mathematics.
-
     Parameters
     ----------
     source : str
         One of `source_names()`, or a YAML file with the keys of conf/generator/philly.yaml.
-    jobs : int
+    jobs, seed : int
     span_s : float, optional
         Seconds from the first to the last submission. By default what the source's own rate gives,
         or with `load` what that asks for.
-    seed : int
     rule : str
         How models are drawn, `arena` or `ares` (see `clustergym.workload.draw`).
     cluster : ClusterSpec or str, optional
@@ -144,7 +144,7 @@ def generate(
     InputError
         If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
-    checked = _Request(
+    request = _Request(
         source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,
         source=load_source(source),
         jobs=_whole("jobs", jobs, 1, MOST_JOBS),
@@ -163,14 +163,14 @@ def generate(
         start_hour=_whole("start_hour", start_hour, 0, 167),
         power_of_two=power_of_two,
     )
-    for kind in gpu_types:
-        _named("gpu_types", kind, checked.cluster.gpu_types)
-    if max_gpus is None and cluster is not None:
-        checked = replace(checked, max_gpus=_most_gpus(checked))
-    return _synthesise(checked)
+    return _synthesise(request)
 
 
 def _synthesise(request: _Request) -> Trace:
+    for kind in request.gpu_types:
+        _named("gpu_types", kind, request.cluster.gpu_types)
+    if request.max_gpus is None and request.cluster_name is not None:
+        request = replace(request, max_gpus=_most_gpus(request))
     gpus, duration_s = _requests_and_durations(request)
     reference = request.cluster.gpu_types[int(np.argmax(request.cluster.capacity))]
     times = times_on(request.cluster)
