@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from clustergym.inputs.errors import InputError, nearest, require
 
 
-def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from a mapping, checking names and types.
+def build(made_by: type[Any], given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
+    """Build a dataclass from a mapping, checking names and types; keys in `beside` are left to others.
 
     Raises
     ------
@@ -23,9 +23,10 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str) -> Any:
     hints = typing.get_type_hints(made_by)
     known = {f.name: f for f in dataclasses.fields(made_by) if f.init}
     for key in given:
-        if key not in known:
-            raise InputError(f"unknown key {key!r}", field=f"{where}.{key}", remedy=nearest(key, known))
-    values = {key: checked(value, hints[key], f"{where}.{key}") for key, value in given.items()}
+        if key not in known and key not in beside:
+            remedy = nearest(key, [*known, *beside])
+            raise InputError(f"unknown key {key!r}", field=f"{where}.{key}", remedy=remedy)
+    values = {key: checked(given[key], hints[key], f"{where}.{key}") for key in given if key in known}
     for name, f in known.items():
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and name not in values:

@@ -59,7 +59,7 @@ def _column_json(
         "seeds": sorted(column.by_seed),
         "metrics": {name: None if (e := figures[name]) is None else e._asdict() for name in names},
         "ratio": {} if base is None else {name: ratio(figures[name], base.get(name)) for name in names},
-        "ratio_interval": {name: [one.low, one.high] for name, one in ratios.items() if name in names},
+        "ratio_interval": {name: [r.low, r.high] for name, r in ratios.items() if name in names},
     }
 
 

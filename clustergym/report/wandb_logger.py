@@ -133,7 +133,7 @@ def log_result(
             if page is not None:
                 shown["report"] = wandb.Html(page.read_text(encoding="utf-8"), inject=False)
             run.log(shown)
-            files = [*(folder / one for one in FILES), *([page] if page else [])]
+            files = [*(folder / file_name for file_name in FILES), *([page] if page else [])]
             log_files(run, f"result-{result['run_key'][:16]}", "result", files)
         finally:
             run.finish()

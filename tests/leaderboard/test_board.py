@@ -10,11 +10,11 @@ import shutil
 
 import pytest
 import yaml
+from checked_entries import check
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.cell_logs import read_logs
-from clustergym.leaderboard.check import check
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.render import bound_jct, pages, stale
 from clustergym.leaderboard.score import scores_of, standings

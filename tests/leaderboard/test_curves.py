@@ -6,13 +6,14 @@ import json
 
 import numpy as np
 import pytest
+from checked_entries import check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.entry import read_results
 from clustergym.leaderboard.entry_curves import RANKS, STEPS, read_curves
 from clustergym.report.series import means

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from checked_entries import check
 from entry_logs import change_headers
 
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.render import markdown, page
 from clustergym.leaderboard.score import standings
 

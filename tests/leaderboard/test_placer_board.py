@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from checked_entries import check
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.placers.minipod import MinipodPlacer
 from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
@@ -24,7 +25,7 @@ from clustergym.interface.policy import Infeasible
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE, pack
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.render import pages
 from clustergym.leaderboard.score import standings
 from clustergym.results.placement_log import (

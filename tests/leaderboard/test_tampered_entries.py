@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checked_entries import check
 from entry_logs import change_headers, change_log, packed_logs, read_log, replace_packed, write_packed
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
-from clustergym.leaderboard.check import FlagKind, check, check_entries
+from clustergym.leaderboard.cell_replay import FlagKind
+from clustergym.leaderboard.check import check_entries
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"

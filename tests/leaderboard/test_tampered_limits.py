@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 import yaml
+from checked_entries import check
 from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
 
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.render import markdown
 from clustergym.leaderboard.score import standings
 

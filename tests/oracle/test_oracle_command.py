@@ -227,7 +227,6 @@ def test_figures_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert human("median_ape", 0.05) == "5.00 %"
     assert human("spearman", 0.987654) == "0.9877"
     assert human("rows", 19686) == "19,686"
-    assert human("iteration_time_s", 1.23456) == "1.235 s"
     assert human("regret", None) == "-"
     assert human("mape", float("nan")) == "-"
     print_figures(

@@ -11,6 +11,8 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.interface.policy import Decision, InformationClass, Policy, View
 from clustergym.oracle.base import OracleTables
 from clustergym.scenarios.costs import Costs, ProfilePrice
+from clustergym.scenarios.disturbances.failures import Failures
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.trace import Trace
 
@@ -30,6 +32,16 @@ class Job:
     family: str = "m"
     deadline_s: float = float("nan")
     priority: int = 0
+
+
+def failures_of(scenario: Scenario) -> Failures:
+    """Return the failures of a scenario; none by default."""
+    return next((found for found in scenario.disturbances if isinstance(found, Failures)), Failures())
+
+
+def planned_of(scenario: Scenario) -> tuple[Reservation, ...]:
+    """Return the planned jobs of a scenario."""
+    return next((found.planned for found in scenario.disturbances if isinstance(found, PlannedJobs)), ())
 
 
 def price(

@@ -16,7 +16,7 @@ from clustergym.oracle.roofline.memory import MICRO_BATCHES, UniformPlan, sample
 from clustergym.oracle.roofline.work import Work
 
 COLUMNS = ("model_family", "params", "batch_size", "dp_degree", "memory_gb")
-"""Columns of measured memory; `recorded` may say 0 where a row has no value."""
+"""Columns of measured memory; an optional column `recorded` is 0 for rows without a value."""
 
 
 def validate_memory(path: str | Path) -> Figures:
