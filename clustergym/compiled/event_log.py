@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled import columns as c
+from clustergym.scenarios.clock import seconds
 from clustergym.sim.log import Event, EventKind, EventLog
-from clustergym.sim.state import seconds
 
 KINDS = {
     c.SUBMITTED: (EventKind.SUBMIT, ""),

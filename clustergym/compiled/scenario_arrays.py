@@ -10,8 +10,8 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass, Placer
+from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.scenario import Scenario
-from clustergym.sim.state import ticks
 
 
 class ScenarioArrays(NamedTuple):
@@ -79,8 +79,7 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
     reasons = (
         (placer.name != "buddy" or placer.defragment_s != 3600.0, "is placed by another placer", "placer"),
         (information.value in scenario.costs.profile, "profiles new jobs", "costs.profile"),
-        (scenario.failures is not None, "has node failures", "failures"),
-        (bool(scenario.reservations), "has planned jobs", "scenario.reservations"),
+        (bool(scenario.disturbances), "has disturbances", "scenario"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )

@@ -27,8 +27,8 @@ _told: set[str] = set()
 class EngineEnv(SchedulingEnv):
     """A scheduling environment with a choice of engines, which have the same results.
 
-    Where `simulation`, `view`, `actions` or `outcomes` are asked for, and to draw a picture, the episode goes on in the
-    SimPy engine, which first takes the actions taken so far.
+    Where `simulation`, `view`, `actions` or `outcomes` are asked for, and to draw a picture, the episode goes
+    on in the SimPy engine, which first takes the actions taken so far.
     """
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
