@@ -17,8 +17,8 @@ from clustergym.reproduction.ares_study import (
     request_efficiency,
     scenario_of,
 )
-from clustergym.reproduction.details import number
-from clustergym.reproduction.page import Section
+from clustergym.reproduction.details import column, number
+from clustergym.reproduction.page import Section, passage
 from clustergym.reproduction.plots import Draw, PolicyGrid, grid_plot
 from clustergym.reproduction.study import Found, Parameters, RunSpec
 from clustergym.terminal.markdown import table
@@ -99,7 +99,7 @@ class Causes(NamedTuple):
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
-            ratios.append([one / seconds[0] for one in seconds])
+            ratios.append(np.array(seconds) / seconds[0])
         return [float(mean) for mean in np.mean(ratios, axis=0)]
 
     def ladder(self) -> Section:
@@ -120,13 +120,7 @@ class Causes(NamedTuple):
                 where = [number(offered_load(scenario), 2), number(request_efficiency(scenario), 2)]
                 hours = [number(found[spec]["jct_mean"] / 3600, 3) for spec in specs]
                 rows.append([*labels, *where, *hours, f"{self.relative(found, specs):+.0f} %"])
-            return (
-                "## Ares against Pollux, one change at a time\n\n"
-                "Mean JCT. Load: GPU time at the requests over that of the cluster while jobs arrive. "
-                "Efficiency: throughput per GPU at the request over that on the fewest GPUs, mean over jobs. "
-                "Pollux searches by an integer "
-                "program here, except where its genetic search is named.\n\n" + table(headers, rows)
-            )
+            return f"{passage('ares', 'ladder')}\n\n{table(headers, rows)}"
 
         return Section([spec for specs in runs.values() for spec in specs], text)
 
@@ -140,16 +134,10 @@ class Causes(NamedTuple):
             rows = []
             for power, load in points:
                 values = self.at(found, power, load)
-                shown = [f"{power:g}", f"{load:g}", *(number(one, 2) for one in values[1:])]
+                shown = [f"{power:g}", f"{load:g}", *column(values[1:], 2)]
                 rows.append([*shown, _first(values[:2]), _first(values)])
-            return (
-                "## A map of scaling and load\n\n"
-                "The measured efficiency of every job raised to a power (1: as measured; 0 would be linear "
-                "scaling), at the same GPU time at the request, and submissions stretched to a load. Mean "
-                f"JCT over Ares's, mean over {' and '.join(self.traces)}: above 1, Ares is better.\n\n"
-                f"{table(headers, rows)}\n\n![Who is first]({self.study.file('map')})\n\n"
-                "Colours: the first of Ares and Pollux."
-            )
+            named = {"traces": " and ".join(self.traces), "plot": self.study.file("map")}
+            return passage("ares", "map", table=table(headers, rows), **named)
 
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
 
@@ -163,8 +151,8 @@ class Causes(NamedTuple):
             "efficiency to the power",
             [f"{load:g}" for load in loads],
             [f"{power:g}" for power in powers],
-            [[_first(one[:2]) for one in row] for row in values],
-            [[f"{one[1]:.2f}\n{one[2]:.2f}" for one in row] for row in values],
+            [[_first(three[:2]) for three in row] for row in values],
+            [[f"{pollux:.2f}\n{own:.2f}" for _, pollux, own in row] for row in values],
             NAMES[:2],
         )
         return grid_plot(grid)

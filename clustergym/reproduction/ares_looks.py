@@ -17,7 +17,7 @@ from clustergym.reproduction.ares_study import (
     scenario_of,
     timed_scenario,
 )
-from clustergym.reproduction.page import RunColumn, figures_table
+from clustergym.reproduction.page import RunColumn, figures_table, passage
 from clustergym.reproduction.plots import Panel
 from clustergym.reproduction.study import Figures, Options, RunSpec, kept
 
@@ -34,7 +34,7 @@ LIMIT_S = 0.06
 def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
     """Return runs on one trace, job by job and over time, by policy; each is made once and kept."""
     runs = {}
-    for policy in (one for one in LOOKED_AT if one in study.policies):
+    for policy in (name for name in LOOKED_AT if name in study.policies):
         spec = RunSpec(DEEP_TRACE, None, study.length, policy, FIXED.get(policy, ()))
         what = f"{scenario_of(options.data, spec).sha256} {spec.label} job by job"
         runs[policy] = kept(options.work, what, partial(_looked_at, options, spec))
@@ -75,12 +75,8 @@ def look_text(runs: Mapping[str, Figures], plot: str) -> str:
         (policy,): {**run, "jct_mean": float(np.mean(run["jct_s"])), "on_time": on_time(run)}
         for policy, run in runs.items()
     }
-    return (
-        "## One Helios trace (section 5.4, Figs. 8 and 9)\n\n"
-        f"`{DEEP_TRACE}`: GPUs held over time, and the distributions of JCT and finish-time fairness "
-        "(JCT over that under fair sharing, in which no job has more than it asked for).\n\n"
-        f"{figures_table(['policy'], rows, columns)}\n\n![Allocation, JCT and fairness]({plot})"
-    )
+    shown = figures_table(["policy"], rows, columns)
+    return passage("ares", "look", trace=DEEP_TRACE, table=shown, plot=plot)
 
 
 def look_panels(runs: Mapping[str, Figures]) -> list[Panel]:
@@ -148,15 +144,10 @@ def times_text(timed: Sequence[Figures], plot: str) -> str:
         RunColumn("p99, ms", "decision_s_p99", 2, "ms"),
         RunColumn("longest, ms", "decision_s_max", 2, "ms"),
     )
-    rows = {(f"{one['gpus']:,}",): one for one in timed}
-    first, last = timed[0], timed[-1]
-    return (
-        "## Decision time (Fig. 11)\n\nTwo hours of generated Philly-like jobs at a rate that grows with the "
-        "cluster, one process; wall-clock times of the machine that this page was made on, so they differ "
-        f"from run to run.\n\n{figures_table(['GPUs'], rows, columns)}\n\n![Decision time]({plot})\n\n"
-        f"From {first['gpus']:,} GPUs on, {last['gpus'] // first['gpus']} times as many take "
-        f"{growth(timed):.1f} times as long ({logarithmic(timed):.1f} times would be logarithmic)."
-    )
+    shown = figures_table(["GPUs"], {(f"{figures['gpus']:,}",): figures for figures in timed}, columns)
+    first, last = timed[0]["gpus"], timed[-1]["gpus"]
+    times = {"times": last // first, "growth": growth(timed), "logarithmic": logarithmic(timed)}
+    return passage("ares", "decision times", table=shown, plot=plot, first=first, **times)
 
 
 def growth(timed: Sequence[Figures]) -> float:
@@ -171,5 +162,5 @@ def logarithmic(timed: Sequence[Figures]) -> float:
 
 def time_panel(timed: Sequence[Figures]) -> Panel:
     """Return the plot of decision times."""
-    lines = {name: [1000 * one[f"decision_s_{name}"] for one in timed] for name in ("mean", "p99")}
-    return Panel("Ares's decisions", "GPUs", "ms", [one["gpus"] for one in timed], lines, log_x=True)
+    lines = {name: [1000 * row[f"decision_s_{name}"] for row in timed] for name in ("mean", "p99")}
+    return Panel("Ares's decisions", "GPUs", "ms", [row["gpus"] for row in timed], lines, log_x=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustergym.reproduction.claims import PaperClaim, claims_table
@@ -31,6 +34,18 @@ class Section(NamedTuple):
 
     specs: Sequence[RunSpec]
     text: Callable[[Found], str]
+
+
+@cache
+def _passages(paper: str) -> Mapping[str, str]:
+    written = (Path(__file__).parent / "texts" / f"{paper}.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"<!-- (.+) -->\n", written)
+    return {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def passage(paper: str, name: str, **values: Any) -> str:
+    """Return the passage that stands under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
+    return _passages(paper)[name].format(**values)
 
 
 def words(text: str) -> Section:
