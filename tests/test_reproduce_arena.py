@@ -8,8 +8,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.interface.policy import InformationClass
 from clustergym.reproduction import arena_claims, arena_sections, crius
-from clustergym.reproduction.arena_places import ROUND_S
-from clustergym.reproduction.arena_scenarios import CHANGES, variant
+from clustergym.reproduction.arena_scenarios import CHANGES, ROUND_S, variant
 from clustergym.reproduction.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED, ClaimUnit, measured
 from clustergym.reproduction.details import details_of, padded_jct
 from clustergym.results.measured_run import simulate

@@ -8,8 +8,14 @@ from typing import Any, NamedTuple
 
 from clustergym.reproduction import arena_claims, page
 from clustergym.reproduction import arena_sections as parts
-from clustergym.reproduction.arena_places import OTHER_PLACES, PLACES, ROUND_S
-from clustergym.reproduction.arena_scenarios import check_data, run_of, scenario_of
+from clustergym.reproduction.arena_scenarios import (
+    OTHER_PLACES,
+    ROUND_S,
+    TESTBEDS,
+    check_data,
+    run_of,
+    scenario_of,
+)
 from clustergym.reproduction.arena_sections import SETTINGS, length_of
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column
@@ -65,7 +71,7 @@ def reproduce(options: Options) -> page.Report:
         sections += [parts.FIDELITY, parts.CLASSES] if "sia" in chosen else []
         sections += [parts.LIFESPANS] if whole else []
         sections += [parts.PRECISE] if whole and "sia" in chosen else []
-    sections += [parts.place(name, chosen) for name in OTHER_PLACES if whole or PLACES[name].quick]
+    sections += [parts.place(name, chosen) for name in (OTHER_PLACES if whole else TESTBEDS)]
     found = run_all(page.specs_of(sections), scenario_of, options)
     introduction = page.passage("arena", "introduction", round_s=ROUND_S)
     claims = [*arena_claims.claims_of(found, lengths[-1]), *oracle_claims(options.data, "arena")]

@@ -28,34 +28,31 @@ METRICS = {
 
 
 class Compared(NamedTuple):
-    """Runs that are compared, in each setting: of policies, or of variants of one.
+    """Runs of policies, or of variants of a policy, that are compared in each setting.
 
-    Attributes
-    ----------
-    found : mapping
-    run : callable
-        Returns the run of a setting and a name.
-    names : sequence of str
-        The first is the paper's own policy.
+    `run` returns the run of a setting and a name. The first name is the paper's own policy.
     """
 
     found: Found
     run: RunOf
     names: Sequence[str]
 
+    def _figure(self, setting: str, name: str, metric: str) -> float:
+        return float(self.found[self.run(setting, name)][metric])
+
     def of(self, name: str, metric: str) -> Measure:
         """Return a metric of a run."""
-        return lambda setting: float(self.found[self.run(setting, name)][metric])
+        return lambda setting: self._figure(setting, name, metric)
 
     def change(self, metric: str, ours: str, theirs: str) -> Measure:
         """Return the difference of a metric between two runs, percent."""
-        return lambda s: difference(*(float(self.found[self.run(s, one)][metric]) for one in (ours, theirs)))
+        return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
         """Return the greatest gain of the first over the others: percent where less is better, else times."""
 
         def of(setting: str) -> float:
-            own, *others = (float(self.found[self.run(setting, one)][metric]) for one in self.names)
+            own, *others = (self._figure(setting, name, metric) for name in self.names)
             ratios = [own / other for other in others]
             return 100 * (min(ratios) - 1) if unit_of(metric) == c.PERCENT else max(ratios)
 
@@ -65,7 +62,7 @@ class Compared(NamedTuple):
         """Return one padded mean JCT over another; the lists are padded to that of the first name."""
 
         def of(setting: str) -> float:
-            runs = {one: self.found[self.run(setting, one)] for one in self.names}
+            runs = {name: self.found[self.run(setting, name)] for name in self.names}
             means = padded_jct(runs, self.names[0])
             return means[ours] / means[theirs]
 
@@ -79,7 +76,8 @@ class Compared(NamedTuple):
 
 def labelled(found: Found, runs: Labelled, *names: str) -> Compared:
     """Return the comparison of runs that have a name and a setting as labels; all names by default."""
-    return Compared(found, lambda s, one: runs[one, s], names or list(dict.fromkeys(one for one, _ in runs)))
+    every = list(dict.fromkeys(name for name, _ in runs))
+    return Compared(found, lambda setting, name: runs[name, setting], names or every)
 
 
 def unit_of(metric: str) -> c.ClaimUnit:
@@ -109,7 +107,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
         yield measured(claim, source, figure, ours.of("arena", metric), c.ClaimUnit(unit, None, 0), why)
     late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
-    jct = only_published(lambda: sum(float(found[one]["jct_mean"]) for one in late) / many)
+    jct = only_published(lambda: sum(float(found[spec]["jct_mean"]) for spec in late) / many)
     yield measured(claim, source, 20322.0, jct, c.ClaimUnit("s", None, 0))
 
 
@@ -163,8 +161,9 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
         yield measured(claim, source, None, runs.best("throughput_mean"), c.TIMES, LOST)
 
     def error() -> float:
-        pairs = [(found[parts.TESTBED[one]]["jct_mean"], jct_s) for one, (_, jct_s) in parts.STORED.items()]
-        return float(100 * sum(abs(ours / stored - 1) for ours, stored in pairs) / len(pairs))
+        stored = {policy: jct_s for policy, (_, jct_s) in parts.STORED.items()}
+        ratios = [found[parts.TESTBED[policy]]["jct_mean"] / jct_s for policy, jct_s in stored.items()]
+        return float(100 * sum(abs(ratio - 1) for ratio in ratios) / len(ratios))
 
     claim, source = "error of simulated JCT against the testbed", "section 5.2, simulation fidelity"
     why = f"{PREPRINT}; ours against the artifact's logs of two policies, whose length is not known"
@@ -213,7 +212,7 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 def _lifespan_gain(found: Found, factor: float) -> float:
-    ours, *others = (float(found[one]["throughput_mean"]) for one in parts.lifespan_runs(factor))
+    ours, *others = (float(found[spec]["throughput_mean"]) for spec in parts.lifespan_runs(factor))
     return ours / min(others)
 
 
@@ -228,8 +227,8 @@ def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
     most = list(parts.QUEUE_RUNS.values())[-1]
 
     def urgent() -> float:
-        so_far = {int(key): one["jct_mean_so_far"] for key, one in found[most]["by_priority"].items()}
-        return difference(so_far[max(so_far)], so_far[min(so_far)])
+        jobs = found[most]["by_priority"]
+        return difference(*(jobs[end(jobs, key=int)]["jct_mean_so_far"] for end in (max, min)))
 
     queues = _last_against_first(found, parts.QUEUE_RUNS, "jct_mean_censored")
     precise = _last_against_first(found, parts.PRECISE_RUNS, "throughput_mean")

@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 
 from clustergym.reproduction import page
-from clustergym.reproduction.arena_places import PLACES
-from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, PROFILING_RATIO, run_of, variant
+from clustergym.reproduction.arena_scenarios import (
+    DEADLINE_BUDGETS,
+    PROFILING_RATIO,
+    is_measured,
+    run_of,
+    variant,
+)
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.page import Labelled, RunColumn, Section, padded_in, passage
@@ -287,10 +292,9 @@ GAINS = {
 
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
     """Return the table of a place, and what the reference gains over the other policies."""
-    where = PLACES[name]
-    settings = SETTINGS if where.measured else SETTINGS[:1]
+    settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): run_of(name, None, s, policy) for s in settings for policy in policies}
-    shown = page.runs_table(f"## {where.title}\n\n{where.claim}", ["policy", "setting"], runs, PLACE_COLUMNS)
+    shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)
 
     def gain(found: Found, setting: str) -> str:
         parts = []

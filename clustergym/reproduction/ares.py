@@ -83,7 +83,9 @@ def _comparison(study: AresStudy, kind: str) -> Section:
             (policy + _fewer(study, kind, policy),): study.averages(found, kind, policy)
             for policy in study.rows
         }
-        added = {"mean JCT, Ares relative": [_relative_jct(study, found, kind, one) for one in study.rows]}
+        added = {
+            "mean JCT, Ares relative": [_relative_jct(study, found, kind, policy) for policy in study.rows]
+        }
         return f"## {kind}: {counted}\n\n{page.figures_table(['policy'], rows, COLUMNS, added)}"
 
     return Section([spec for policy in study.rows for spec in study.specs(kind, policy)], text)

@@ -19,7 +19,7 @@ from clustergym.reproduction.ares_study import (
 )
 from clustergym.reproduction.details import column, number
 from clustergym.reproduction.page import Section, passage
-from clustergym.reproduction.plots import Draw, PolicyGrid, grid_plot
+from clustergym.reproduction.plots import Draw, grid_plot
 from clustergym.reproduction.study import Found, Parameters, RunSpec
 from clustergym.terminal.markdown import table
 
@@ -145,17 +145,16 @@ class Causes(NamedTuple):
         """Return the picture of the map."""
         powers, loads = self.axes
         values = [[self.at(found, power, load) for load in loads] for power in powers]
-        grid = PolicyGrid(
-            "Mean JCT over Ares's:\npollux; work-conserving form",
-            "offered load at the request",
-            "efficiency to the power",
+        return grid_plot(
             [f"{load:g}" for load in loads],
             [f"{power:g}" for power in powers],
             [[_first(three[:2]) for three in row] for row in values],
             [[f"{pollux:.2f}\n{own:.2f}" for _, pollux, own in row] for row in values],
             NAMES[:2],
+            title="Mean JCT over Ares's:\npollux; work-conserving form",
+            xlabel="offered load at the request",
+            ylabel="efficiency to the power",
         )
-        return grid_plot(grid)
 
 
 def _first(values: Sequence[float]) -> str:

@@ -26,7 +26,7 @@ TIMED_S = 2 * 3600.0
 
 
 class TraceKind(NamedTuple):
-    """A kind of trace: Sia's folder of it, and what a generated one has."""
+    """A kind of trace: Sia's folder of it, what a generated one has, and which of Sia's workloads run."""
 
     sia: str
     generator: str
@@ -34,19 +34,18 @@ class TraceKind(NamedTuple):
     span_s: float
     most_s: float
     start_hour: int
+    workloads: Sequence[int]
 
 
 KINDS = {
-    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8),
-    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
-    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
+    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8, (1, 2, 3, 4)),
+    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8, (1, 2, 3, 4)),
+    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0, (1,)),
 }
-"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios."""
+"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios.
 
-WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
-"""The numbers of Sia's workloads that run, beside as many generated ones; newTrace takes minutes each."""
-
-
+As many generated traces run beside Sia's workloads; each run on newTrace takes minutes.
+"""
 TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 """The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
 
@@ -57,7 +56,7 @@ def trace_names(kind: str, quick: bool) -> list[str]:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
         sources = ("sia", "generated")
-        names = [f"{kind} {source} {number}" for source in sources for number in WORKLOADS[kind]]
+        names = [f"{kind} {source} {number}" for source in sources for number in KINDS[kind].workloads]
     return names[:1] if quick else names
 
 
@@ -227,24 +226,22 @@ class AresStudy(NamedTuple):
 
     def averages(self, found: Found, kind: str, policy: str) -> Figures:
         """Return the mean of each metric over the runs of a policy."""
-        return averages(found, self.specs(kind, policy))
+        return _averages(found, self.specs(kind, policy))
 
     def beside(self, found: Found, kind: str, policy: str) -> Figures:
         """Return the mean of each metric over Ares's runs on the traces that a policy was run on."""
         names = {spec.trace for spec in self.specs(kind, policy)}
-        return averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
+        return _averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
 
     def gains(self, found: Found, kind: str, metric: str) -> list[Gain]:
         """Return how far Ares is below each other policy, the closest first."""
         compared = []
-        for policy in self.policies:
-            if policy != "ares":
-                ours = self.beside(found, kind, policy)[metric]
-                theirs = self.averages(found, kind, policy)[metric]
-                compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
+        for policy in (name for name in self.policies if name != "ares"):
+            ours = self.beside(found, kind, policy)[metric]
+            theirs = self.averages(found, kind, policy)[metric]
+            compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
         return sorted(compared, key=lambda gain: gain.share)
 
 
-def averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
-    """Return the mean of each metric over runs."""
+def _averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
     return {name: float(np.mean([found[spec][name] for spec in specs])) for name in METRICS}

@@ -37,19 +37,16 @@ def claims(figures: Figures) -> list[PaperClaim]:
     return [row for part in (*rows, _spread(figures), _production(ablation), NOT_SIMULATED) for row in part]
 
 
+_WARM_UP = "our step time is one number: it has neither warm-up nor garbage collection"
+_RESERVED = "the text gives no figure; planned jobs with drained nodes are a part of the simulator"
 NOT_SIMULATED = [
     PaperClaim(
         "steps are stable after 200; garbage collection slows them near 550",
         "section 2, Fig. 4",
         None,
-        why="our step time is one number: it has neither warm-up nor garbage collection",
+        why=_WARM_UP,
     ),
-    PaperClaim(
-        "nodes are reserved for coming jobs",
-        "section 1",
-        None,
-        why="the text gives no figure; planned jobs with drained nodes are a part of the simulator",
-    ),
+    PaperClaim("nodes are reserved for coming jobs", "section 1", None, why=_RESERVED),
 ]
 
 

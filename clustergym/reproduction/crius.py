@@ -10,8 +10,7 @@ from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
 from clustergym.reproduction import page
 from clustergym.reproduction.arena_claims import METRICS, Compared, PlaceRow, labelled
-from clustergym.reproduction.arena_places import ROUND_S
-from clustergym.reproduction.arena_scenarios import check_data, run_of, runs_at, scenario_of, variant
+from clustergym.reproduction.arena_scenarios import ROUND_S, check_data, run_of, runs_at, scenario_of, variant
 from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS, length_of
 from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, quantity
 from clustergym.reproduction.details import change, column, number

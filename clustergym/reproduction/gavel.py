@@ -41,11 +41,6 @@ Rates = Mapping[str, Mapping[tuple[str, int], float]]
 """GPU type -> (job type, workers) -> steps per second of a job on its own."""
 
 
-def check_data(folder: Path) -> None:
-    """Raise an `InputError` unless the published files are there."""
-    check_published(folder / "gavel" / name for name in (TRACE, RATES))
-
-
 def read_rates(path: Path) -> Rates:
     """Read the throughput table; raise an `InputError` if it is not the published layout."""
     try:
@@ -180,7 +175,7 @@ RULES: dict[str, Parameters] = {
 
 def reproduce(options: Options) -> Report:
     """Run the study and write its page."""
-    check_data(options.data)
+    check_published(options.data / "gavel" / name for name in (TRACE, RATES))
     chosen, note = choose(POLICIES, options.policies)
     rows = [row for row in ROWS if row.policy in chosen]
     sections = [words(passage("gavel", "fifo", seeds=FIFO_SEEDS)), _comparison(rows)]
