@@ -10,7 +10,7 @@ from clustergym.reproduction import claims as c
 from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, RunOf, runs_at
 from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published, quantity
 from clustergym.reproduction.details import padded_jct
-from clustergym.reproduction.page import Labelled
+from clustergym.reproduction.page import Section
 from clustergym.reproduction.study import Found
 
 BASELINES = {"fcfs": 81.3, "elasticflow-ls": 80.5, "gavel": 76.6, "sia": 75.2}
@@ -74,10 +74,10 @@ class Compared(NamedTuple):
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
-def labelled(found: Found, runs: Labelled, *names: str) -> Compared:
-    """Return the comparison of runs that have a name and a setting as labels; all names by default."""
-    every = list(dict.fromkeys(name for name, _ in runs))
-    return Compared(found, lambda setting, name: runs[name, setting], names or every)
+def labelled(found: Found, section: Section, *names: str) -> Compared:
+    """Return the comparison of a table's runs, whose labels are a name and a setting; of all by default."""
+    every = list(dict.fromkeys(name for name, _ in section.runs))
+    return Compared(found, lambda setting, name: section.runs[name, setting], names or every)
 
 
 def unit_of(metric: str) -> c.ClaimUnit:
@@ -174,7 +174,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperClaim]:
     """Yield Arena's section 5.6, or the preprint's 8.5."""
-    runs = labelled(found, parts.deadline_runs(preset), preset, "elasticflow")
+    runs = labelled(found, parts.deadlines(preset), preset, "elasticflow")
     why = f"budgets x{DEADLINE_BUDGETS:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
     figures = {"deadline_satisfaction": 1.69, "throughput_mean": 1.72, "throughput_peak": 1.96}
     for metric, figure in figures.items():
@@ -186,7 +186,7 @@ def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperCla
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield section 5.7: Figs 17, 18 and 19."""
-    source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablation_runs(rounds))
+    source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablations(rounds))
     for label, what in (
         ("without profiler: profiling of whole plans", "without profiler"),
         ("without planner: data-parallel profiles", "without planner"),
@@ -219,19 +219,19 @@ def _lifespan_gain(found: Found, factor: float) -> float:
 def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield sections 2.3 and 5.8."""
     source, why = "section 5.8", f"{PREPRINT}, at denser submission: see its page"
-    runs = labelled(found, parts.depth_runs(rounds))
+    runs = labelled(found, parts.depths(rounds))
     claim = "mean JCT of finished jobs, search depth 3 against 1"
     yield measured(claim, source, -14.6, runs.change("jct_mean", "3", "1"), why=why)
     claim, throughput = "mean throughput, search depth 3 against 1", runs.change("throughput_mean", "3", "1")
     yield measured(claim, source, 1.03, throughput, c.ClaimUnit(decimals=2), why)
-    most = list(parts.QUEUE_RUNS.values())[-1]
+    most = parts.QUEUES.specs[-1]
 
     def urgent() -> float:
         jobs = found[most]["by_priority"]
         return difference(*(jobs[end(jobs, key=int)]["jct_mean_so_far"] for end in (max, min)))
 
-    queues = _last_against_first(found, parts.QUEUE_RUNS, "jct_mean_censored")
-    precise = _last_against_first(found, parts.PRECISE_RUNS, "throughput_mean")
+    queues = _last_against_first(found, parts.QUEUES, "jct_mean_censored")
+    precise = _last_against_first(found, parts.PRECISE, "throughput_mean")
     for claim, section, of in (
         ("censored JCT with 5 queues against 1, submissions x4", source, queues),
         ("JCT of the highest of 5 priorities against the lowest", source, urgent),
@@ -240,8 +240,8 @@ def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
         yield measured(claim, section, None, only_published(of), why=LOST)
 
 
-def _last_against_first(found: Found, runs: Labelled, metric: str) -> Callable[[], float]:
-    first, *_, last = runs.values()
+def _last_against_first(found: Found, section: Section, metric: str) -> Callable[[], float]:
+    first, *_, last = section.specs
     return lambda: difference(float(found[last][metric]), float(found[first][metric]))
 
 

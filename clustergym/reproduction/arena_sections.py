@@ -45,7 +45,7 @@ def length_of(trace: str, rounds: int | None) -> str:
 
 # Departures from the paper, one at a time
 
-DEPARTURE_RUNS: Labelled = {
+_DEPARTURES = {
     ("as the paper",): arena(PUBLISHED),
     ("normalised throughput",): arena(PUBLISHED, throughput="normalised"),
     ("queues by estimated run time",): arena(PUBLISHED, queues="run_time", overtaking="any"),
@@ -60,9 +60,9 @@ DEPARTURE_RUNS: Labelled = {
 DEPARTURES = page.runs_table(
     passage("arena", "departures", rounds=ROUNDS),
     ["variant"],
-    DEPARTURE_RUNS,
+    _DEPARTURES,
     COLUMNS,
-    lambda found: {"JCT finished, relative": page.changes(found, DEPARTURE_RUNS, "jct_mean")},
+    lambda found, runs: {"JCT finished, relative": page.changes(found, runs, "jct_mean")},
 )
 JITTER_RUNS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
 """Runs in which each job arrives up to a round later."""
@@ -94,19 +94,15 @@ ABLATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
 DEPTHS = (1, 3, 5)
 
 
-def ablation_runs(rounds: int) -> Labelled:
-    """Return the ablations, by label and setting."""
-    return {
+def ablations(rounds: int) -> Section:
+    """Return the table of the ablations, by label and setting."""
+    runs = {
         (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS
         for label, (to, parameters) in ABLATIONS.items()
     }
-
-
-def ablations(rounds: int) -> Section:
-    """Return the table of the ablations."""
     text = passage("arena", "ablations", rounds=rounds, ratio=PROFILING_RATIO)
-    return ablations_table(text, ablation_runs(rounds), "arena")
+    return ablations_table(text, runs, "arena")
 
 
 def ablations_table(
@@ -117,7 +113,7 @@ def ablations_table(
     `published` has, by label, the paper's JCT and throughput in words.
     """
 
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
         means = {setting: padded_in(found, runs, whole, setting) for setting in SETTINGS}
         times = [means[s][label] / means[s][whole] if means[s] else None for label, s in runs]
         more = {"JCT padded, times": column(times, 2)}
@@ -131,37 +127,27 @@ def ablations_table(
     return page.runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
 
 
-def depth_runs(rounds: int) -> Labelled:
-    """Return runs by search depth and setting."""
-    return {(str(d), s): arena(s, rounds, search_depth=d) for s in SETTINGS for d in DEPTHS}
-
-
 def depths(rounds: int) -> Section:
-    """Return the table of search depths."""
+    """Return the table of search depths, by depth and setting."""
+    runs = {(str(depth), s): arena(s, rounds, search_depth=depth) for s in SETTINGS for depth in DEPTHS}
     text = f"## Search depth (section 5.8): {rounds:,} rounds"
-    return page.runs_table(text, ["search depth", "setting"], depth_runs(rounds), COLUMNS)
+    return page.runs_table(text, ["search depth", "setting"], runs, COLUMNS)
 
 
 # Deadlines (section 5.6)
 
 
-def deadline_runs(preset: str = "arena") -> Labelled:
-    """Return runs of ElasticFlow and of a preset, deadline budgets as long as the artifact makes them."""
-    return {
-        (policy, setting): run_of(
-            "philly", ROUNDS, variant(setting, "deadlines-x", DEADLINE_BUDGETS), policy, **parameters
-        )
-        for setting in SETTINGS
+def deadlines(preset: str = "arena") -> Section:
+    """Return the table of deadlines met by ElasticFlow and a preset, in budgets as long as the artifact's."""
+    budgets = {setting: variant(setting, "deadlines-x", DEADLINE_BUDGETS) for setting in SETTINGS}
+    runs = {
+        (policy, setting): run_of("philly", ROUNDS, changed, policy, **parameters)
+        for setting, changed in budgets.items()
         for policy, parameters in (("elasticflow", {}), (preset, {"objective": "deadline"}))
     }
-
-
-def deadlines(preset: str = "arena") -> Section:
-    """Return the table of deadlines met."""
-    runs = deadline_runs(preset)
     text = passage("arena", "deadlines", rounds=ROUNDS, factor=DEADLINE_BUDGETS)
 
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
         return {"JCT padded, s": column([padded_in(found, runs, preset, s).get(name) for name, s in runs])}
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
@@ -172,14 +158,13 @@ def deadlines(preset: str = "arena") -> Section:
 # Number of queues (section 5.8)
 
 CROWDED = variant(PUBLISHED, "density-x", 4)
-QUEUE_RUNS: Labelled = {(str(n),): arena(variant(CROWDED, "queues", n)) for n in (1, 2, 3, 4, 5)}
-"""Runs with random priorities, submissions four times as dense."""
+_QUEUES = {(str(n),): arena(variant(CROWDED, "queues", n)) for n in (1, 2, 3, 4, 5)}
 
 
-def _waits(found: Found) -> dict[str, list[str]]:
+def _waits(found: Found, runs: Labelled) -> dict[str, list[str]]:
     """Return how long jobs of the highest and the lowest priority take so far, and the longest wait."""
     rows: list[tuple[float | None, ...]] = []
-    for spec in QUEUE_RUNS.values():
+    for spec in runs.values():
         groups = {int(priority): jobs for priority, jobs in found[spec]["by_priority"].items()}
         ends = (groups[end(groups)]["jct_mean_so_far"] if groups else None for end in (max, min))
         rows.append((*ends, max((jobs["queue_max"] for jobs in groups.values()), default=None)))
@@ -187,20 +172,17 @@ def _waits(found: Found) -> dict[str, list[str]]:
     return {title: column(values) for title, values in zip(titles, zip(*rows, strict=True), strict=True)}
 
 
-QUEUES = page.runs_table(passage("arena", "queues", rounds=ROUNDS), ["queues"], QUEUE_RUNS, COLUMNS, _waits)
+QUEUES = page.runs_table(passage("arena", "queues", rounds=ROUNDS), ["queues"], _QUEUES, COLUMNS, _waits)
 
 # Sia with precise data (section 2.3)
 
-PRECISE_RUNS: Labelled = {
-    (str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)
-}
-"""Sia's runs with so many precise counts in its linear estimate."""
+_PRECISE = {(str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)}
 PRECISE = page.runs_table(
     passage("arena", "precise", rounds=ROUNDS),
     ["precise counts"],
-    PRECISE_RUNS,
+    _PRECISE,
     COLUMNS,
-    lambda found: {"samples/s, relative": page.changes(found, PRECISE_RUNS, "throughput_mean")},
+    lambda found, runs: {"samples/s, relative": page.changes(found, runs, "throughput_mean")},
 )
 
 # GPU time by job class (section 5.7, Fig. 18)

@@ -42,25 +42,6 @@ ABLATIONS = {
 DENSITIES = (1.0, 2.0, 4.0)
 
 
-def ablation_runs(rounds: int | None) -> page.Labelled:
-    """Return the ablations, by label and setting."""
-    return {
-        (label, setting): run_of("philly", rounds, setting, "crius", **ablation.parameters)
-        for setting in SETTINGS
-        for label, ablation in ABLATIONS.items()
-    }
-
-
-def depth_runs() -> page.Labelled:
-    """Return runs by search depth and by how many times as dense submissions are."""
-    settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
-    return {
-        (str(depth), density): run_of("philly", ROUNDS, setting, "crius", search_depth=depth)
-        for density, setting in settings.items()
-        for depth in DEPTHS
-    }
-
-
 def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
     """Return all rows; those of the trace at each number of rounds that the page runs."""
     return [
@@ -117,7 +98,7 @@ NO_LOGS = [
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     """Yield Fig. 20."""
-    source, runs = "section 8.6, Fig. 20", labelled(found, ablation_runs(rounds))
+    source, runs = "section 8.6, Fig. 20", labelled(found, _ablations_table(rounds))
     metrics = ("jobs_finished", "throughput_mean", "throughput_peak")
     for label, (_, jct, *figures) in ABLATIONS.items():
         if jct is None:
@@ -135,7 +116,7 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
 def _depths(found: Found) -> Iterator[PaperClaim]:
     """Yield Fig. 21."""
     low, *_, high = map(str, DEPTHS)
-    runs, crowded = depth_runs(), f"{DENSITIES[-1]:g}"
+    runs, crowded = _depths_table().runs, f"{DENSITIES[-1]:g}"
     compared = Compared(found, lambda _, depth: runs[depth, crowded], (high, *map(str, DEPTHS)))
     jct = c.only_published(lambda: compared.padded_change(high, low)(PUBLISHED))
     throughput = c.only_published(lambda: compared.change("throughput_mean", high, low)(PUBLISHED))
@@ -185,7 +166,7 @@ def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> P
 def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
     runs = {(policy, s): run_of("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
 
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
         means = {setting: _padded(runs, found, setting) for setting in SETTINGS}
         gains = [
             change(means[s]["crius"], means[s][policy]) if means[s] and policy != "crius" else "-"
@@ -213,15 +194,26 @@ def _ablations_table(rounds: int | None) -> page.Section:
         label: (number(left.jct, 2), "-" if left.throughput is None else f"{left.throughput:+.1f} %")
         for label, left in ABLATIONS.items()
     }
+    runs = {
+        (label, setting): run_of("philly", rounds, setting, "crius", **ablation.parameters)
+        for setting in SETTINGS
+        for label, ablation in ABLATIONS.items()
+    }
     text = f"### Ablations, {length_of('philly', rounds)}"
-    return parts.ablations_table(text, ablation_runs(rounds), "crius", published)
+    return parts.ablations_table(text, runs, "crius", published)
 
 
 def _depths_table() -> page.Section:
-    """Return the table of search depths."""
-    runs, text = depth_runs(), page.passage("crius", "depths", rounds=ROUNDS)
+    """Return the table by search depth and by how many times as dense submissions are."""
+    settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
+    runs = {
+        (str(depth), density): run_of("philly", ROUNDS, setting, "crius", search_depth=depth)
+        for density, setting in settings.items()
+        for depth in DEPTHS
+    }
+    text = page.passage("crius", "depths", rounds=ROUNDS)
 
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
         means = [page.padded_in(found, runs, str(DEPTHS[-1]), at).get(depth) for depth, at in runs]
         return {"JCT padded, s": column(means)}
 
