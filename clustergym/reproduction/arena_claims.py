@@ -8,7 +8,7 @@ from typing import NamedTuple
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
 from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, RunOf, runs_at
-from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published, quantity
+from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published
 from clustergym.reproduction.details import padded_jct
 from clustergym.reproduction.page import Section
 from clustergym.reproduction.study import Found
@@ -90,7 +90,7 @@ def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
     return [
         *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
         *(*_testbeds(found), *deadline_claims(found, "arena", "section 5.6")),
-        *(*_ablations(found, rounds), *_sensitivity(found, rounds), *NOT_SIMULATED),
+        *(*_ablations(found, rounds), *_sensitivity(found, rounds), *c.not_simulated("arena")),
     ]
 
 
@@ -169,7 +169,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
     why = f"{PREPRINT}; ours against the artifact's logs of two policies, whose length is not known"
     yield measured(claim, source, 7.31, only_published(error), c.SHARE, why)
     why = f"{PREPRINT}: 3.16 %; the stored logs have no throughput"
-    yield quantity("error of simulated throughput against the testbed", source, 3.16, why=why)
+    yield c.quantity("error of simulated throughput against the testbed", source, 3.16, why=why)
 
 
 def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperClaim]:
@@ -243,17 +243,3 @@ def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
 def _last_against_first(found: Found, section: Section, metric: str) -> Callable[[], float]:
     first, *_, last = section.specs
     return lambda: difference(float(found[last][metric]), float(found[first][metric]))
-
-
-NOT_SIMULATED = [
-    quantity(claim, "section 5.8", paper, unit=unit, decimals=2, why=why)
-    for claim, paper, unit, why in (
-        ("decision time a job at search depth 5", 5.98, "s", "the speed of a program, not of a cluster"),
-        ("profiling of a job", 510.0, "s", "an input here: costs.profile"),
-        ("search of a plan, at most", 120.0, "s", "an input here: costs.search_s_max"),
-        ("checkpoint and resume, at most", 300.0, "s", "an input here: costs.storage_gbs"),
-        ("profiling of collectives before a cluster starts", 3.5, "h", "no cluster is set up here"),
-        ("deviation of the loss when a job is rescaled", 0.06, "", "no model is trained here"),
-    )
-]
-"""Claims that no simulation can show."""

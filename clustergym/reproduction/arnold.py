@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from clustergym.inputs.errors import InputError
@@ -12,7 +13,7 @@ from clustergym.placement.benchmark_figures import STATES, placement_figures
 from clustergym.placement.benchmark_plot import draw
 from clustergym.placement.benchmark_report import report
 from clustergym.placement.characterisation import SCALES
-from clustergym.reproduction.claims import PaperClaim, claims_table, quantity
+from clustergym.reproduction.claims import PaperClaim, claims_table, not_simulated, quantity
 from clustergym.reproduction.page import Report, passage
 from clustergym.reproduction.study import Options, kept
 from clustergym.terminal.markdown import percent
@@ -34,20 +35,7 @@ def claims(figures: Figures) -> list[PaperClaim]:
     """Return the rows; "as published" has the minipods of Table 1 and the paper's best fit as baseline."""
     found, ablation = figures["characterisation"], figures["ablation"]
     rows = (_communication(found, ablation), _alignment(found, ablation), _statements(found))
-    return [row for part in (*rows, _spread(figures), _production(ablation), NOT_SIMULATED) for row in part]
-
-
-_WARM_UP = "our step time is one number: it has neither warm-up nor garbage collection"
-_RESERVED = "the text gives no figure; planned jobs with drained nodes are a part of the simulator"
-NOT_SIMULATED = [
-    PaperClaim(
-        "steps are stable after 200; garbage collection slows them near 550",
-        "section 2, Fig. 4",
-        None,
-        why=_WARM_UP,
-    ),
-    PaperClaim("nodes are reserved for coming jobs", "section 1", None, why=_RESERVED),
-]
+    return [*chain(*rows, _spread(figures), _production(ablation)), *not_simulated("arnold")]
 
 
 def _yes(claim: str, source: str, ours: bool, why: str) -> PaperClaim:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from clustergym.terminal.markdown import table
 
@@ -120,6 +123,12 @@ class PaperClaim:
         sign = "+" if self.unit == "%" and self.neutral == 0 else ""
         gap = "" if self.unit in ("x", "") else " "
         return f"{value:{sign},.{self.decimals}f}{gap}{self.unit}"
+
+
+def not_simulated(paper: str) -> list[PaperClaim]:
+    """Return the rows of `texts/not_simulated.yaml` for a paper."""
+    rows = (Path(__file__).parent / "texts" / "not_simulated.yaml").read_text(encoding="utf-8")
+    return [PaperClaim(**{"paper": None, **row}) for row in yaml.safe_load(rows)[paper]]
 
 
 HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why")

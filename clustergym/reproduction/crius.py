@@ -12,7 +12,7 @@ from clustergym.reproduction import page
 from clustergym.reproduction.arena_claims import METRICS, Compared, PlaceRow, labelled
 from clustergym.reproduction.arena_scenarios import ROUND_S, check_data, run_of, runs_at, scenario_of, variant
 from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS, length_of
-from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, quantity
+from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, not_simulated, quantity
 from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.plots import Panel, panel_plot
@@ -46,7 +46,11 @@ def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
     """Return all rows; those of the trace at each number of rounds that the page runs."""
     return [
         *(claim for rounds in lengths for claim in _against(found, rounds)),
-        *(*_cluster(found, lengths[-1]), *arena.place_claims(found, ("crius", *JCT_LOWER), PLACES), *NO_LOGS),
+        *(
+            *_cluster(found, lengths[-1]),
+            *arena.place_claims(found, ("crius", *JCT_LOWER), PLACES),
+            *not_simulated("crius"),
+        ),
         *arena.deadline_claims(found, "crius", "section 8.5, Fig. 19"),
         *(*_ablations(found, lengths[-1]), *_depths(found)),
     ]
@@ -89,11 +93,6 @@ PLACES: Sequence[PlaceRow] = (
     ("venus-day", "Helios Venus day", FIG_18, arena.VENUS_DAY, ""),
     ("pai-day", "PAI day, low load", FIG_18, arena.PAI_DAY, OWN_DAY),
 )
-_WHY = "needs the testbed's logs; for two policies' JCT see Arena's page"
-NO_LOGS = [
-    quantity(f"error of simulated {what}", "section 8.3, simulation fidelity", figure, why=_WHY)
-    for what, figure in (("throughput", 3.16), ("JCT", 7.31))
-]
 
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
