@@ -9,7 +9,7 @@ from typing import Any
 
 from clustergym.interface.policy import Policy
 from clustergym.report.metric_tables import comparison_table, verdict
-from clustergym.results.writing import FILES
+from clustergym.results.result_writing import FILES
 from clustergym.scenarios.scenario import Scenario
 from clustergym.terminal.tables import print_table
 from clustergym.workload.describe import print_drawn

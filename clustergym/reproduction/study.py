@@ -132,7 +132,7 @@ def run_all(specs: Iterable[RunSpec], scenario_of: ScenarioOf, options: Options)
 
 def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figures:
     from clustergym.results.measured_run import simulate
-    from clustergym.results.writing import run_key
+    from clustergym.results.result_writing import run_key
 
     scenario, policy, placer = scenario_of(data, spec), spec.make_policy(), make_placer({"name": "buddy"})
 

@@ -10,7 +10,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameters import build
 from clustergym.interface.policy import Placer, Policy
 from clustergym.results.measured_run import simulate
-from clustergym.results.writing import content_of, finished, run_key, unfinished_mark, write_result
+from clustergym.results.result_writing import content_of, finished, run_key, unfinished_mark, write_result
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.child import guarded
 from clustergym.sim.engine import StalledError

@@ -20,7 +20,7 @@ from clustergym.models.model_class import ModelClass
 from clustergym.oracle.__main__ import main
 from clustergym.oracle.commands import common
 from clustergym.oracle.commands import explanation_text as explain
-from clustergym.oracle.commands.figures import human, print_figures
+from clustergym.oracle.commands.validation_tables import human, print_figures
 from clustergym.oracle.grid.grid_oracle import GridOracle
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.oracle.table_cache import cached_tables

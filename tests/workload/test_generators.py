@@ -19,7 +19,7 @@ from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.workload.committed import differences, fingerprint_now, read_manifest, regenerate
 from clustergym.workload.generators import DeadlineOptions, generate, load_source, source_names
 from clustergym.workload.generators.arrivals import arrival_times
-from clustergym.workload.generators.durations import draw_durations
+from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
 from clustergym.workload.generators.synthesis import oracle_fingerprint
 from clustergym.workload.native import read_trace
