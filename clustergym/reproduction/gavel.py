@@ -91,24 +91,11 @@ def _scenario(data: Path) -> Scenario:
 
 def _trace(path: Path) -> Trace:
     table = read_table(path)
-    n, gpus = len(table), integers(table, "scale_factor", low=1)
+    submit_s, gpus = numbers(table, "arrival_time", low=0), integers(table, "scale_factor", low=1)
     kinds = zip(table.columns["job_type"], gpus.tolist(), strict=True)
-    return Trace(
-        name=path.stem,
-        job_id=tuple(str(row) for row in range(n)),
-        submit_s=numbers(table, "arrival_time", low=0),
-        model_family=tuple(f"{kind} x {workers}" for kind, workers in kinds),
-        model_size=("",) * n,
-        global_batch=np.ones(n, dtype=np.int64),
-        iterations=integers(table, "total_steps", low=1),
-        gpu_type=("",) * n,
-        gpus=gpus,
-        deadline_s=np.full(n, np.nan),
-        priority=np.zeros(n, dtype=np.int64),
-        user=("",) * n,
-        virtual_cluster=("",) * n,
-        line=np.array(table.line),
-    )
+    family = tuple(f"{kind} x {workers}" for kind, workers in kinds)
+    steps = integers(table, "total_steps", low=1)
+    return Trace.of(path.stem, submit_s, steps, gpus, model_family=family, line=np.array(table.line))
 
 
 SUMMARY = "96 jobs on 48 GPUs of three types, its published trace and rates (OSDI '20)"

@@ -40,22 +40,17 @@ def price(
 
 
 def small_trace(jobs: Sequence[Job]) -> Trace:
-    n = len(jobs)
-    return Trace(
-        name="small",
-        job_id=tuple(job.job_id for job in jobs),
+    return Trace.of(
+        "small",
         submit_s=np.array([job.submit_s for job in jobs], dtype=np.float64),
-        model_family=tuple(job.family for job in jobs),
-        model_size=("",) * n,
-        global_batch=np.full(n, 32, dtype=np.int64),
         iterations=np.array([job.iterations for job in jobs], dtype=np.int64),
-        gpu_type=tuple(job.gpu_type for job in jobs),
         gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
+        job_id=tuple(job.job_id for job in jobs),
+        model_family=tuple(job.family for job in jobs),
+        global_batch=np.full(len(jobs), 32, dtype=np.int64),
+        gpu_type=tuple(job.gpu_type for job in jobs),
         deadline_s=np.array([job.deadline_s for job in jobs], dtype=np.float64),
         priority=np.array([job.priority for job in jobs], dtype=np.int64),
-        user=("",) * n,
-        virtual_cluster=("",) * n,
-        line=np.zeros(n, dtype=np.int64),
     )
 
 

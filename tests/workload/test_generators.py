@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 
@@ -12,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from python_process import printed_by
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.inputs.errors import InputError
@@ -335,17 +333,7 @@ def test_the_hash_seed_does_not_matter():
         "t=generate('philly',jobs=80,cluster='arena-a',gpu_types=('A40','A10'),load=1.1,deadlines=DeadlineOptions());"
         "print(t.sha256,json.dumps(t.provenance,sort_keys=True))"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "12345")
-    }
-    assert len(outputs) == 1
+    assert len({printed_by("-c", code, PYTHONHASHSEED=seed) for seed in ("0", "12345")}) == 1
 
 
 def test_provenance_regenerates_the_trace():
@@ -363,8 +351,7 @@ def test_provenance_regenerates_the_trace():
 def test_importing_the_generators_is_light():
     heavy = "[m for m in ('scipy', 'rich', 'torch') if m in sys.modules]"
     code = f"import sys, clustergym.workload.generators; print({heavy})"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert printed_by("-c", code).strip() == "[]"
 
 
 BAD = [

@@ -113,13 +113,7 @@ class GridOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
-        """
+        """Return the dense tables of the classes, which the catalogue must have."""
         check_counts(counts)
         graphs = [graph_of(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])

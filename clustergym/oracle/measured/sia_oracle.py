@@ -239,13 +239,7 @@ class SiaProfileOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a model family or GPU type has no profile, or its files are malformed.
-        """
+        """Return the dense tables of the classes; each family needs a profile on each GPU type."""
         times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
         return OracleTables.of(classes, cluster, counts, [times] * 3, batches)

@@ -48,13 +48,7 @@ class RooflineOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
-        """
+        """Return the dense tables of the classes, which the catalogue must have."""
         check_counts(counts)
         specs = [self.catalog.get(model) for model in classes]
         work = Work.of(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
