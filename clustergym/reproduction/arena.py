@@ -7,15 +7,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from clustergym.reproduction import arena_claims, page
+from clustergym.reproduction import arena_scenarios as scenarios
 from clustergym.reproduction import arena_sections as parts
-from clustergym.reproduction.arena_scenarios import (
-    OTHER_PLACES,
-    ROUND_S,
-    TESTBEDS,
-    check_data,
-    run_of,
-    scenario_of,
-)
+from clustergym.reproduction.arena_scenarios import ROUND_S, run_of
 from clustergym.reproduction.arena_sections import SETTINGS, length_of
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column
@@ -56,7 +50,7 @@ COLUMNS = (parts.FINISHED, parts.DROPPED, parts.THROUGHPUT, parts.PEAK, parts.JC
 
 def reproduce(options: Options) -> page.Report:
     """Run the study and write its page."""
-    check_data(options.data)
+    scenarios.check_data(options.data)
     chosen, note = choose(POLICIES, options.policies)
     whole = not options.quick
     horizons: list[tuple[str, int | None]] = [("philly", 664)]
@@ -71,8 +65,10 @@ def reproduce(options: Options) -> page.Report:
         sections += [parts.FIDELITY, parts.CLASSES] if "sia" in chosen else []
         sections += [parts.LIFESPANS] if whole else []
         sections += [parts.PRECISE] if whole and "sia" in chosen else []
-    sections += [parts.place(name, chosen) for name in (OTHER_PLACES if whole else TESTBEDS)]
-    found = run_all(page.specs_of(sections), scenario_of, options)
+    sections += [
+        parts.place(name, chosen) for name in (scenarios.OTHER_PLACES if whole else scenarios.TESTBEDS)
+    ]
+    found = run_all(page.specs_of(sections), scenarios.scenario_of, options)
     introduction = page.passage("arena", "introduction", round_s=ROUND_S)
     claims = [*arena_claims.claims_of(found, lengths[-1]), *oracle_claims(options.data, "arena")]
     return page.make_report(introduction + note, claims, sections, found, plain=_plain)

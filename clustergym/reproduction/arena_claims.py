@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
-from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, RunOf, runs_at
+from clustergym.reproduction.arena_scenarios import BUDGET_FACTOR, RunOf, runs_at
 from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published
 from clustergym.reproduction.details import padded_jct
 from clustergym.reproduction.page import Section
@@ -175,7 +175,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperClaim]:
     """Yield Arena's section 5.6, or the preprint's 8.5."""
     runs = labelled(found, parts.deadlines(preset), preset, "elasticflow")
-    why = f"budgets x{DEADLINE_BUDGETS:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
+    why = f"budgets x{BUDGET_FACTOR:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
     figures = {"deadline_satisfaction": 1.69, "throughput_mean": 1.72, "throughput_peak": 1.96}
     for metric, figure in figures.items():
         claim = f"{METRICS[metric]} against elasticflow"

@@ -51,14 +51,12 @@ TESTBEDS = ("testbed-a", "testbed-b")
 """The places of the quick form."""
 PROFILING_RATIO = 18.1
 """How much more GPU time profiling whole plans takes than Arena's own (its section 5.5)."""
-DEADLINE_BUDGETS = 5.0
+BUDGET_FACTOR = 5.0
 """The artifact's simulator multiplies the time that each job has until its deadline by this."""
 PRIORITY_SEED = 0
 """The seed of the priorities that jobs draw; no trace has any."""
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
 """What policies know that profile data-parallel plans alone; the memory rule restricts these."""
-
-
 MARGIN, USABLE = 1.2, 0.8
 """The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
 

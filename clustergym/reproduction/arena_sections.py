@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.reproduction import page
 from clustergym.reproduction.arena_scenarios import (
-    DEADLINE_BUDGETS,
+    BUDGET_FACTOR,
     PROFILING_RATIO,
     is_measured,
     run_of,
@@ -139,13 +139,13 @@ def depths(rounds: int) -> Section:
 
 def deadlines(preset: str = "arena") -> Section:
     """Return the table of deadlines met by ElasticFlow and a preset, in budgets as long as the artifact's."""
-    budgets = {setting: variant(setting, "deadlines-x", DEADLINE_BUDGETS) for setting in SETTINGS}
+    budgets = {setting: variant(setting, "deadlines-x", BUDGET_FACTOR) for setting in SETTINGS}
     runs = {
         (policy, setting): run_of("philly", ROUNDS, changed, policy, **parameters)
         for setting, changed in budgets.items()
         for policy, parameters in (("elasticflow", {}), (preset, {"objective": "deadline"}))
     }
-    text = passage("arena", "deadlines", rounds=ROUNDS, factor=DEADLINE_BUDGETS)
+    text = passage("arena", "deadlines", rounds=ROUNDS, factor=BUDGET_FACTOR)
 
     def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
         return {"JCT padded, s": column([padded_in(found, runs, preset, s).get(name) for name, s in runs])}

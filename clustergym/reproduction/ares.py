@@ -6,21 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from clustergym.reproduction import ares_looks, page
+from clustergym.reproduction import ares_looks, ares_study, page
 from clustergym.reproduction.ares_causes import Causes
 from clustergym.reproduction.ares_claims import AresFigures, claims_of
-from clustergym.reproduction.ares_study import (
-    KINDS,
-    POLICIES,
-    START_JOBS,
-    TESTBED,
-    AresStudy,
-    check_data,
-    offered_load,
-    scenario_of,
-    trace_names,
-)
-from clustergym.reproduction.details import change, number
+from clustergym.reproduction.ares_study import KINDS, TESTBED, AresStudy, scenario_of, trace_names
+from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.page import RunColumn, Section
 from clustergym.reproduction.plots import Panel, panel_plot
 from clustergym.reproduction.study import Found, Options, choose, run_all
@@ -32,14 +22,16 @@ BEST_ALPHAS = (0.75, 0.8)
 
 def reproduce(options: Options) -> page.Report:
     """Run the study and write its page."""
-    check_data(options.data, [name for kind in KINDS for name in trace_names(kind, options.quick)])
-    chosen, note = choose(POLICIES, options.policies)
+    ares_study.check_data(options.data, [name for kind in KINDS for name in trace_names(kind, options.quick)])
+    chosen, note = choose(ares_study.POLICIES, options.policies)
     study = AresStudy(options.data, options.quick, chosen)
     names = ["introduction", *["quick"] * options.quick]
-    introduction = "\n\n".join(page.passage("ares", name, jobs=START_JOBS) for name in names) + note
+    introduction = (
+        "\n\n".join(page.passage("ares", name, jobs=ares_study.START_JOBS) for name in names) + note
+    )
     opening = page.words(page.passage("ares", "opening", plot=study.file("jct")))
     sections, causes = [opening, *(_comparison(study, kind) for kind in KINDS)], Causes(study)
-    whole = set(POLICIES) <= set(chosen)
+    whole = set(ares_study.POLICIES) <= set(chosen)
     if whole:
         sections += [causes.ladder(), causes.map(), _alphas(study), _testbed(study)]
     found = run_all(page.specs_of(sections), scenario_of, options)
@@ -83,9 +75,8 @@ def _comparison(study: AresStudy, kind: str) -> Section:
             (policy + _fewer(study, kind, policy),): study.averages(found, kind, policy)
             for policy in study.rows
         }
-        added = {
-            "mean JCT, Ares relative": [_relative_jct(study, found, kind, policy) for policy in study.rows]
-        }
+        relative = [_relative_jct(study, found, kind, policy) for policy in study.rows]
+        added = {"mean JCT, Ares relative": relative}
         return f"## {kind}: {counted}\n\n{page.figures_table(['policy'], rows, COLUMNS, added)}"
 
     return Section([spec for policy in study.rows for spec in study.specs(kind, policy)], text)
@@ -134,11 +125,8 @@ def _alphas(study: AresStudy) -> Section:
             for kind in KINDS
         }
         every["all"] = _relative_of_all(study, found)
-        best = (study.alphas[int(np.argmin(row))] for row in every.values())
-        rows = [
-            [label, *(number(value, 3) for value in row), f"{alpha:g}"]
-            for (label, row), alpha in zip(every.items(), best, strict=True)
-        ]
+        best = {label: study.alphas[int(np.argmin(row))] for label, row in every.items()}
+        rows = [[label, *column(row, 3), f"{best[label]:g}"] for label, row in every.items()]
         return page.passage("ares", "alphas", table=table(headers, rows), plot=study.file("alpha"))
 
     specs = [spec for kind in KINDS for alpha in study.alphas for spec in study.specs(kind, "ares", alpha)]
@@ -151,7 +139,7 @@ def _testbed(study: AresStudy) -> Section:
     many = f"{len(specs)} generated traces" if len(specs) > 1 else "One generated trace"
 
     def text(found: Found) -> str:
-        loads = ", ".join(number(offered_load(scenario_of(study.data, spec)), 1) for spec in specs)
+        loads = ", ".join(number(ares_study.offered_load(scenario_of(study.data, spec)), 1) for spec in specs)
         rows = {(policy,): study.averages(found, TESTBED, policy) for policy in study.rows}
         shown = page.figures_table(["policy"], rows, [JCT, UNFAIR, WORST, PREEMPTIONS])
         return page.passage("ares", "testbed", many=many, loads=loads, table=shown)

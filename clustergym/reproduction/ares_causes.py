@@ -7,16 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.reproduction.ares_study import (
-    FIXED,
-    ROOFLINE,
-    UNROUNDED,
-    AresStudy,
-    bend,
-    offered_load,
-    request_efficiency,
-    scenario_of,
-)
+from clustergym.reproduction import ares_study
+from clustergym.reproduction.ares_study import FIXED, AresStudy, bend, scenario_of
 from clustergym.reproduction.details import column, number
 from clustergym.reproduction.page import Section, passage
 from clustergym.reproduction.plots import Draw, grid_plot
@@ -51,8 +43,8 @@ CHANGES = {
     "pollux by its genetic search, as in Fig. 7": OneChange(pollux=FIXED["pollux"]),
     CHOOSES: OneChange(pollux=EXACT),
     BELOW: OneChange(pollux=(*POLLUX, ("at_least_request", True))),
-    FLAT: OneChange(ROOFLINE),
-    "Ares on unrounded requests (`scenario.counts=any`)": OneChange(UNROUNDED),
+    FLAT: OneChange(ares_study.ROOFLINE),
+    "Ares on unrounded requests (`scenario.counts=any`)": OneChange(ares_study.UNROUNDED),
     "Ares with hysteresis 4": OneChange(ares=(("hysteresis", 4.0),), quick=False),
     "Ares deciding at arrivals and finishes": OneChange(ares=(("round_s", None),), quick=False),
     "pollux that reckons with the scenario's restarts": OneChange(
@@ -117,7 +109,10 @@ class Causes(NamedTuple):
             rows = []
             for labels, specs in runs.items():
                 scenario = scenario_of(self.study.data, specs[0])
-                where = [number(offered_load(scenario), 2), number(request_efficiency(scenario), 2)]
+                where = [
+                    number(ares_study.offered_load(scenario), 2),
+                    number(ares_study.request_efficiency(scenario), 2),
+                ]
                 hours = [number(found[spec]["jct_mean"] / 3600, 3) for spec in specs]
                 rows.append([*labels, *where, *hours, f"{self.relative(found, specs):+.0f} %"])
             return f"{passage('ares', 'ladder')}\n\n{table(headers, rows)}"

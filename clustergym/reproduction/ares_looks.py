@@ -10,13 +10,8 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.reproduction.ares_study import (
-    FIXED,
-    JOBS_PER_HOUR_A_GPU,
-    AresStudy,
-    scenario_of,
-    timed_scenario,
-)
+from clustergym.reproduction import ares_study
+from clustergym.reproduction.ares_study import AresStudy, scenario_of, timed_scenario
 from clustergym.reproduction.page import RunColumn, figures_table, passage
 from clustergym.reproduction.plots import Panel
 from clustergym.reproduction.study import Figures, Options, RunSpec, kept
@@ -35,7 +30,7 @@ def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
     """Return runs on one trace, job by job and over time, by policy; each is made once and kept."""
     runs = {}
     for policy in (name for name in LOOKED_AT if name in study.policies):
-        spec = RunSpec(DEEP_TRACE, None, study.length, policy, FIXED.get(policy, ()))
+        spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_study.FIXED.get(policy, ()))
         what = f"{scenario_of(options.data, spec).sha256} {spec.label} job by job"
         runs[policy] = kept(options.work, what, partial(_looked_at, options, spec))
     return runs
@@ -124,7 +119,7 @@ def _decision_times(gpus: int) -> Figures:
     seconds, jobs = np.array(taken).T
     return {
         "gpus": gpus,
-        "jobs_per_hour": JOBS_PER_HOUR_A_GPU * gpus,
+        "jobs_per_hour": ares_study.JOBS_PER_HOUR_A_GPU * gpus,
         "decisions": len(seconds),
         "jobs_most": int(jobs.max()),
         "decision_s_mean": float(seconds.mean()),

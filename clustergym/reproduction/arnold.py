@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from clustergym.inputs.errors import InputError
 from clustergym.placement.ablation import SHIPPED, TEXT, TEXT_AND_ROUTES
@@ -15,7 +14,7 @@ from clustergym.placement.benchmark_report import report
 from clustergym.placement.characterisation import SCALES
 from clustergym.reproduction.claims import PaperClaim, claims_table, not_simulated, quantity
 from clustergym.reproduction.page import Report, passage
-from clustergym.reproduction.study import Options, kept
+from clustergym.reproduction.study import Figures, Options, kept
 from clustergym.terminal.markdown import percent
 
 TIED = ("best_fit_by_node", "gpu_packing", "topology_aware")
@@ -27,8 +26,6 @@ ALIGNED = ((DENSE, "pp_aligned", 2.3), (MOE, "pp_aligned", 1.8), (DENSE, "dp_ali
 """Gain in percent of 96 GPUs over two minipods, on average (Fig. 4)."""
 
 SHOWN_RULES = ("slowest tier, core 2:1", "rising as log2 k", "rising as k - 1")
-
-Figures = Mapping[str, Any]
 
 
 def claims(figures: Figures) -> list[PaperClaim]:

@@ -42,25 +42,22 @@ class PaperClaim:
 
     Attributes
     ----------
-    claim : str
-        What the paper says, in our words, without the figure: "mean JCT against FCFS".
-    source : str
-        Section, figure or table: "section 5.3, Fig. 12".
+    claim, source : str
+        What the paper says, in our words and without the figure ("mean JCT against FCFS"), and where.
     paper, fair, as_published : float or None
-        The paper's figure; ours under one set of rules for all; ours under the rules of the paper's own
-        simulator. None: there is none. Where only the paper's is missing, the verdict is "no figure".
+        The paper's figure; ours under one set of rules for all policies; ours under the rules of the
+        paper's own simulator. None: there is none.
     unit : str
         "%", "x", "h", "s", "jobs" or "" (a plain number).
     neutral : float or None
         The value that means "no effect": 0 for a change in percent, 1 for a ratio. None: the figure is a
         quantity of its own, such as hours, and ours should equal it.
     why : str
-        One line: what was switched off and what that showed; for a claim that cannot be simulated, why not.
+        What was switched off and what that showed; for a claim that cannot be simulated, why not.
     decimals : int
         Of the printed figures.
     quick : bool
-        Whether the quick form measures it too. Where it does not, its figures are None there and the verdict
-        is "not run".
+        False where the quick form, and it alone, leaves the claim out: then ours is None.
     """
 
     claim: str
