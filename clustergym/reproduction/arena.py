@@ -75,9 +75,9 @@ def reproduce(options: Options) -> page.Report:
 
 
 def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
-    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
-    published = REFERENCE.get((spec.trace, rounds), {}).get(spec.label)
-    return {**spec.plain(figures), "rounds": rounds, "published": published and published._asdict()}
+    with_rounds = scenarios.plain(spec, figures)
+    published = REFERENCE.get((spec.trace, with_rounds["rounds"]), {}).get(spec.label)
+    return {**with_rounds, "published": published and published._asdict()}
 
 
 def _comparison(policies: Sequence[str], trace: str, rounds: int | None) -> page.Section:

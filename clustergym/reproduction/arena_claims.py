@@ -59,7 +59,7 @@ class Compared(NamedTuple):
         return of
 
     def padded_times(self, ours: str, theirs: str) -> Measure:
-        """Return one padded mean JCT over another; the lists are padded to that of the first name."""
+        """Return the ratio of two padded mean JCTs; the first of `names` sets how far lists are padded."""
 
         def of(setting: str) -> float:
             runs = {name: self.found[self.run(setting, name)] for name in self.names}
@@ -69,13 +69,13 @@ class Compared(NamedTuple):
         return of
 
     def padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return the same as a difference in percent."""
+        """Return the difference of two padded mean JCTs, percent."""
         times = self.padded_times(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
 def labelled(found: Found, section: Section, *names: str) -> Compared:
-    """Return the comparison of a table's runs, whose labels are a name and a setting; of all by default."""
+    """Compare runs of a table whose labels are a name and a setting; by default, all of them."""
     every = list(dict.fromkeys(name for name, _ in section.runs))
     return Compared(found, lambda setting, name: section.runs[name, setting], names or every)
 
@@ -86,7 +86,7 @@ def unit_of(metric: str) -> c.ClaimUnit:
 
 
 def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
-    """Return all rows; those of the trace at the number of rounds that the page runs longest."""
+    """Return all claims; those on the Philly trace are measured over the page's longest run."""
     return [
         *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
         *(*_testbeds(found), *deadline_claims(found, "arena", "section 5.6")),
@@ -95,7 +95,7 @@ def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
 
 
 def _simulator(found: Found) -> Iterator[PaperClaim]:
-    """Yield Arena against the artifact's own simulator."""
+    """Yield the claims on Arena against the artifact's own simulator."""
     ours, source = Compared(found, runs_at("philly", parts.ROUNDS), ["arena"]), "the artifact's simulator"
     for metric, what, figure, unit in (
         ("jobs_finished", "jobs finished", 269.0, "jobs"),
@@ -112,7 +112,7 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
 
 
 def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield section 5.3, Figs 11 and 12."""
+    """Yield the claims of section 5.3 (Figs 11 and 12)."""
     runs = Compared(found, runs_at("philly", rounds), ("arena", *BASELINES))
     where, source = f"{rounds:,} rounds of Philly", "section 5.3, Fig. 12"
     for policy, percent in BASELINES.items():
@@ -145,7 +145,7 @@ PLACES: Sequence[PlaceRow] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceRow]) -> Iterator[PaperClaim]:
-    """Yield the greatest gains of the first of the policies over the others in places."""
+    """Yield the first policy's greatest gains over the others, place by place."""
     for place, title, source, figures, why in rows:
         runs = Compared(found, runs_at(place), names)
         for metric, figure in figures.items():
@@ -154,7 +154,7 @@ def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceRow]) -
 
 
 def _testbeds(found: Found) -> Iterator[PaperClaim]:
-    """Yield section 5.7 (one GPU type) and the fidelity of section 5.2."""
+    """Yield the claims of section 5.7 on one GPU type, and of section 5.2 on fidelity."""
     for policy in BASELINES:
         claim, source = f"mean throughput against {policy} on 128 H100", "section 5.7, homogeneous study"
         runs = Compared(found, runs_at("h100"), ("arena", policy))
@@ -173,7 +173,7 @@ def _testbeds(found: Found) -> Iterator[PaperClaim]:
 
 
 def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperClaim]:
-    """Yield Arena's section 5.6, or the preprint's 8.5."""
+    """Yield the claims on deadlines: of Arena's section 5.6, or of the preprint's 8.5."""
     runs = labelled(found, parts.deadlines(preset), preset, "elasticflow")
     why = f"budgets x{BUDGET_FACTOR:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
     figures = {"deadline_satisfaction": 1.69, "throughput_mean": 1.72, "throughput_peak": 1.96}
@@ -185,7 +185,7 @@ def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperCla
 
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield section 5.7: Figs 17, 18 and 19."""
+    """Yield the claims of section 5.7 (Figs 17, 18 and 19)."""
     source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablations(rounds))
     for label, what in (
         ("without profiler: profiling of whole plans", "without profiler"),
@@ -217,17 +217,16 @@ def _lifespan_gain(found: Found, factor: float) -> float:
 
 
 def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield sections 2.3 and 5.8."""
+    """Yield the claims of sections 2.3 and 5.8."""
     source, why = "section 5.8", f"{PREPRINT}, at denser submission: see its page"
     runs = labelled(found, parts.depths(rounds))
     claim = "mean JCT of finished jobs, search depth 3 against 1"
     yield measured(claim, source, -14.6, runs.change("jct_mean", "3", "1"), why=why)
     claim, throughput = "mean throughput, search depth 3 against 1", runs.change("throughput_mean", "3", "1")
     yield measured(claim, source, 1.03, throughput, c.ClaimUnit(decimals=2), why)
-    most = parts.QUEUES.specs[-1]
 
     def urgent() -> float:
-        jobs = found[most]["by_priority"]
+        jobs = found[parts.QUEUES.specs[-1]]["by_priority"]
         return difference(*(jobs[end(jobs, key=int)]["jct_mean_so_far"] for end in (max, min)))
 
     queues = _last_against_first(found, parts.QUEUES, "jct_mean_censored")

@@ -14,7 +14,7 @@ from clustergym.arrays import Bools, Floats
 from clustergym.interface.policy import InformationClass
 from clustergym.oracle.bootstrap import linear
 from clustergym.reproduction.claims import PUBLISHED
-from clustergym.reproduction.study import RunSpec, check_published
+from clustergym.reproduction.study import Figures, RunSpec, check_published
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario
 
@@ -54,9 +54,9 @@ PROFILING_RATIO = 18.1
 BUDGET_FACTOR = 5.0
 """The artifact's simulator multiplies the time that each job has until its deadline by this."""
 PRIORITY_SEED = 0
-"""The seed of the priorities that jobs draw; no trace has any."""
+"""Seed of the priorities that jobs draw, because no trace has priorities."""
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
-"""What policies know that profile data-parallel plans alone; the memory rule restricts these."""
+"""Information classes of policies that profile data-parallel plans only; the memory rule restricts them."""
 MARGIN, USABLE = 1.2, 0.8
 """The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
 
@@ -72,17 +72,23 @@ def run_of(trace: str, rounds: int | None, setting: str, policy: str, **paramete
     return RunSpec(trace, horizon_s, setting, policy, tuple(parameters.items()))
 
 
+def plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+    """Return a run, its rounds and its figures as JSON values."""
+    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
+    return {**spec.plain(figures), "rounds": rounds}
+
+
 RunOf = Callable[[str, str], RunSpec]
 """Returns the run of a policy in a setting."""
 
 
 def runs_at(trace: str, rounds: int | None = None) -> RunOf:
-    """Return what names the run of a policy in a setting, on a trace."""
+    """Return a function that gives the run of a policy in a setting, on this trace."""
     return lambda setting, policy: run_of(trace, rounds, setting, policy)
 
 
 def variant(setting: str, change: str, value: float | None = None) -> str:
-    """Return the name of a setting with one of `CHANGES`."""
+    """Return the name of a setting to which one of `CHANGES` is applied."""
     return f"{setting}; {change}" if value is None else f"{setting}; {change} {value:g}"
 
 
@@ -117,7 +123,7 @@ def _of_place(data: Path, name: str) -> Scenario:
 def _as_published(
     scenario: Scenario, data: Path, information: InformationClass, memory_rule: bool
 ) -> Scenario:
-    """Return a scenario without checkpoints and profiling; for a baseline with full searches and the rule."""
+    """Return a scenario without checkpoints and profiling, in which baselines search in full."""
     search = "pruned" if information == InformationClass.PROFILED else "full"
     costs = replace(scenario.costs, profile={}, search=search)
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
@@ -131,12 +137,12 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario in which bootstrapped policies know the `precise` least counts (Arena, section 2.3)."""
+    """A scenario whose bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
 
     precise: int = 1
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return what a class knows; a bootstrapped one more than the least count."""
+        """Return the times that a class knows; a bootstrapped one knows more than the smallest count."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
         times = super().known_times(InformationClass.CLAIRVOYANT)
@@ -219,7 +225,7 @@ def read_memory(path: Path) -> Memory:
 def data_parallel_fits(scenario: Scenario, memory: Memory) -> Bools:
     """Return where the memory rule holds, shape (C, T, K).
 
-    A count above the greatest recorded degree takes as much as that one; what has no value does not fit.
+    A count above the greatest recorded degree takes as much as that degree; without a record it does not fit.
     """
     tables, groups = scenario.tables, scenario.cluster.groups
     usable_gb = {group.gpu_type.name: USABLE * group.gpu_type.memory_gb for group in groups}

@@ -108,7 +108,7 @@ def ablations(rounds: int) -> Section:
 def ablations_table(
     text: str, runs: Labelled, whole: str, published: Mapping[str, Sequence[str]] | None = None
 ) -> Section:
-    """Return a table of what is left without parts of the policy `whole`.
+    """Return a table of the policy `whole` and of variants that lack a part of it.
 
     `published` has, by label, the paper's JCT and throughput in words.
     """

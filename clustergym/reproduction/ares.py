@@ -26,9 +26,7 @@ def reproduce(options: Options) -> page.Report:
     chosen, note = choose(ares_study.POLICIES, options.policies)
     study = AresStudy(options.data, options.quick, chosen)
     names = ["introduction", *["quick"] * options.quick]
-    introduction = (
-        "\n\n".join(page.passage("ares", name, jobs=ares_study.START_JOBS) for name in names) + note
-    )
+    introduction = "\n\n".join(page.passage("ares", name, jobs=ares_study.START_JOBS) for name in names)
     opening = page.words(page.passage("ares", "opening", plot=study.file("jct")))
     sections, causes = [opening, *(_comparison(study, kind) for kind in KINDS)], Causes(study)
     whole = set(ares_study.POLICIES) <= set(chosen)
@@ -54,7 +52,7 @@ def reproduce(options: Options) -> page.Report:
             "time": panel_plot([ares_looks.time_panel(timed)]),
         }
     files = {study.file(name): plot for name, plot in plots.items()}
-    report = page.make_report(introduction, claims, sections, found, files)
+    report = page.make_report(introduction + note, claims, sections, found, files)
     return replace(report, figures=[*report.figures, *map(dict, timed)])
 
 

@@ -1,4 +1,4 @@
-"""What turns the order of Ares and Pollux: one change at a time, and a map of scaling and load."""
+"""What decides whether Ares or Pollux is faster: one change at a time, and a map of scaling and load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clustergym.terminal.markdown import table
 
 EXACT: Parameters = (("search", "exact"),)
 POLLUX: Parameters = (*EXACT, *FIXED["pollux"])
-"""Pollux's fitness by an integer program, in a third of the time of its genetic search."""
+"""Pollux optimises its fitness by an integer program, in a third of the time of its genetic search."""
 NAMES = ("ares", "pollux", "work-conserving form")
 CONSERVING: Parameters = (("work_conserving", True),)
 POWERS = (1.0, 0.75, 0.5, 0.25)
@@ -54,7 +54,7 @@ CHANGES = {
 
 
 class Causes(NamedTuple):
-    """The runs of this part and what they show."""
+    """The runs that look for causes, and what they show."""
 
     study: AresStudy
 
@@ -78,7 +78,7 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Return the same three at a point of the map."""
+        """Return the runs of the three policies at a point of the map."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -120,7 +120,7 @@ class Causes(NamedTuple):
         return Section([spec for specs in runs.values() for spec in specs], text)
 
     def map(self) -> Section:
-        """Return the map."""
+        """Return the table and the picture of the map."""
         points = [(power, load) for power in self.axes[0] for load in self.axes[1]]
         headers = ["efficiency to the power", "load", "pollux", "work-conserving form"]
         headers += ["first of ares and pollux", "first of the three"]

@@ -32,7 +32,7 @@ IN_TEXT = "the paper's text gives no figure"
 
 
 class AresFigures(NamedTuple):
-    """What the claims are worked out from."""
+    """The figures from which the claims are computed."""
 
     study: AresStudy
     found: Found
@@ -90,7 +90,7 @@ def _why_load(parts: AresFigures) -> str:
 
 
 def _why(parts: AresFigures, kind: str) -> str:
-    """Return what single changes made of the comparison with Pollux, or that it is not known."""
+    """Say how single changes alter the comparison with Pollux, or that this is not known."""
     trace, causes, found = f"{kind} sia 1", parts.causes, parts.found
     if trace not in causes.traces:
         ares, own = (parts.study.averages(found, kind, name)["jct_mean"] for name in ("ares", OWN))
@@ -140,8 +140,5 @@ def _sensitivity(parts: AresFigures) -> Iterator[PaperClaim]:
     why = f"{float(np.mean(runs)):.2f} a job on average"
     yield PaperClaim(claim, source, 100.0, ours, unit="% of traces", why=why)
     few = next(gain for gain in study.gains(found, "newtrace", "preemptions_mean") if gain.other in PREEMPT)
-    claim, why = (
-        "newTrace, preemptions a job against the fewest of the others",
-        f"{few.other} here; {IN_TEXT}",
-    )
-    yield PaperClaim(claim, source, None, -100 * few.share, why=why)
+    claim = "newTrace, preemptions a job against the fewest of the others"
+    yield PaperClaim(claim, source, None, -100 * few.share, why=f"{few.other} here; {IN_TEXT}")

@@ -23,7 +23,7 @@ POINTS = 49
 GPUS = (64, 128, 256, 512, 1024, 2048)
 QUICK_GPUS = (64, 512, 2048)
 LIMIT_S = 0.06
-"""Ares reports less at 2,048 GPUs and 640 jobs an hour."""
+"""Ares reports that its decisions at 2,048 GPUs and 640 jobs an hour take less than this."""
 
 
 def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
@@ -151,7 +151,7 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return what `growth` would be if decisions took as the logarithm of the GPUs."""
+    """Return what `growth` would be if decision times rose as the logarithm of the GPU count."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 

@@ -16,10 +16,8 @@ from clustergym.scenarios.scenario import Scenario
 WHOLE, START = "whole", "start"
 """Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
 START_JOBS = 160
-
 ROOFLINE, UNROUNDED = "roofline", "any-count"
 """Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
-
 JOBS_PER_HOUR_A_GPU = 640 / 2048
 """Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
 TIMED_S = 2 * 3600.0
@@ -147,7 +145,7 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
 
 
 def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
-    """Return the overrides of a generated trace: as the committed ones, of another seed."""
+    """Return the overrides of a trace generated as the committed ones are, with another seed."""
     parameters = (
         f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
         f"max_duration_s={kind.most_s} start_hour={kind.start_hour} seed={seed}"
@@ -170,23 +168,23 @@ POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", 
 ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
 OWN = "ares work_conserving=True"
-"""Our own baseline on Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
+"""Our own baseline, in Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
 FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
 """Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
 FEWER = {("newtrace", "pollux"): 1}
-"""How many traces of a kind a policy runs on, where one takes minutes (Pollux's genetic search)."""
+"""Number of traces that a policy runs on, where a run takes minutes (Pollux's genetic search)."""
 METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
 
 
 class Gain(NamedTuple):
-    """How far Ares is below another policy in a metric, a share; below 0: it is above."""
+    """By what share Ares's metric is below another policy's; negative where it is above."""
 
     other: str
     share: float
 
 
 class AresStudy(NamedTuple):
-    """What is run: the policies, on the published data in a folder, in the quick form or whole."""
+    """The study: the folder of published data, whether it is quick or whole, and the policies."""
 
     data: Path
     quick: bool

@@ -13,7 +13,7 @@ import yaml
 from clustergym.terminal.markdown import table
 
 TOLERANCE = 0.1
-"""Share of the paper's figure that ours may lack, or differ by, and still reproduce it."""
+"""Ours reproduces a paper's figure if it lacks, or differs by, at most this share of it."""
 _ROUNDING = 1e-9
 
 REPRODUCED, SMALLER, LARGER, REVERSED = "reproduced", "smaller", "larger", "reversed"
@@ -146,7 +146,7 @@ def quantity(
     decimals: int = 1,
     why: str = "",
 ) -> PaperClaim:
-    """Return a row whose figures should equal the paper's."""
+    """Return a claim whose figures should equal the paper's."""
     return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals)
 
 
@@ -157,7 +157,7 @@ Measure = Callable[[str], float | None]
 def measured(
     claim: str, source: str, paper: float | None, of: Measure, unit: ClaimUnit = PERCENT, why: str = ""
 ) -> PaperClaim:
-    """Return a row whose figure is `of(setting)`; a row that was run in neither setting says so.
+    """Return a claim whose figures are `of(setting)`; without a run in either setting it is "not run".
 
     Where ours is not the paper's and no reason is given, the reason is not known.
     """

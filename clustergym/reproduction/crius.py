@@ -10,13 +10,13 @@ from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
 from clustergym.reproduction import page
 from clustergym.reproduction.arena_claims import METRICS, Compared, PlaceRow, labelled
-from clustergym.reproduction.arena_scenarios import ROUND_S, check_data, run_of, runs_at, scenario_of, variant
+from clustergym.reproduction.arena_scenarios import check_data, plain, run_of, runs_at, scenario_of, variant
 from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS, length_of
 from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, not_simulated, quantity
 from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.plots import Panel, panel_plot
-from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
+from clustergym.reproduction.study import Found, Options, choose, run_all
 
 JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
 """The baselines, and by how many percent the preprint's mean JCT is below theirs (section 8.4)."""
@@ -43,7 +43,7 @@ DENSITIES = (1.0, 2.0, 4.0)
 
 
 def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
-    """Return all rows; those of the trace at each number of rounds that the page runs."""
+    """Return all claims; the JCT against baselines once for each number of rounds."""
     return [
         *(claim for rounds in lengths for claim in _against(found, rounds)),
         *(
@@ -57,7 +57,7 @@ def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
 
 
 def _against(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield Fig. 17a."""
+    """Yield the claims of Fig. 17a."""
     runs = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER))
     for policy, percent in JCT_LOWER.items():
         claim = f"mean JCT against {policy}, padded as in the preprint, {rounds:,} rounds"
@@ -65,7 +65,7 @@ def _against(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 def _cluster(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield Figs 16, 17b and 17c."""
+    """Yield the claims of Figs 16, 17b and 17c."""
     runs, lasts = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER)), f"{rounds:,} rounds"
     for source, metric, figure in (
         ("section 8.4, Fig. 17b", "jobs_finished", 1.29),
@@ -96,7 +96,7 @@ PLACES: Sequence[PlaceRow] = (
 
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield Fig. 20."""
+    """Yield the claims of Fig. 20."""
     source, runs = "section 8.6, Fig. 20", labelled(found, _ablations_table(rounds))
     metrics = ("jobs_finished", "throughput_mean", "throughput_peak")
     for label, (_, jct, *figures) in ABLATIONS.items():
@@ -105,15 +105,12 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
         times = runs.padded_times(label, "crius")
         yield measured(f"mean JCT with {label}, padded, {rounds:,} rounds", source, jct, times, c.TIMES)
         for metric, figure in zip(metrics, figures, strict=True):
-            claim, change = (
-                f"{METRICS[metric]} with {label}, {rounds:,} rounds",
-                runs.change(metric, label, "crius"),
-            )
-            yield measured(claim, source, figure, change)
+            claim, change = f"{METRICS[metric]} with {label}", runs.change(metric, label, "crius")
+            yield measured(f"{claim}, {rounds:,} rounds", source, figure, change)
 
 
 def _depths(found: Found) -> Iterator[PaperClaim]:
-    """Yield Fig. 21."""
+    """Yield the claims of Fig. 21."""
     low, *_, high = map(str, DEPTHS)
     runs, crowded = _depths_table().runs, f"{DENSITIES[-1]:g}"
     compared = Compared(found, lambda _, depth: runs[depth, crowded], (high, *map(str, DEPTHS)))
@@ -148,12 +145,7 @@ def reproduce(options: Options) -> page.Report:
     claims = [*claims_of(found, lengths), *oracle_claims(options.data, "crius")]
     introduction = page.passage("crius", "introduction") + note
     bars = {plot: panel_plot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
-    return page.make_report(introduction, claims, sections, found, bars, _plain)
-
-
-def _plain(spec: RunSpec, figures: Figures) -> dict[str, object]:
-    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
-    return {**spec.plain(figures), "rounds": rounds}
+    return page.make_report(introduction, claims, sections, found, bars, plain)
 
 
 def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> Panel:
@@ -181,7 +173,7 @@ def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
 def _padded(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
     """Return the padded JCT of the preprint's policies, seconds; empty where Crius is not among them.
 
-    Arena, which is not the preprint's, has no part in how far lists are padded.
+    Arena is not in the preprint, so it does not set how far lists are padded.
     """
     own = {labels: spec for labels, spec in runs.items() if labels[0] != "arena"}
     both = {labels: spec for labels, spec in runs.items() if labels[0] in ("crius", "arena")}

@@ -157,7 +157,7 @@ RULES: dict[str, Parameters] = {
     "ties go to who holds the GPUs": (("hold_ties", True),),
     "all three": (("solve_interval_s", 0.0), ("second_stage", True), ("hold_ties", True)),
 }
-"""Rules of ours, each against Gavel's own."""
+"""Our rules, each in place of a rule of Gavel's own."""
 
 
 def reproduce(options: Options) -> Report:

@@ -20,7 +20,7 @@ def claims_path(page: Path) -> Path:
 
 
 def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
-    """Return the file of a paper's claims."""
+    """Return the content of the file of a paper's claims."""
     plain = {"paper": paper, "quick": quick, "claims": [claim.plain() for claim in claims]}
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -36,7 +36,7 @@ def read_claims(path: Path) -> list[PaperClaim]:
 
 
 def page_name(paper: str, quick: bool) -> str:
-    """Return the file of a paper's page."""
+    """Return the name of the file of a paper's page."""
     return f"{paper}{'-quick' * quick}.md"
 
 

@@ -80,14 +80,14 @@ class _OracleFigures:
 
 
 class _Oracles(NamedTuple):
-    """Figures of the oracle as simulations use it, by the paper's letter, and by that without `overlap`."""
+    """Figures of three oracles: as simulations use it, to the paper's letter, and that without `overlap`."""
 
     ours: _OracleFigures
     letter: _OracleFigures
     charged: _OracleFigures
 
     def both(self, of: Callable[[_OracleFigures], float]) -> tuple[float, float]:
-        """Return a figure as simulations have it, and by the letter."""
+        """Return a figure of the oracle of simulations, and of that of the paper's letter."""
         return of(self.ours), of(self.letter)
 
 
@@ -136,10 +136,8 @@ def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> I
         ("data parallelism", 4.0, parallel, _fewest_by_memory(memory), "by its artifact's memory"),
         ("the best plan", 2.0, best, float(min(fits)), "the fewest that its artifact measured"),
     ):
-        claim, why = (
-            f"fewest A100 for MoE-2.4B by {by}",
-            f"batch 512 (the text names none); as published: {how}",
-        )
+        claim = f"fewest A100 for MoE-2.4B by {by}"
+        why = f"batch 512 (the text names none); as published: {how}"
         yield quantity(claim, "section 2.2, Fig. 3a", paper, fair, stored, "GPUs", 0, why)
     found = np.isfinite(ours.rows.data_parallel_s)
     slower = 100 * (ours.rows.data_parallel_s[found] / ours.rows.best_s[found] - 1)

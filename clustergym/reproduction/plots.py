@@ -27,7 +27,7 @@ class Panel(NamedTuple):
 
 
 def panel_plot(panels: Sequence[Panel]) -> Draw:
-    """Return what draws panels side by side."""
+    """Return a function that draws panels side by side."""
 
     def fill(figure: Any) -> None:
         for at, panel in enumerate(panels, start=1):
@@ -58,9 +58,9 @@ def grid_plot(
     legend: Sequence[str],
     **labels: str,
 ) -> Draw:
-    """Return what draws fields of policies' colours with a text in each, and Matplotlib's labels of the axes.
+    """Return a function that draws a grid of fields, each with a policy's colour and a text.
 
-    `x` labels the columns, `y` the rows from the top.
+    `x` labels the columns, `y` the rows from the top; `labels` are the title and those of Matplotlib's axes.
     """
 
     def fill(figure: Any) -> None:

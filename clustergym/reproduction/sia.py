@@ -59,7 +59,7 @@ SIA_CHANGES: Mapping[str, study.Parameters] = {
     "no hold through a restart": (("hold", False),),
     "no restart factor of waiting jobs": (("waiting_factor", False),),
 }
-"""One change each of its policy as published."""
+"""Changes of its published policy, tried one at a time."""
 
 
 class SiaFigures(NamedTuple):
@@ -208,7 +208,7 @@ COLUMNS = (JCT, page.RunColumn("", "jct_p99", 2, "h"), page.RunColumn("", "makes
 
 
 def _ladder(trace: str, labels: Sequence[str]) -> page.Section:
-    """Return the table of steps towards its simulator's rules, of the published rows of a workload."""
+    """Return a workload's published rows, step by step towards the rules of its simulator."""
     steps: dict[str, list[study.RunSpec | None]] = {
         setting: [_spec(trace, label, setting, () if label == "sia" else _OURS) for label in labels]
         for setting in SETTINGS

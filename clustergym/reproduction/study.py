@@ -114,7 +114,7 @@ def check_published(paths: Iterable[Path]) -> None:
 
 
 def kept(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
-    """Return figures that this code makes once and keeps in the folder `work`."""
+    """Return figures that are kept in the folder `work`; make them if this code has not made them yet."""
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():
