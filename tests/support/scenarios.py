@@ -130,3 +130,15 @@ class Script(Policy):
             return Decision.keep(view)
         wanted = self.entries.pop(view.now_s)
         return Decision.of((self.row[job], self.kind[kind], gpus) for job, (kind, gpus) in wanted.items())
+
+
+def allotments(decision: Decision) -> dict[int, tuple[int, int]]:
+    """Return GPU type and GPU count by job."""
+    triples = zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
+    return {int(job): (int(kind), int(gpus)) for job, kind, gpus in triples}
+
+
+def decided(scenario: Scenario, decision: Decision) -> dict[str, tuple[str, int]]:
+    """Return the names of GPU types and the GPU counts, by job id."""
+    ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
+    return {ids[job]: (kinds[kind], gpus) for job, (kind, gpus) in allotments(decision).items()}
