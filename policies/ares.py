@@ -11,9 +11,9 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.errors import require
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
-from .shared.fluid import FairQueue
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from .shared.requests import requested_time_s
+from .shared.virtual_clock import FairQueue
 
 CONSERVING_HYSTERESIS = 4.0
 """How many restarts a change must save in our own work-conserving variant."""

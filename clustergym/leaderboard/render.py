@@ -13,7 +13,7 @@ from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry_curves import plain, read_curves
-from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts, to_bound
+from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts, to_bound
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of

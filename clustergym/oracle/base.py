@@ -150,7 +150,8 @@ class Oracle(ABC):
         Raises
         ------
         InputError
-            If a class is unknown to the oracle; names the nearest known ones.
+            If a class is unknown to the oracle (names the nearest known ones), a count is below 1, or a file
+            that the oracle reads is malformed.
         """
 
     def fingerprint(self) -> dict[str, object]:

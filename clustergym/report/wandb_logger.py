@@ -120,7 +120,7 @@ def log_result(
     InputError
         If wandb refuses.
     """
-    from clustergym.results.writing import FILES
+    from clustergym.results.result_writing import FILES
 
     wandb = _wandb()
     name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"

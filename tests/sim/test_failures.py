@@ -22,7 +22,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Infeasible, InformationClass
 from clustergym.interface.registry import entry_points, make_policy
 from clustergym.results.measured_run import measurement_of
-from clustergym.results.writing import content_of, write_result
+from clustergym.results.result_writing import content_of, write_result
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbances.failures import (
     NODE_FAIL,

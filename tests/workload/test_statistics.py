@@ -49,23 +49,10 @@ def trace(*jobs, submit_s=None, **more):
     """Return a trace of (model, GPU type, GPUs, iterations) jobs; by default submitted evenly over 100 s."""
     n = len(jobs)
     submit = np.linspace(0.0, 100.0, n) if submit_s is None else np.array(submit_s, dtype=float)
-    return Trace(
-        name="hand",
-        job_id=tuple(f"j{row}" for row in range(n)),
-        submit_s=submit,
-        model_family=tuple(model.family for model, _, _, _ in jobs),
-        model_size=("",) * n,
-        global_batch=np.full(n, 32),
-        iterations=np.array([iterations for _, _, _, iterations in jobs]),
-        gpu_type=tuple(kind for _, kind, _, _ in jobs),
-        gpus=np.array([gpus for _, _, gpus, _ in jobs]),
-        deadline_s=np.full(n, np.nan),
-        priority=np.zeros(n, dtype=np.int64),
-        user=("",) * n,
-        virtual_cluster=("",) * n,
-        line=np.zeros(n, dtype=np.int64),
-        **more,
-    )
+    models, kinds, gpus, iterations = zip(*jobs, strict=True)
+    families = tuple(model.family for model in models)
+    own = {"model_family": families, "gpu_type": kinds, "global_batch": np.full(n, 32)}
+    return Trace.of("hand", submit, np.array(iterations), np.array(gpus), **own, **more)
 
 
 def test_offered_load_by_hand():

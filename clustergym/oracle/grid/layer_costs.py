@@ -16,7 +16,7 @@ from clustergym.oracle.grid.operators import OperatorGraph
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import Layout, link_gbs
 from clustergym.oracle.roofline.latency import GRADIENT_BYTES, WEIGHT_PASSES
-from clustergym.oracle.roofline.memory import USABLE
+from clustergym.oracle.roofline.memory_fit import USABLE
 from clustergym.oracle.roofline.work import STATE_BYTES
 
 RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0

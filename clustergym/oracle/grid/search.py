@@ -12,7 +12,7 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.partition import best_pipelines
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, price, transfer_s
 from clustergym.oracle.grid.stages import pure_data_parallel, stage_table
-from clustergym.oracle.roofline.memory import MICRO_BATCHES, MOST_MICRO_BATCHES
+from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES, MOST_MICRO_BATCHES
 
 CHUNK = 48
 """Rows that are searched at once: as many as fit in a core's cache."""

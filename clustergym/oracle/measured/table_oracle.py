@@ -61,13 +61,9 @@ class TableOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
+        """Return the dense tables of the classes, from the file and, where asked for, from estimates.
 
-        Raises
-        ------
-        InputError
-            If a class is neither in the file nor in the catalogue; if it must be estimated and is not
-            in the catalogue; if the file has a GPU type that neither catalogue nor cluster know.
+        A class that is estimated must be in the catalogue, and the file's GPU types there or in the cluster.
         """
         self._check(classes)
         types = self._gpu_types(cluster)

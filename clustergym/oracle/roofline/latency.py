@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import UNIFORM, Devices, Layout
-from clustergym.oracle.roofline.memory import UniformPlan, micro_batch, recomputes, state_bytes
+from clustergym.oracle.roofline.memory_fit import UniformPlan, micro_batch, recomputes, state_bytes
 from clustergym.oracle.roofline.work import Work
 
 ATTENTION_SHARE, GATE_SHARE = 0.47, 0.34

@@ -13,7 +13,7 @@ from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import Oracle, OracleTables, check_counts
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.latency import iteration_times
-from clustergym.oracle.roofline.memory import UniformPlan
+from clustergym.oracle.roofline.memory_fit import UniformPlan
 from clustergym.oracle.roofline.work import Work
 
 VERSION = 1

@@ -20,7 +20,7 @@ from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
 from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
-from clustergym.workload.generators.durations import draw_durations
+from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.gpu_types import draw_gpu_types
 from clustergym.workload.generators.sizes import (
     ARENA_SHARES,
