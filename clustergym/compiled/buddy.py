@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Ints
+from clustergym.arrays import Floats, Ints
 from clustergym.compiled.columns import NONE
 from clustergym.compiled.numba_cache import compiled, compiled_part
 
@@ -16,7 +16,7 @@ _MANY = 2**62
 
 
 @compiled_part
-def sort(values: Ints) -> None:
+def sort(values: Ints | Floats) -> None:
     """Sort a few values in place; Numba takes seconds to compile NumPy's sorting."""
     for at in range(1, len(values)):
         value, place = values[at], at

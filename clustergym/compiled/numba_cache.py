@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FOLDERS = ("compiled", "envs/vector", "learn")
+FOLDERS = ("compiled", "compiled/policies", "envs/vector", "learn")
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
 _numba: Any

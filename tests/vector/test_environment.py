@@ -9,7 +9,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import clustergym  # noqa: F401  registers the environments
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
+from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
@@ -24,6 +24,18 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "drop": (
         DeadlineEnv,
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
+    ),
+    "meta": (MetaEnv, {"cluster": "arena-16", "jobs": 12}),
+    "meta in time": (
+        MetaEnv,
+        {
+            "cluster": "ares-16",
+            "jobs": 12,
+            "rule": "ares",
+            "costs": "ares",
+            "information": "data_parallel",
+            "round_s": 60.0,
+        },
     ),
 }
 

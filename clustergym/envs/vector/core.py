@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -13,10 +13,13 @@ from clustergym.arrays import Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
 from clustergym.compiled.cluster_arrays import cluster_arrays
+from clustergym.compiled.policies import menu as menus
+from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Desk
 from clustergym.envs.vector.desks import Desks, PreparedScenario
+from clustergym.envs.vector.menus import Memories
 from clustergym.metrics.metrics import measure
 from clustergym.scenarios.scenario import Scenario
 
@@ -53,6 +56,11 @@ class Core:
         self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
+        self._menu: menus.Menu | None = None
+        self._memories: Memories | None = None
+        if isinstance(single.actions, MetaActions):
+            self._menu = menus.menu_of(single.actions.policies, single.parameters.information_class)
+            self._memories = Memories(size, single.actions.number, self._cluster.counts)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     @property
@@ -71,6 +79,8 @@ class Core:
             self.scenarios[row] = scenario
             self._batch.load(row, arrays.arrays)
             self._desks.load(row, arrays)
+            if self._memories is not None:
+                self._memories.load(row, arrays.arrays)
         actions = np.full(self.size, steps.LEAVE, dtype=np.int64)
         actions[list(rows)] = steps.BEGIN
         self.step(actions)
@@ -78,17 +88,29 @@ class Core:
     def step(self, actions: Ints) -> None:
         """Take an action in each episode, each thread on its share of them; LEAVE takes none."""
         self._batch.make_room()
-        call = partial(
-            steps.step,
-            self._batch.episodes,
-            self._cluster,
-            self._desks.arrays,
-            self._desks.rules,
-            actions,
-            self.terms,
-            self.rewards,
-            self.outcomes,
+        if self._menu is not None and self._memories is not None:
+            menu, memories = self._menu, self._memories.arrays
+            self._run(partial(menus.decide, self._batch.episodes, self._cluster, menu, memories, actions))
+            # A policy has decided all edits: what is left of the decision point is its end.
+            actions = np.where(actions >= 0, self.desks.mask.shape[1] - 1, actions)
+        self._run(
+            partial(
+                steps.step,
+                self._batch.episodes,
+                self._cluster,
+                self._desks.arrays,
+                self._desks.rules,
+                actions,
+                self.terms,
+                self.rewards,
+                self.outcomes,
+            )
         )
+        if self._menu is not None:
+            self.desks.mask[:] = 1
+
+    def _run(self, call: Callable[[int, int], None]) -> None:
+        """Call a compiled function for all episodes, each thread for its share of them."""
         if self._pool is None:
             call(0, self.size)
             return

@@ -7,8 +7,8 @@ import numpy as np
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.sums import pairwise_sum
 from clustergym.envs.scheduling_costs import BOUND_S
-from clustergym.envs.vector.observation import pairwise_sum
 
 NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
 """Costs in the order of their numbers."""

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_part
+from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.sums import pairwise_sum
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Desk, Rules, Singles
@@ -31,51 +31,6 @@ def logarithm(seconds: float) -> float:
     if seconds > 0.0:
         return math.log1p(min(seconds, LONGEST_S)) * PER_LOGARITHM
     return 0.0
-
-
-@compiled_part
-def _sum_of_block(values: Floats, first: int, count: int) -> float:
-    """Return the sum of up to 128 values: of eight lanes, and of what is left over."""
-    total, whole = 0.0, 0
-    if count >= 8:
-        whole = count - count % 8
-        lane = values[first : first + 8].copy()
-        for at in range(8, whole):
-            lane[at % 8] += values[first + at]
-        total = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]))
-    for at in range(first + whole, first + count):
-        total += values[at]
-    return total
-
-
-@compiled
-def pairwise_sum(values: Floats) -> float:
-    """Return the sum in NumPy's order of additions: halves are added up, down to blocks of 128.
-
-    It is a loop because Numba's cache does not keep functions that call themselves.
-    """
-    first, count = np.zeros(64, np.int64), np.zeros(64, np.int64)
-    halves, sums = np.zeros(64, np.int64), np.zeros((64, 2))
-    depth, total, count[0] = 0, 0.0, len(values)
-    while True:
-        if count[depth] > 128 and halves[depth] < 2:
-            left = count[depth] // 2
-            left -= left % 8
-            right = halves[depth] == 1
-            first[depth + 1] = first[depth] + (left if right else 0)
-            count[depth + 1] = count[depth] - left if right else left
-            depth += 1
-            halves[depth] = 0
-            continue
-        if count[depth] > 128:
-            total = sums[depth, 0] + sums[depth, 1]
-        else:
-            total = _sum_of_block(values, first[depth], count[depth])
-        if depth == 0:
-            return total
-        depth -= 1
-        sums[depth, halves[depth]] = total
-        halves[depth] += 1
 
 
 @compiled_part

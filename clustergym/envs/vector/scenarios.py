@@ -41,7 +41,6 @@ class PreparedScenarios:
         chosen = single.parameters
         other = [name for name in chosen.reward if name not in NAMES]
         reasons = (
-            (chosen.actions == "meta", "env.actions", "policies that choose"),
             (chosen.baseline is not None, "env.baseline", "a baseline"),
             (bool(other), "env.reward", f"the term {other[0] if other else ''}"),
         )

@@ -1,0 +1,1 @@
+"""Policies, compiled: the decisions of `clustergym.policies`, from the same state."""

@@ -1,0 +1,29 @@
+"""FCFS, compiled: `clustergym.policies.fcfs`, with queues in order or `aggressive` backfill."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.policies.queues import fill
+from clustergym.compiled.policies.seen import keep_all, requests, see
+
+
+@compiled_part
+def decide(episode: Episode, cluster: ClusterArrays, blocks: int) -> None:
+    """Start jobs from the head of each queue; `blocks` says what jobs that wait close to later ones."""
+    seen, types = see(episode, cluster), len(cluster.capacity)
+    keep_all(episode, seen)
+    waiting, waits = np.empty(len(seen.row), np.int64), 0
+    preference = np.full((len(seen.row), types), np.inf)
+    for at in range(len(seen.row)):
+        if episode.job[seen.row[at], c.PHASE] == c.QUEUED:
+            waiting[waits] = at
+            waits += 1
+            for kind in range(types):
+                if requests(episode, seen.row[at], kind, seen.requested[at]):
+                    preference[at, kind] = kind
+    fill(episode, cluster, seen, waiting[:waits], preference, episode.free, blocks)

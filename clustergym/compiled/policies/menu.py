@@ -1,0 +1,171 @@
+"""The policies that are compiled, and what each decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.batch import row_of
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled, compiled_part
+from clustergym.compiled.policies import ares, fcfs, hesrpt, las, optimus, srtf
+from clustergym.compiled.policies.memory import Memory, memory_of
+from clustergym.compiled.policies.queues import CLUSTER, NOTHING, TYPES
+from clustergym.compiled.scenario_arrays import UncoveredError
+from clustergym.interface.policy import InformationClass, Policy
+
+FCFS, LAS, SRTF, SRTF_ELASTIC, ARES, ARES_CONSERVING, HESRPT, OPTIMUS = range(8)
+MOST_PARAMETERS = 3
+
+
+class Menu(NamedTuple):
+    """The policies of a menu.
+
+    Attributes
+    ----------
+    code : ndarray of int, shape (P,)
+        FCFS, LAS, …
+    parameter : ndarray of float, shape (P, MOST_PARAMETERS)
+        Those that the policy's `decide` takes, in its order.
+    """
+
+    code: Ints
+    parameter: Floats
+
+
+Entry = tuple[int, tuple[float, ...]]
+"""The code of a policy, and its parameters."""
+
+
+def _fcfs(own: dict[str, object]) -> Entry:
+    blocks = {"cluster": CLUSTER, "gpu_type": TYPES}[str(own["queue"])]
+    return FCFS, (blocks if own["backfill"] == "none" else NOTHING,)
+
+
+def _srtf(own: dict[str, object]) -> Entry:
+    return (SRTF_ELASTIC, (_number(own["hysteresis"]),)) if own["elastic"] else (SRTF, ())
+
+
+def _ares(own: dict[str, object]) -> Entry:
+    given, conserving = own["hysteresis"], bool(own["work_conserving"])
+    default = 4.0 if conserving else 0.0
+    hysteresis = default if given is None else _number(given)
+    alpha = _number(own["alpha"])
+    if conserving:
+        return ARES_CONSERVING, (alpha, hysteresis)
+    return ARES, (alpha, _number(own["unknown_pool"]), hysteresis)
+
+
+COMPILED: dict[str, Callable[[dict[str, object]], Entry]] = {
+    "fcfs": _fcfs,
+    "las": lambda own: (LAS, ()),
+    "srtf": _srtf,
+    "ares": _ares,
+    "hesrpt": lambda own: (HESRPT, (float(bool(own["leftover"])), _number(own["hysteresis"]))),
+    "optimus": lambda own: (OPTIMUS, (_number(own["hysteresis"]), _number(own["turn_restarts"]))),
+}
+"""Name of a policy that is compiled -> what its parameters, by name, come to."""
+UNCOVERED = {
+    ("fcfs", "backfill"): ("easy", "conservative"),
+    ("fcfs", "any_type"): ("random", "last"),
+}
+"""(Policy, parameter) -> values that are not compiled."""
+WITHOUT_TIMES = (FCFS, LAS)
+"""Policies that need no iteration times."""
+
+
+def _number(value: object) -> float:
+    return float(value)  # type: ignore[arg-type]
+
+
+def menu_of(policies: Sequence[Policy], information: InformationClass) -> Menu:
+    """Return policies as compiled ones.
+
+    Raises
+    ------
+    UncoveredError
+        If one is not compiled, or not with its parameters.
+    """
+    parameter, codes = np.zeros((len(policies), MOST_PARAMETERS)), []
+    for at, policy in enumerate(policies):
+        code, own = _entry(policy)
+        if information is InformationClass.NONE and code not in WITHOUT_TIMES:
+            raise _uncovered(f"policy {policy.name} without iteration times")
+        codes.append(code)
+        parameter[at, : len(own)] = own
+    return Menu(np.array(codes, dtype=np.int64), parameter)
+
+
+def _entry(policy: Policy) -> Entry:
+    published = type(policy).__module__ == f"clustergym.policies.{policy.name}"
+    if not published or policy.name not in COMPILED:
+        raise _uncovered(f"policy {policy.name}")
+    own = {field.name: getattr(policy, field.name) for field in fields(policy)}  # type: ignore[arg-type]
+    for (name, parameter), values in UNCOVERED.items():
+        if name == policy.name and own[parameter] in values:
+            raise _uncovered(f"policy {policy.name} {parameter}={own[parameter]}")
+    return COMPILED[policy.name](own)
+
+
+def _uncovered(what: str) -> UncoveredError:
+    message, remedy = f"{what} is not compiled", "give engine='simpy'"
+    return UncoveredError(message, field="env.policies", remedy=remedy)
+
+
+@compiled_part
+def _make_fit(episode: Episode) -> None:
+    """Let jobs wait that do not fit in memory where a policy has put them."""
+    for at in range(episode.clock[c.IN_VIEW]):
+        job = episode.job[episode.in_view[at]]
+        kind, level = job[c.TARGET_TYPE], job[c.TARGET_LEVEL]
+        if kind != c.NONE and not episode.feasible[job[c.CLASS], kind, level]:
+            job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
+
+
+@compiled
+def decide(
+    episodes: Episode,
+    cluster: ClusterArrays,
+    menu: Menu,
+    memories: Memory,
+    actions: Ints,
+    first: int,
+    last: int,
+) -> None:
+    """Let a policy decide in each of the episodes first..last: write each job's target.
+
+    A job that does not fit in memory where the policy puts it waits.
+
+    Parameters
+    ----------
+    actions : ndarray of int, shape (E,)
+        Policies of the menu; nothing is decided where one is below 0.
+    """
+    for at in range(first, last):
+        if actions[at] < 0:
+            continue
+        episode, memory = row_of(episodes, at), memory_of(memories, at, actions[at])
+        code, parameter = menu.code[actions[at]], menu.parameter[actions[at]]
+        if code == FCFS:
+            fcfs.decide(episode, cluster, int(parameter[0]))
+        elif code == LAS:
+            las.decide(episode, cluster)
+        elif code == SRTF:
+            srtf.decide(episode, cluster)
+        elif code == SRTF_ELASTIC:
+            srtf.decide_elastic(episode, cluster, parameter[0])
+        elif code == ARES:
+            ares.decide(episode, cluster, memory, parameter[0], parameter[1], parameter[2])
+        elif code == ARES_CONSERVING:
+            ares.decide_conserving(episode, cluster, memory, parameter[0], parameter[1])
+        elif code == HESRPT:
+            hesrpt.decide(episode, cluster, memory, parameter[0] > 0.0, parameter[1])
+        else:
+            optimus.decide(episode, cluster, memory, parameter[0], parameter[1])
+        _make_fit(episode)

@@ -1,0 +1,176 @@
+"""Optimus, compiled: `clustergym.policies.optimus`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.policies import target as targets
+from clustergym.compiled.policies.memory import Memory
+from clustergym.compiled.policies.seen import Seen, ascending, rest_of_restart_s, restart_s, see
+from clustergym.compiled.policies.target import Target
+from clustergym.compiled.policies.times import times_or_guess
+
+# Columns of `Memory.of_job`: the allotment a job was last given, counted from 1, and since when.
+SINCE_TYPE, SINCE_LEVEL, SINCE_S = range(3)
+
+
+@compiled_part
+def _in_turn(episode: Episode, seen: Seen, memory: Memory, at: int, turn_restarts: float) -> bool:
+    """Whether a running job was launched too recently to be changed."""
+    row, now_s, longest_s = seen.row[at], episode.clock[c.NOW] / c.TICKS_PER_S, 0.0
+    if episode.job[row, c.LEVEL] == c.NONE or memory.of_job[row, SINCE_TYPE] == 0.0:
+        return False
+    feasible = episode.feasible[episode.job[row, c.CLASS]]
+    for kind in range(feasible.shape[0]):
+        for level in range(feasible.shape[1]):
+            if feasible[kind, level]:
+                longest_s = max(longest_s, restart_s(episode, row, kind, level))
+    return now_s - memory.of_job[row, SINCE_S] < turn_restarts * longest_s
+
+
+@compiled_part
+def _left_s(
+    episode: Episode, seen: Seen, memory: Memory, time_s: Floats, hysteresis: float, turn_restarts: float
+) -> Floats:
+    """Return the estimated seconds until each job ends, restart included, shape (n, T, K)."""
+    n, types, levels = time_s.shape
+    left_s = np.empty((n, types, levels))
+    for at in range(n):
+        row = seen.row[at]
+        job, bound = episode.job[row], _in_turn(episode, seen, memory, at, turn_restarts)
+        runs = job[c.LEVEL] != c.NONE
+        for kind in range(types):
+            for level in range(levels):
+                work_s = seen.remaining[at] * time_s[at, kind, level]
+                if runs and job[c.TYPE] == kind and job[c.LEVEL] == level:
+                    left_s[at, kind, level] = 0.0 if bound else work_s + rest_of_restart_s(episode, row)
+                elif bound:
+                    left_s[at, kind, level] = np.inf
+                else:
+                    left = work_s + restart_s(episode, row, kind, level)
+                    left_s[at, kind, level] = left / (1.0 - hysteresis) if runs else left
+    return left_s
+
+
+@compiled_part
+def _least_levels(left_s: Floats) -> Ints:
+    """Return the index of each job's least count of finite time; one beyond the last: there is none."""
+    n, types, levels = left_s.shape
+    lowest = np.full(n, levels)
+    for at in range(n):
+        for kind in range(types):
+            for level in range(lowest[at]):
+                if left_s[at, kind, level] < np.inf:
+                    lowest[at] = level
+                    break
+    return lowest
+
+
+@compiled_part
+def _fastest(
+    cluster: ClusterArrays, target: Target, left_s: Floats, first: int, last: int
+) -> tuple[int, int]:
+    """Return the allotment with room that ends a job first, of the counts of index first..last; NONE."""
+    least_s, best, best_level = np.inf, c.NONE, c.NONE
+    for kind in range(left_s.shape[0]):
+        for level in range(first, last):
+            if cluster.counts[level] > target.free[kind]:
+                break
+            if left_s[kind, level] < least_s:
+                least_s, best, best_level = left_s[kind, level], kind, level
+    return best, best_level
+
+
+@compiled_part
+def _place_first(cluster: ClusterArrays, target: Target, left_s: Floats) -> None:
+    """Give each job its smallest allotment, in order of remaining time, while GPUs are free."""
+    n, types, levels = left_s.shape
+    lowest, shown_s = _least_levels(left_s), np.full(n, np.inf)
+    for at in range(n):
+        for kind in range(types if lowest[at] < levels else 0):
+            shown_s[at] = min(shown_s[at], left_s[at, kind, lowest[at]])
+    for at in ascending(shown_s, np.arange(n)):
+        low = lowest[at]
+        kind, level = _fastest(cluster, target, left_s[at], low, min(low + 1, levels))
+        if kind == c.NONE:
+            kind, level = _fastest(cluster, target, left_s[at], low, levels)
+        if kind != c.NONE:
+            targets.give(cluster, target, at, kind, level)
+        if not target.free.any():
+            return
+
+
+@compiled_part
+def _best_step(cluster: ClusterArrays, target: Target, left_s: Floats, at: int) -> tuple[float, int, int]:
+    """Return a job's allotment of greatest gain per added GPU that has room, after the gain; NONE: none.
+
+    An allotment of another type than the job has adds all its GPUs.
+    """
+    own, own_level, best, best_kind, best_level = target.kind[at], target.level[at], -np.inf, c.NONE, c.NONE
+    now = left_s[at, own, own_level] if own != c.NONE else np.inf
+    for kind in range(left_s.shape[1]):
+        for level in range(left_s.shape[2]):
+            added = cluster.counts[level] - (cluster.counts[own_level] if own == kind else 0)
+            if added > target.free[kind]:
+                break
+            if left_s[at, kind, level] == np.inf:
+                continue
+            gain = -left_s[at, kind, level] + now
+            if gain > 1e-9 and gain / max(float(added), 1e-3) > best:
+                best, best_kind, best_level = gain / max(float(added), 1e-3), kind, level
+    return best, best_kind, best_level
+
+
+@compiled_part
+def _improve(cluster: ClusterArrays, target: Target, left_s: Floats) -> None:
+    """Give jobs better allotments while GPUs are free, one at a time, by greatest gain per added GPU."""
+    n, counts = len(left_s), cluster.counts
+    worth, kinds, levels = np.full(n, -np.inf), np.full(n, c.NONE), np.full(n, c.NONE)
+    stale: Bools = np.ones(n, np.bool_)
+    while n > 0:
+        best = 0
+        for at in range(n):
+            kind = kinds[at]
+            if not stale[at] and kind != c.NONE:
+                own = counts[target.level[at]] if target.kind[at] == kind else 0
+                # While GPUs only become fewer, the best step stays the best as long as it has room.
+                stale[at] = counts[levels[at]] - own > target.free[kind]
+            if stale[at]:
+                worth[at], kinds[at], levels[at] = _best_step(cluster, target, left_s, at)
+                stale[at] = False
+            if worth[at] > worth[best]:
+                best = at
+        if kinds[best] == c.NONE:
+            return
+        old = target.kind[best]
+        before = target.free[old] if old != c.NONE else 0
+        targets.give(cluster, target, best, kinds[best], levels[best])
+        stale[best] = True
+        if old != c.NONE and target.free[old] > before:
+            stale[:] = True
+
+
+@compiled_part
+def decide(
+    episode: Episode, cluster: ClusterArrays, memory: Memory, hysteresis: float, turn_restarts: float
+) -> None:
+    """Give every job its least count, then grow jobs by marginal gain."""
+    seen, of_job = see(episode, cluster), memory.of_job
+    target = targets.begin(episode, seen, times_or_guess(episode, cluster, seen)[0], 1.0)
+    left_s = _left_s(episode, seen, memory, target.time_s, hysteresis, turn_restarts)
+    _place_first(cluster, target, left_s)
+    _improve(cluster, target, left_s)
+    targets.decide(episode, seen, target)
+    kept = of_job[: episode.clock[c.JOBS]].copy()
+    of_job[: episode.clock[c.JOBS]] = 0.0
+    for at in range(len(seen.row)):
+        row, kind, level = seen.row[at], target.kind[at] + 1.0, target.level[at] + 1.0
+        if kind > 0.0:
+            same = kept[row, SINCE_TYPE] == kind and kept[row, SINCE_LEVEL] == level
+            of_job[row, SINCE_TYPE], of_job[row, SINCE_LEVEL] = kind, level
+            of_job[row, SINCE_S] = kept[row, SINCE_S] if same else episode.clock[c.NOW] / c.TICKS_PER_S

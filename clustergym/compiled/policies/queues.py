@@ -1,0 +1,58 @@
+"""Queues of jobs with rigid requests, compiled: `clustergym.policies.shared.queues`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.policies.seen import Seen
+
+NOTHING, TYPES, CLUSTER = range(3)
+"""What later jobs may not use while a job waits."""
+
+
+@compiled_part
+def fill(
+    episode: Episode,
+    cluster: ClusterArrays,
+    seen: Seen,
+    order: Ints,
+    preference: Floats,
+    free: Ints,
+    blocks: int,
+) -> None:
+    """Give jobs their requested GPUs, in order, while GPUs are free; decide nothing about the others.
+
+    Parameters
+    ----------
+    order : ndarray of int
+        Positions in `seen`.
+    preference : ndarray of float, shape (n, T)
+        A job takes the type with room of the least value; inf: not on this type.
+    free : ndarray of int, shape (T,)
+        GPUs to hand out.
+    blocks : int
+        NOTHING, TYPES or CLUSTER.
+    """
+    room, closed = free.copy(), np.zeros(len(free), np.bool_)
+    for at in order:
+        gpus = episode.job[seen.row[at], c.REQUESTED_GPUS]
+        best, likes = c.NONE, np.inf
+        for kind in range(len(room)):
+            if preference[at, kind] < likes and room[kind] >= gpus and not closed[kind]:
+                best, likes = kind, preference[at, kind]
+        if best != c.NONE:
+            room[best] -= gpus
+            job = episode.job[seen.row[at]]
+            job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = best, seen.requested[at]
+        elif blocks != NOTHING:
+            for kind in range(len(room)):
+                closed[kind] |= preference[at, kind] < np.inf
+            if blocks == CLUSTER or closed.all():
+                return
+        if not room.any():
+            return

@@ -1,0 +1,172 @@
+"""Elastic allotments for jobs in an order, compiled: `clustergym.policies.shared.marginal.Target`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.compiled import columns as c
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.policies.seen import Seen, rest_of_restart_s, restart_s
+
+
+class Target(NamedTuple):
+    """The allotments that a policy will decide, built up from an empty cluster.
+
+    Attributes
+    ----------
+    kind, level : ndarray of int, shape (n,)
+        NONE: none.
+    free : ndarray of int, shape (T,)
+    time_s : ndarray of float, shape (n, T, K)
+        Seconds per iteration, inf where infeasible or unknown.
+    hysteresis : float
+        A change made for a running job's own sake must save this many times its restart.
+    """
+
+    kind: Ints
+    level: Ints
+    free: Ints
+    time_s: Floats
+    hysteresis: float
+
+
+@compiled_part
+def begin(episode: Episode, seen: Seen, time_s: Floats, hysteresis: float) -> Target:
+    """Return a target without allotments; times of infeasible allotments become inf."""
+    n = len(seen.row)
+    for at in range(n):
+        feasible = episode.feasible[episode.job[seen.row[at], c.CLASS]]
+        for kind in range(feasible.shape[0]):
+            for level in range(feasible.shape[1]):
+                if not feasible[kind, level]:
+                    time_s[at, kind, level] = np.inf
+    nothing = np.full(n, c.NONE)
+    return Target(nothing, nothing.copy(), seen.available.copy(), time_s, hysteresis)
+
+
+@compiled_part
+def give(cluster: ClusterArrays, target: Target, at: int, kind: int, level: int) -> None:
+    """Give the job at a position an allotment in place of the one it has."""
+    if target.kind[at] != c.NONE:
+        target.free[target.kind[at]] += cluster.counts[target.level[at]]
+    target.kind[at], target.level[at] = kind, level
+    target.free[kind] -= cluster.counts[level]
+
+
+@compiled_part
+def _repays(episode: Episode, seen: Seen, target: Target, at: int, kind: int, level: int) -> bool:
+    """Whether changing a running job's allotment to (type, level) is worth its restart."""
+    row, time_s = seen.row[at], target.time_s[at]
+    faster_s = time_s[episode.job[row, c.TYPE], episode.job[row, c.LEVEL]] - time_s[kind, level]
+    standing_s = restart_s(episode, row, kind, level) - rest_of_restart_s(episode, row)
+    return seen.remaining[at] * faster_s > target.hysteresis * standing_s
+
+
+@compiled_part
+def place(
+    episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, order: Ints, allowed: Bools
+) -> None:
+    """Give each job without an allotment, in order, the fastest allowed allotment that has room.
+
+    A running job keeps what it holds, where that is allowed and has room, unless moving repays its restart.
+    """
+    counts, free = cluster.counts, target.free
+    for at in order:
+        if target.kind[at] != c.NONE:
+            continue
+        least_s, kind, level, time_s = np.inf, c.NONE, c.NONE, target.time_s[at]
+        for t in range(len(free)):
+            for k in range(len(counts)):
+                if counts[k] > free[t]:
+                    break
+                if allowed[at, t, k] and time_s[t, k] < least_s:
+                    least_s, kind, level = time_s[t, k], t, k
+        if kind == c.NONE:
+            continue
+        job = episode.job[seen.row[at]]
+        held, held_level = job[c.TYPE], job[c.LEVEL]
+        if (
+            held != c.NONE
+            and allowed[at, held, held_level]
+            and counts[held_level] <= free[held]
+            and time_s[held, held_level] < np.inf
+            and not _repays(episode, seen, target, at, kind, level)
+        ):
+            kind, level = held, held_level
+        give(cluster, target, at, kind, level)
+        if not free.any():
+            return
+
+
+@compiled_part
+def keep_running(episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, order: Ints) -> None:
+    """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
+    for at in order:
+        job = episode.job[seen.row[at]]
+        held, held_level = job[c.TYPE], job[c.LEVEL]
+        kind, level = target.kind[at], target.level[at]
+        if held == c.NONE or (held == kind and held_level == level):
+            continue
+        own = cluster.counts[level] if kind == held else 0
+        if target.free[held] + own < cluster.counts[held_level]:
+            continue
+        if kind == c.NONE or not _repays(episode, seen, target, at, kind, level):
+            give(cluster, target, at, held, held_level)
+
+
+@compiled_part
+def _offer(
+    episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, at: int, weight: float
+) -> tuple[int, float]:
+    """Return a job's next larger count that is faster, NONE if it has no room or does not repay; its gain."""
+    kind, level, counts = target.kind[at], target.level[at], cluster.counts
+    times, after = target.time_s[at, kind], level + 1
+    while after < len(counts) and not times[after] < times[level]:
+        after += 1
+    if after == len(counts):
+        return c.NONE, 0.0
+    extra, job = counts[after] - counts[level], episode.job[seen.row[at]]
+    as_held = kind == job[c.TYPE] and level == job[c.LEVEL]
+    if extra > target.free[kind] or (as_held and not _repays(episode, seen, target, at, kind, after)):
+        return c.NONE, 0.0
+    return after, weight * (1.0 / times[after] - 1.0 / times[level]) / extra
+
+
+@compiled_part
+def grow(episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, weight: Floats) -> None:
+    """Give the GPUs left over to placed jobs, the greatest gain of weighted throughput per GPU first.
+
+    A job that would stay as it is grows only where that repays its restart.
+    """
+    n = len(seen.row)
+    offered, gain = np.full(n, c.NONE), np.zeros(n)
+    if not target.free.any():
+        return
+    for at in range(n):
+        if target.kind[at] != c.NONE:
+            offered[at], gain[at] = _offer(episode, cluster, seen, target, at, weight[at])
+    while target.free.any():
+        best = c.NONE
+        for at in range(n):
+            if offered[at] != c.NONE and (best == c.NONE or gain[at] > gain[best]):
+                best = at
+        if best == c.NONE:
+            return
+        kind, level = target.kind[best], offered[best]
+        offered[best] = c.NONE
+        if cluster.counts[level] - cluster.counts[target.level[best]] <= target.free[kind]:
+            give(cluster, target, best, kind, level)
+            offered[best], gain[best] = _offer(episode, cluster, seen, target, best, weight[best])
+
+
+@compiled_part
+def decide(episode: Episode, seen: Seen, target: Target) -> None:
+    """Decide what the target says."""
+    for at in range(len(seen.row)):
+        job = episode.job[seen.row[at]]
+        job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = target.kind[at], target.level[at]
