@@ -22,14 +22,13 @@ from clustergym.compiled.sums import pairwise_sum
 @compiled_part
 def _requested_time_s(episode: Episode, seen: Seen, at: int) -> float:
     """Return seconds per iteration at a job's request; `shared.requests.requested_time_s` has the rules."""
-    row, level = seen.row[at], seen.requested[at]
-    known_s = episode.known_s[episode.job[row, c.CLASS]]
+    own, level = episode.job[seen.row[at], c.CLASS], seen.requested[at]
     wanted, at_count, anywhere = np.inf, np.inf, np.inf
-    for kind in range(len(known_s)):
-        if requests(episode, row, kind, level):
-            wanted = min(wanted, known_s[kind, level])
-        at_count = min(at_count, known_s[kind, level])
-        anywhere = min(anywhere, least(known_s[kind]))
+    for kind in range(episode.known_s.shape[1]):
+        time_s = episode.known_s[own, kind, level]
+        if requests(episode, seen, at, kind):
+            wanted = min(wanted, time_s)
+        at_count, anywhere = min(at_count, time_s), min(anywhere, least(episode.known_s[own, kind]))
     return wanted if wanted < np.inf else at_count if at_count < np.inf else anywhere
 
 
@@ -45,7 +44,7 @@ def _size_gpu_s(episode: Episode, cluster: ClusterArrays, seen: Seen, at: int) -
         weight += runs
     mean = pairwise_sum(speed) / max(weight, 1)
     iteration_s = 1.0 / mean if mean > 0.0 else _requested_time_s(episode, seen, at)
-    return episode.figures[row, c.ITERATIONS] * iteration_s * job[c.REQUESTED_GPUS]
+    return episode.figures[row, c.ITERATIONS] * iteration_s * seen.gpus[at]
 
 
 @compiled_part
@@ -144,7 +143,7 @@ def _serve_pool(
     for at in range(len(known)):
         attained[at] = jobs.attained_at(episode, cluster, seen.row[at], now)
     target.free[:] -= outside
-    targets.place(episode, cluster, seen, target, ascending(attained, np.flatnonzero(~known)), allowed)
+    targets.place(cluster, seen, target, ascending(attained, np.flatnonzero(~known)), allowed)
     target.free[:] += outside
 
 
@@ -170,7 +169,7 @@ def decide(
         efficiency = _efficiency(cluster, time_s[at], seen.requested[at])
         _allow_doublings(cluster, efficiency, seen.requested[at], alpha, allowed[at])
     _serve_pool(episode, cluster, seen, target, known, allowed, pool)
-    targets.place(episode, cluster, seen, target, order, allowed)
+    targets.place(cluster, seen, target, order, allowed)
     targets.decide(episode, seen, target)
 
 
@@ -187,10 +186,9 @@ def decide_conserving(
     allowed, weight = np.zeros(time_s.shape, np.bool_), np.empty(n)
     for at in range(n):
         weight[at] = _requested_time_s(episode, seen, at)
-        gpus = episode.job[seen.row[at], c.REQUESTED_GPUS]
         efficiency = _efficiency(cluster, time_s[at], seen.requested[at])
-        _allow_modest(cluster, time_s[at], efficiency, gpus, alpha, cap, allowed[at])
-    targets.place(episode, cluster, seen, target, order, allowed)
-    targets.keep_running(episode, cluster, seen, target, order)
-    targets.grow(episode, cluster, seen, target, weight)
+        _allow_modest(cluster, time_s[at], efficiency, seen.gpus[at], alpha, cap, allowed[at])
+    targets.place(cluster, seen, target, order, allowed)
+    targets.keep_running(cluster, seen, target, order)
+    targets.grow(cluster, seen, target, weight)
     targets.decide(episode, seen, target)

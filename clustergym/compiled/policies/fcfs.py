@@ -20,10 +20,10 @@ def decide(episode: Episode, cluster: ClusterArrays, blocks: int) -> None:
     waiting, waits = np.empty(len(seen.row), np.int64), 0
     preference = np.full((len(seen.row), types), np.inf)
     for at in range(len(seen.row)):
-        if episode.job[seen.row[at], c.PHASE] == c.QUEUED:
+        if seen.kind[at] == c.NONE:
             waiting[waits] = at
             waits += 1
             for kind in range(types):
-                if requests(episode, seen.row[at], kind, seen.requested[at]):
+                if requests(episode, seen, at, kind):
                     preference[at, kind] = kind
-    fill(episode, cluster, seen, waiting[:waits], preference, episode.free, blocks)
+    fill(episode, seen, waiting[:waits], preference, episode.free, blocks)

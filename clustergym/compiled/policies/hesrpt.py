@@ -71,9 +71,7 @@ def _rounded_down(share: float, counts: Ints) -> int:
 
 
 @compiled_part
-def _place_least(
-    episode: Episode, cluster: ClusterArrays, seen: Seen, target: targets.Target, order: Ints
-) -> None:
+def _place_least(cluster: ClusterArrays, seen: Seen, target: targets.Target, order: Ints) -> None:
     """Give jobs that have no GPUs the least count they run on, while there is room."""
     allowed = np.zeros(target.time_s.shape, np.bool_)
     for at in range(len(seen.row)):
@@ -82,7 +80,7 @@ def _place_least(
                 if target.time_s[at, kind, level] < np.inf:
                     allowed[at, kind, level] = True
                     break
-    targets.place(episode, cluster, seen, target, order, allowed)
+    targets.place(cluster, seen, target, order, allowed)
 
 
 @compiled_part
@@ -104,15 +102,15 @@ def decide(
     order, share = ascending(size, np.arange(n)), _shares(size, exponent)
     allowed, total = np.zeros(time_s.shape, np.bool_), float(seen.available.sum())
     for at in range(n):
-        rounded, job = _rounded_down(share[at] * total, counts), episode.job[seen.row[at]]
+        rounded = _rounded_down(share[at] * total, counts)
         for kind in range(len(cluster.capacity)):
             for level in range(len(counts)):
-                most = 2.0 * rounded if job[c.LEVEL] == level else rounded
+                most = 2.0 * rounded if seen.held[at] == level else rounded
                 allowed[at, kind, level] = time_s[at, kind, level] < np.inf and counts[level] <= most
-    targets.place(episode, cluster, seen, target, order, allowed)
+    targets.place(cluster, seen, target, order, allowed)
     if leftover:
-        _place_least(episode, cluster, seen, target, order)
-    targets.keep_running(episode, cluster, seen, target, order)
+        _place_least(cluster, seen, target, order)
+    targets.keep_running(cluster, seen, target, order)
     if leftover:
-        targets.grow(episode, cluster, seen, target, weight)
+        targets.grow(cluster, seen, target, weight)
     targets.decide(episode, seen, target)

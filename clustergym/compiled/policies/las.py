@@ -10,7 +10,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.queues import NOTHING, fill
-from clustergym.compiled.policies.seen import ascending, preempt_all, restart_s, see, stays
+from clustergym.compiled.policies.seen import ascending, preempt_all, see, stays
 
 
 @compiled_part
@@ -22,17 +22,17 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
     order, count = np.empty(n, np.int64), 0
     for running in (True, False):
         for at in range(n):
-            if (episode.job[seen.row[at], c.LEVEL] != c.NONE) == running:
+            if (seen.kind[at] != c.NONE) == running:
                 order[count] = at
                 count += 1
     for at in range(n):
-        row, level, least = seen.row[at], seen.requested[at], np.inf
+        least = np.inf
         for kind in range(types):
-            if stays(episode, row, kind, level):
+            if stays(episode, seen, at, kind):
                 preference[at, kind] = kind
-                least = min(least, restart_s(episode, row, kind, level))
-        held = episode.job[row, c.LEVEL] != c.NONE
-        wasted = 0.0 if held or least == np.inf else least * episode.job[row, c.REQUESTED_GPUS]
-        service[at] = jobs.attained_at(episode, cluster, row, now) + wasted
+                least = min(least, seen.cost_s[at, kind, seen.requested[at]])
+        starts = seen.kind[at] == c.NONE and least < np.inf
+        wasted = least * seen.gpus[at] if starts else 0.0
+        service[at] = jobs.attained_at(episode, cluster, seen.row[at], now) + wasted
     preempt_all(episode, seen)
-    fill(episode, cluster, seen, ascending(service, order), preference, seen.available, NOTHING)
+    fill(episode, seen, ascending(service, order), preference, seen.available, NOTHING)

@@ -11,7 +11,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, rest_of_restart_s, restart_s, see
+from clustergym.compiled.policies.seen import Seen, ascending, see
 from clustergym.compiled.policies.target import Target
 from clustergym.compiled.policies.times import times_or_guess
 
@@ -23,13 +23,13 @@ SINCE_TYPE, SINCE_LEVEL, SINCE_S = range(3)
 def _in_turn(episode: Episode, seen: Seen, memory: Memory, at: int, turn_restarts: float) -> bool:
     """Whether a running job was launched too recently to be changed."""
     row, now_s, longest_s = seen.row[at], episode.clock[c.NOW] / c.TICKS_PER_S, 0.0
-    if episode.job[row, c.LEVEL] == c.NONE or memory.of_job[row, SINCE_TYPE] == 0.0:
+    if seen.kind[at] == c.NONE or memory.of_job[row, SINCE_TYPE] == 0.0:
         return False
-    feasible = episode.feasible[episode.job[row, c.CLASS]]
-    for kind in range(feasible.shape[0]):
-        for level in range(feasible.shape[1]):
-            if feasible[kind, level]:
-                longest_s = max(longest_s, restart_s(episode, row, kind, level))
+    own = episode.job[row, c.CLASS]
+    for kind in range(seen.cost_s.shape[1]):
+        for level in range(seen.cost_s.shape[2]):
+            if episode.feasible[own, kind, level]:
+                longest_s = max(longest_s, seen.cost_s[at, kind, level])
     return now_s - memory.of_job[row, SINCE_S] < turn_restarts * longest_s
 
 
@@ -41,18 +41,17 @@ def _left_s(
     n, types, levels = time_s.shape
     left_s = np.empty((n, types, levels))
     for at in range(n):
-        row = seen.row[at]
-        job, bound = episode.job[row], _in_turn(episode, seen, memory, at, turn_restarts)
-        runs = job[c.LEVEL] != c.NONE
+        bound = _in_turn(episode, seen, memory, at, turn_restarts)
+        runs = seen.kind[at] != c.NONE
         for kind in range(types):
             for level in range(levels):
                 work_s = seen.remaining[at] * time_s[at, kind, level]
-                if runs and job[c.TYPE] == kind and job[c.LEVEL] == level:
-                    left_s[at, kind, level] = 0.0 if bound else work_s + rest_of_restart_s(episode, row)
+                if seen.kind[at] == kind and seen.held[at] == level:
+                    left_s[at, kind, level] = 0.0 if bound else work_s + seen.rest_s[at]
                 elif bound:
                     left_s[at, kind, level] = np.inf
                 else:
-                    left = work_s + restart_s(episode, row, kind, level)
+                    left = work_s + seen.cost_s[at, kind, level]
                     left_s[at, kind, level] = left / (1.0 - hysteresis) if runs else left
     return left_s
 
@@ -120,9 +119,10 @@ def _best_step(cluster: ClusterArrays, target: Target, left_s: Floats, at: int) 
                 break
             if left_s[at, kind, level] == np.inf:
                 continue
-            gain = -left_s[at, kind, level] + now
-            if gain > 1e-9 and gain / max(float(added), 1e-3) > best:
-                best, best_kind, best_level = gain / max(float(added), 1e-3), kind, level
+            gain = now - left_s[at, kind, level]
+            worth = gain / max(float(added), 1e-3)
+            if gain > 1e-9 and worth > best:
+                best, best_kind, best_level = worth, kind, level
     return best, best_kind, best_level
 
 

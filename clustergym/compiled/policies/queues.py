@@ -6,7 +6,6 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled import columns as c
-from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.seen import Seen
@@ -18,7 +17,6 @@ NOTHING, TYPES, CLUSTER = range(3)
 @compiled_part
 def fill(
     episode: Episode,
-    cluster: ClusterArrays,
     seen: Seen,
     order: Ints,
     preference: Floats,
@@ -40,15 +38,15 @@ def fill(
     """
     room, closed = free.copy(), np.zeros(len(free), np.bool_)
     for at in order:
-        gpus = episode.job[seen.row[at], c.REQUESTED_GPUS]
+        gpus = seen.gpus[at]
         best, likes = c.NONE, np.inf
         for kind in range(len(room)):
             if preference[at, kind] < likes and room[kind] >= gpus and not closed[kind]:
                 best, likes = kind, preference[at, kind]
         if best != c.NONE:
             room[best] -= gpus
-            job = episode.job[seen.row[at]]
-            job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = best, seen.requested[at]
+            row = seen.row[at]
+            episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = best, seen.requested[at]
         elif blocks != NOTHING:
             for kind in range(len(room)):
                 closed[kind] |= preference[at, kind] < np.inf

@@ -19,17 +19,29 @@ class Seen(NamedTuple):
 
     Attributes
     ----------
-    row : ndarray of int, shape (n,)
-    requested : ndarray of int, shape (n,)
-        Index of the requested count.
+    row, kind : ndarray of int, shape (n,)
+        Row of the trace; type held, NONE: none.
+    held, requested : ndarray of int, shape (n,)
+        Index of the count held, NONE: none; of the requested count.
+    gpus : ndarray of int, shape (n,)
+        GPUs requested.
     remaining : ndarray of float, shape (n,)
         Iterations.
+    rest_s : ndarray of float, shape (n,)
+        Seconds until a launched job starts to work; 0 for other jobs.
+    cost_s : ndarray of float, shape (n, T, K)
+        Seconds of standstill that a move to an allotment costs; 0 for the one held.
     available : ndarray of int, shape (T,)
     """
 
     row: Ints
+    kind: Ints
+    held: Ints
     requested: Ints
+    gpus: Ints
     remaining: Floats
+    rest_s: Floats
+    cost_s: Floats
     available: Ints
 
 
@@ -37,15 +49,35 @@ class Seen(NamedTuple):
 def see(episode: Episode, cluster: ClusterArrays) -> Seen:
     """Return what a policy sees now."""
     clock, job = episode.clock, episode.job
-    row, available = episode.in_view[: clock[c.IN_VIEW]], episode.free.copy()
-    requested, remaining = np.empty(len(row), np.int64), np.empty(len(row))
-    for at in range(len(row)):
-        own = job[row[at]]
-        requested[at] = level_of(cluster.counts, own[c.REQUESTED_GPUS])
-        remaining[at] = jobs.remaining_at(episode, row[at], clock[c.NOW])
-        if own[c.LEVEL] != c.NONE:
-            available[own[c.TYPE]] += cluster.counts[own[c.LEVEL]]
-    return Seen(row, requested, remaining, available)
+    n, now = clock[c.IN_VIEW], clock[c.NOW]
+    seen = Seen(
+        episode.in_view[:n],
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n),
+        np.zeros(n),
+        np.empty((n, len(cluster.capacity), len(cluster.counts))),
+        episode.free.copy(),
+    )
+    for at in range(n):
+        row = seen.row[at]
+        seen.kind[at], seen.held[at] = job[row, c.TYPE], job[row, c.LEVEL]
+        seen.gpus[at] = job[row, c.REQUESTED_GPUS]
+        seen.requested[at] = level_of(cluster.counts, seen.gpus[at])
+        seen.remaining[at] = jobs.remaining_at(episode, row, now)
+        pays = job[row, c.LAUNCHED] or clock[c.FIRST_LAUNCH_COSTS]
+        checkpoint_s = episode.checkpoint_s[job[row, c.CLASS]] if pays else 0.0
+        for kind in range(seen.cost_s.shape[1]):
+            for level in range(seen.cost_s.shape[2]):
+                search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
+                seen.cost_s[at, kind, level] = search_s + checkpoint_s
+        if seen.kind[at] != c.NONE:
+            seen.cost_s[at, seen.kind[at], seen.held[at]] = 0.0
+            seen.rest_s[at] = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
+            seen.available[seen.kind[at]] += cluster.counts[seen.held[at]]
+    return seen
 
 
 @compiled_part
@@ -79,56 +111,35 @@ def ascending(key: Floats, order: Ints) -> Ints:
 
 
 @compiled_part
-def requests(episode: Episode, row: int, kind: int, level: int) -> bool:
-    """Whether a job's request, of count index `level`, may run on a type."""
-    job = episode.job[row]
-    return episode.feasible[job[c.CLASS], kind, level] and (
-        job[c.REQUESTED_TYPE] < 0 or job[c.REQUESTED_TYPE] == kind
-    )
+def requests(episode: Episode, seen: Seen, at: int, kind: int) -> bool:
+    """Whether a job's request may run on a type."""
+    job, row = episode.job, seen.row[at]
+    asked = job[row, c.REQUESTED_TYPE] < 0 or job[row, c.REQUESTED_TYPE] == kind
+    return asked and episode.feasible[job[row, c.CLASS], kind, seen.requested[at]]
 
 
 @compiled_part
-def stays(episode: Episode, row: int, kind: int, level: int) -> bool:
+def stays(episode: Episode, seen: Seen, at: int, kind: int) -> bool:
     """Whether a job's request may run on a type, if running jobs keep theirs."""
-    job = episode.job[row]
-    if job[c.LEVEL] != c.NONE:
-        return job[c.TYPE] == kind
-    return requests(episode, row, kind, level)
+    if seen.kind[at] != c.NONE:
+        return seen.kind[at] == kind
+    return requests(episode, seen, at, kind)
 
 
 @compiled_part
-def restart_s(episode: Episode, row: int, kind: int, level: int) -> float:
-    """Return the seconds of standstill that a move to an allotment costs; 0 for the one held."""
-    job = episode.job[row]
-    if job[c.TYPE] == kind and job[c.LEVEL] == level:
-        return 0.0
-    return jobs.overhead_s(episode, row, kind, level)
-
-
-@compiled_part
-def rest_of_restart_s(episode: Episode, row: int) -> float:
-    """Return the seconds until a launched job starts to work; 0 for other jobs."""
-    job = episode.job[row]
-    if job[c.PHASE] != c.RUNNING:
-        return 0.0
-    return max(job[c.READY] - episode.clock[c.NOW], 0) / c.TICKS_PER_S
-
-
-@compiled_part
-def standstill_s(episode: Episode, row: int, kind: int, level: int) -> float:
+def standstill_s(seen: Seen, at: int, kind: int, level: int) -> float:
     """Return the seconds until a job works again, if it holds an allotment from now on."""
-    job = episode.job[row]
-    if job[c.TYPE] == kind and job[c.LEVEL] == level:
-        return rest_of_restart_s(episode, row)
-    return jobs.overhead_s(episode, row, kind, level)
+    if seen.kind[at] == kind and seen.held[at] == level:
+        return seen.rest_s[at]
+    return seen.cost_s[at, kind, level]
 
 
 @compiled_part
 def keep_all(episode: Episode, seen: Seen) -> None:
     """Decide that every job keeps what it holds."""
-    for row in seen.row:
-        job = episode.job[row]
-        job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = job[c.TYPE], job[c.LEVEL]
+    for at in range(len(seen.row)):
+        row = seen.row[at]
+        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = seen.kind[at], seen.held[at]
 
 
 @compiled_part

@@ -11,7 +11,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import Seen, rest_of_restart_s, restart_s
+from clustergym.compiled.policies.seen import Seen
 
 
 class Target(NamedTuple):
@@ -40,10 +40,10 @@ def begin(episode: Episode, seen: Seen, time_s: Floats, hysteresis: float) -> Ta
     """Return a target without allotments; times of infeasible allotments become inf."""
     n = len(seen.row)
     for at in range(n):
-        feasible = episode.feasible[episode.job[seen.row[at], c.CLASS]]
-        for kind in range(feasible.shape[0]):
-            for level in range(feasible.shape[1]):
-                if not feasible[kind, level]:
+        own = episode.job[seen.row[at], c.CLASS]
+        for kind in range(time_s.shape[1]):
+            for level in range(time_s.shape[2]):
+                if not episode.feasible[own, kind, level]:
                     time_s[at, kind, level] = np.inf
     nothing = np.full(n, c.NONE)
     return Target(nothing, nothing.copy(), seen.available.copy(), time_s, hysteresis)
@@ -59,18 +59,15 @@ def give(cluster: ClusterArrays, target: Target, at: int, kind: int, level: int)
 
 
 @compiled_part
-def _repays(episode: Episode, seen: Seen, target: Target, at: int, kind: int, level: int) -> bool:
+def _repays(seen: Seen, target: Target, at: int, kind: int, level: int) -> bool:
     """Whether changing a running job's allotment to (type, level) is worth its restart."""
-    row, time_s = seen.row[at], target.time_s[at]
-    faster_s = time_s[episode.job[row, c.TYPE], episode.job[row, c.LEVEL]] - time_s[kind, level]
-    standing_s = restart_s(episode, row, kind, level) - rest_of_restart_s(episode, row)
+    faster_s = target.time_s[at, seen.kind[at], seen.held[at]] - target.time_s[at, kind, level]
+    standing_s = seen.cost_s[at, kind, level] - seen.rest_s[at]
     return seen.remaining[at] * faster_s > target.hysteresis * standing_s
 
 
 @compiled_part
-def place(
-    episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, order: Ints, allowed: Bools
-) -> None:
+def place(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints, allowed: Bools) -> None:
     """Give each job without an allotment, in order, the fastest allowed allotment that has room.
 
     A running job keeps what it holds, where that is allowed and has room, unless moving repays its restart.
@@ -79,23 +76,22 @@ def place(
     for at in order:
         if target.kind[at] != c.NONE:
             continue
-        least_s, kind, level, time_s = np.inf, c.NONE, c.NONE, target.time_s[at]
+        least_s, kind, level = np.inf, c.NONE, c.NONE
         for t in range(len(free)):
             for k in range(len(counts)):
                 if counts[k] > free[t]:
                     break
-                if allowed[at, t, k] and time_s[t, k] < least_s:
-                    least_s, kind, level = time_s[t, k], t, k
+                if allowed[at, t, k] and target.time_s[at, t, k] < least_s:
+                    least_s, kind, level = target.time_s[at, t, k], t, k
         if kind == c.NONE:
             continue
-        job = episode.job[seen.row[at]]
-        held, held_level = job[c.TYPE], job[c.LEVEL]
+        held, held_level = seen.kind[at], seen.held[at]
         if (
             held != c.NONE
             and allowed[at, held, held_level]
             and counts[held_level] <= free[held]
-            and time_s[held, held_level] < np.inf
-            and not _repays(episode, seen, target, at, kind, level)
+            and target.time_s[at, held, held_level] < np.inf
+            and not _repays(seen, target, at, kind, level)
         ):
             kind, level = held, held_level
         give(cluster, target, at, kind, level)
@@ -104,25 +100,22 @@ def place(
 
 
 @compiled_part
-def keep_running(episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, order: Ints) -> None:
+def keep_running(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints) -> None:
     """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
     for at in order:
-        job = episode.job[seen.row[at]]
-        held, held_level = job[c.TYPE], job[c.LEVEL]
+        held, held_level = seen.kind[at], seen.held[at]
         kind, level = target.kind[at], target.level[at]
         if held == c.NONE or (held == kind and held_level == level):
             continue
         own = cluster.counts[level] if kind == held else 0
         if target.free[held] + own < cluster.counts[held_level]:
             continue
-        if kind == c.NONE or not _repays(episode, seen, target, at, kind, level):
+        if kind == c.NONE or not _repays(seen, target, at, kind, level):
             give(cluster, target, at, held, held_level)
 
 
 @compiled_part
-def _offer(
-    episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, at: int, weight: float
-) -> tuple[int, float]:
+def _offer(cluster: ClusterArrays, seen: Seen, target: Target, at: int, weight: float) -> tuple[int, float]:
     """Return a job's next larger count that is faster, NONE if it has no room or does not repay; its gain."""
     kind, level, counts = target.kind[at], target.level[at], cluster.counts
     times, after = target.time_s[at, kind], level + 1
@@ -130,15 +123,15 @@ def _offer(
         after += 1
     if after == len(counts):
         return c.NONE, 0.0
-    extra, job = counts[after] - counts[level], episode.job[seen.row[at]]
-    as_held = kind == job[c.TYPE] and level == job[c.LEVEL]
-    if extra > target.free[kind] or (as_held and not _repays(episode, seen, target, at, kind, after)):
+    extra = counts[after] - counts[level]
+    as_held = kind == seen.kind[at] and level == seen.held[at]
+    if extra > target.free[kind] or (as_held and not _repays(seen, target, at, kind, after)):
         return c.NONE, 0.0
     return after, weight * (1.0 / times[after] - 1.0 / times[level]) / extra
 
 
 @compiled_part
-def grow(episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, weight: Floats) -> None:
+def grow(cluster: ClusterArrays, seen: Seen, target: Target, weight: Floats) -> None:
     """Give the GPUs left over to placed jobs, the greatest gain of weighted throughput per GPU first.
 
     A job that would stay as it is grows only where that repays its restart.
@@ -149,7 +142,7 @@ def grow(episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, w
         return
     for at in range(n):
         if target.kind[at] != c.NONE:
-            offered[at], gain[at] = _offer(episode, cluster, seen, target, at, weight[at])
+            offered[at], gain[at] = _offer(cluster, seen, target, at, weight[at])
     while target.free.any():
         best = c.NONE
         for at in range(n):
@@ -161,12 +154,12 @@ def grow(episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, w
         offered[best] = c.NONE
         if cluster.counts[level] - cluster.counts[target.level[best]] <= target.free[kind]:
             give(cluster, target, best, kind, level)
-            offered[best], gain[best] = _offer(episode, cluster, seen, target, best, weight[best])
+            offered[best], gain[best] = _offer(cluster, seen, target, best, weight[best])
 
 
 @compiled_part
 def decide(episode: Episode, seen: Seen, target: Target) -> None:
     """Decide what the target says."""
     for at in range(len(seen.row)):
-        job = episode.job[seen.row[at]]
-        job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = target.kind[at], target.level[at]
+        row = seen.row[at]
+        episode.job[row, c.TARGET_TYPE], episode.job[row, c.TARGET_LEVEL] = target.kind[at], target.level[at]

@@ -70,8 +70,8 @@ def _guess(episode: Episode, cluster: ClusterArrays, seen: Seen, time_s: Floats,
         job, iterations = episode.job[row], episode.figures[row, c.ITERATIONS]
         done = iterations - seen.remaining[at]
         attained = jobs.attained_at(episode, cluster, row, episode.clock[c.NOW])
-        ran_s = max(attained / max(job[c.REQUESTED_GPUS], 1), 1e-9)
-        ran_on = slower[job[c.TYPE]] if job[c.TYPE] != c.NONE else 1.0
+        ran_s = max(attained / max(seen.gpus[at], 1), 1e-9)
+        ran_on = slower[seen.kind[at]] if seen.kind[at] != c.NONE else 1.0
         base_s = ran_s / max(done, 1e-9) / ran_on if done > 0 else typical_s / iterations
         for kind in range(types):
             if episode.feasible[job[c.CLASS], kind, seen.requested[at]]:
@@ -97,12 +97,12 @@ def request_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> tuple
 
 
 @compiled_part
-def remaining_at_request_s(episode: Episode, cluster: ClusterArrays, seen: Seen, request_s: Floats) -> Floats:
+def remaining_at_request_s(seen: Seen, request_s: Floats) -> Floats:
     """Return the seconds until each job ends at its request on each type, shape (n, T)."""
     left_s = np.empty_like(request_s)
     for at in range(len(seen.row)):
         for kind in range(request_s.shape[1]):
-            wait_s = standstill_s(episode, seen.row[at], kind, seen.requested[at])
+            wait_s = standstill_s(seen, at, kind, seen.requested[at])
             left_s[at, kind] = seen.remaining[at] * request_s[at, kind] + wait_s
     return left_s
 
@@ -113,10 +113,10 @@ def known_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> Floats:
     n, types, levels = len(seen.row), len(cluster.capacity), len(cluster.counts)
     time_s = np.empty((n, types, levels))
     for at in range(n):
-        own = episode.known_s[episode.job[seen.row[at], c.CLASS]]
+        own = episode.job[seen.row[at], c.CLASS]
         for kind in range(types):
             for level in range(levels):
-                time_s[at, kind, level] = own[kind, level]
+                time_s[at, kind, level] = episode.known_s[own, kind, level]
     return time_s
 
 
