@@ -12,7 +12,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, requests, see
+from clustergym.compiled.policies.seen import Seen, ascending, requests, see, total
 from clustergym.compiled.policies.target import Target
 from clustergym.compiled.policies.times import least, times_or_guess
 from clustergym.compiled.policies.virtual_clock import KNOWN, KNOWN_GPU_S, KNOWN_JOBS, finishes
@@ -131,27 +131,32 @@ def _serve_pool(
     pool: float,
 ) -> None:  # fmt: skip
     """Serve jobs of unknown size first on the GPUs of the pool, by least attained service."""
-    types, now = len(cluster.capacity), episode.clock[c.NOW]
-    outside, some = np.empty(types, np.int64), False
+    types, now, some = len(cluster.capacity), episode.clock[c.NOW], False
+    outside, unknown, count = np.empty(types, np.int64), np.empty(len(known), np.int64), 0
     for kind in range(types):
-        size = int(np.floor(pool * cluster.capacity[kind]))
+        size = int(pool * cluster.capacity[kind])
         outside[kind] = max(target.free[kind] - size, 0)
         some |= size > 0
-    if known.all() or not some:
-        return
     attained = np.empty(len(known))
     for at in range(len(known)):
-        attained[at] = jobs.attained_at(episode, cluster, seen.row[at], now)
-    target.free[:] -= outside
-    targets.place(cluster, seen, target, ascending(attained, np.flatnonzero(~known)), allowed)
-    target.free[:] += outside
+        if not known[at]:
+            attained[at] = jobs.attained_at(episode, cluster, seen.row[at], now)
+            unknown[count] = at
+            count += 1
+    if count == 0 or not some:
+        return
+    for kind in range(types):
+        target.free[kind] -= outside[kind]
+    targets.place(cluster, seen, target, ascending(attained, unknown[:count]), allowed)
+    for kind in range(types):
+        target.free[kind] += outside[kind]
 
 
 @compiled_part
 def _order(episode: Episode, cluster: ClusterArrays, seen: Seen, memory: Memory) -> tuple[Ints, Bools]:
     """Return the jobs in ascending order of virtual finish, and which jobs' size is known."""
     size, known = _sizes(episode, cluster, seen, memory)
-    finish = finishes(episode, seen, memory, float(cluster.capacity.sum()), size)
+    finish = finishes(episode, seen, memory, float(total(cluster.capacity)), size)
     return ascending(finish, np.arange(len(seen.row))), known
 
 
@@ -182,7 +187,7 @@ def decide_conserving(
     n, order = len(seen.row), _order(episode, cluster, seen, memory)[0]
     time_s = times_or_guess(episode, cluster, seen)[0]
     target = targets.begin(episode, seen, time_s, hysteresis)
-    cap = max(2.0 * float(seen.available.sum()) / n, 1.0)
+    cap = max(2.0 * total(seen.available) / n, 1.0)
     allowed, weight = np.zeros(time_s.shape, np.bool_), np.empty(n)
     for at in range(n):
         weight[at] = _requested_time_s(episode, seen, at)

@@ -13,7 +13,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, see
+from clustergym.compiled.policies.seen import Seen, ascending, see, total
 from clustergym.compiled.policies.speedup import EXPONENTS
 from clustergym.compiled.policies.times import times_or_guess
 from clustergym.compiled.sums import pairwise_sum
@@ -51,12 +51,17 @@ def _fit(cluster: ClusterArrays, time_s: Floats) -> tuple[float, float]:
 def _shares(size: Floats, exponent: Floats) -> Floats:
     """Return each job's heSRPT share, summing to 1; ties keep the array's order."""
     n = len(size)
-    power, share = 1.0 / (1.0 - exponent), np.empty(n)
-    order = ascending(-size, np.arange(n))
+    negative, share = np.empty(n), np.empty(n)
+    for at in range(n):
+        negative[at] = -size[at]
+    order = ascending(negative, np.arange(n))
     for place in range(n):
-        own = power[order[place]]
-        share[order[place]] = ((place + 1.0) / n) ** own - (place / n) ** own
-    return share / pairwise_sum(share)
+        power = 1.0 / (1.0 - exponent[order[place]])
+        share[order[place]] = ((place + 1.0) / n) ** power - (place / n) ** power
+    whole = pairwise_sum(share)
+    for at in range(n):
+        share[at] /= whole
+    return share
 
 
 @compiled_part
@@ -100,9 +105,9 @@ def decide(
             exponent[at], one_gpu_s = _fit(cluster, time_s[at])
         size[at], weight[at] = seen.remaining[at] * one_gpu_s, 1.0 / seen.remaining[at]
     order, share = ascending(size, np.arange(n)), _shares(size, exponent)
-    allowed, total = np.zeros(time_s.shape, np.bool_), float(seen.available.sum())
+    allowed, gpus = np.zeros(time_s.shape, np.bool_), float(total(seen.available))
     for at in range(n):
-        rounded = _rounded_down(share[at] * total, counts)
+        rounded = _rounded_down(share[at] * gpus, counts)
         for kind in range(len(cluster.capacity)):
             for level in range(len(counts)):
                 most = 2.0 * rounded if seen.held[at] == level else rounded

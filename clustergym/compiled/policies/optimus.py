@@ -11,7 +11,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, see
+from clustergym.compiled.policies.seen import Seen, ascending, see, total
 from clustergym.compiled.policies.target import Target
 from clustergym.compiled.policies.times import times_or_guess
 
@@ -100,7 +100,7 @@ def _place_first(cluster: ClusterArrays, target: Target, left_s: Floats) -> None
             kind, level = _fastest(cluster, target, left_s[at], low, levels)
         if kind != c.NONE:
             targets.give(cluster, target, at, kind, level)
-        if not target.free.any():
+        if total(target.free) == 0:
             return
 
 
@@ -166,11 +166,8 @@ def decide(
     _place_first(cluster, target, left_s)
     _improve(cluster, target, left_s)
     targets.decide(episode, seen, target)
-    kept = of_job[: episode.clock[c.JOBS]].copy()
-    of_job[: episode.clock[c.JOBS]] = 0.0
     for at in range(len(seen.row)):
         row, kind, level = seen.row[at], target.kind[at] + 1.0, target.level[at] + 1.0
-        if kind > 0.0:
-            same = kept[row, SINCE_TYPE] == kind and kept[row, SINCE_LEVEL] == level
+        if of_job[row, SINCE_TYPE] != kind or of_job[row, SINCE_LEVEL] != level:
             of_job[row, SINCE_TYPE], of_job[row, SINCE_LEVEL] = kind, level
-            of_job[row, SINCE_S] = kept[row, SINCE_S] if same else episode.clock[c.NOW] / c.TICKS_PER_S
+            of_job[row, SINCE_S] = episode.clock[c.NOW] / c.TICKS_PER_S

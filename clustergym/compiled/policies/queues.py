@@ -8,7 +8,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import Seen
+from clustergym.compiled.policies.seen import Seen, total
 
 NOTHING, TYPES, CLUSTER = range(3)
 """What later jobs may not use while a job waits."""
@@ -36,7 +36,7 @@ def fill(
     blocks : int
         NOTHING, TYPES or CLUSTER.
     """
-    room, closed = free.copy(), np.zeros(len(free), np.bool_)
+    room, closed = free.copy(), np.zeros(len(free), np.int64)
     for at in order:
         gpus = seen.gpus[at]
         best, likes = c.NONE, np.inf
@@ -50,7 +50,7 @@ def fill(
         elif blocks != NOTHING:
             for kind in range(len(room)):
                 closed[kind] |= preference[at, kind] < np.inf
-            if blocks == CLUSTER or closed.all():
+            if blocks == CLUSTER or total(closed) == len(closed):
                 return
-        if not room.any():
+        if total(room) == 0:
             return

@@ -90,6 +90,15 @@ def level_of(counts: Ints, gpus: int) -> int:
 
 
 @compiled_part
+def total(gpus: Ints) -> int:
+    """Return the sum of some GPUs."""
+    found = 0
+    for count in gpus:
+        found += count
+    return found
+
+
+@compiled_part
 def ascending(key: Floats, order: Ints) -> Ints:
     """Return positions in ascending order of their keys; equal ones stay in the order given."""
     n, width, merged = len(order), 1, np.empty(len(order), np.int64)

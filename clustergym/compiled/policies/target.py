@@ -11,7 +11,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import Seen
+from clustergym.compiled.policies.seen import Seen, total
 
 
 class Target(NamedTuple):
@@ -95,7 +95,7 @@ def place(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints, allow
         ):
             kind, level = held, held_level
         give(cluster, target, at, kind, level)
-        if not free.any():
+        if total(free) == 0:
             return
 
 
@@ -138,12 +138,12 @@ def grow(cluster: ClusterArrays, seen: Seen, target: Target, weight: Floats) -> 
     """
     n = len(seen.row)
     offered, gain = np.full(n, c.NONE), np.zeros(n)
-    if not target.free.any():
+    if total(target.free) == 0:
         return
     for at in range(n):
         if target.kind[at] != c.NONE:
             offered[at], gain[at] = _offer(cluster, seen, target, at, weight[at])
-    while target.free.any():
+    while total(target.free) > 0:
         best = c.NONE
         for at in range(n):
             if offered[at] != c.NONE and (best == c.NONE or gain[at] > gain[best]):

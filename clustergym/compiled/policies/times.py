@@ -85,21 +85,22 @@ def _guess(episode: Episode, cluster: ClusterArrays, seen: Seen, time_s: Floats,
 def request_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> tuple[Floats, Bools]:
     """Return seconds per iteration at the request on each type, shape (n, T), and which jobs' are guessed."""
     n, types = len(seen.row), len(cluster.capacity)
-    time_s, known = np.empty((n, types)), np.empty(n, np.bool_)
+    time_s, known, unknown = np.empty((n, types)), np.empty(n, np.bool_), 0
     for at in range(n):
         own = episode.job[seen.row[at], c.CLASS]
         for kind in range(types):
             time_s[at, kind] = episode.known_s[own, kind, seen.requested[at]]
         known[at] = least(time_s[at]) < np.inf
-    if known.all():
-        return time_s, ~known
+        unknown += not known[at]
+    if unknown == 0:
+        return time_s, np.zeros(n, np.bool_)
     return time_s, _guess(episode, cluster, seen, time_s, known)
 
 
 @compiled_part
 def remaining_at_request_s(seen: Seen, request_s: Floats) -> Floats:
     """Return the seconds until each job ends at its request on each type, shape (n, T)."""
-    left_s = np.empty_like(request_s)
+    left_s = np.empty(request_s.shape)
     for at in range(len(seen.row)):
         for kind in range(request_s.shape[1]):
             wait_s = standstill_s(seen, at, kind, seen.requested[at])
