@@ -12,24 +12,28 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, requests, see, total
+from clustergym.compiled.policies.seen import Seen, ascending, see, total
 from clustergym.compiled.policies.target import Target
-from clustergym.compiled.policies.times import least, times_or_guess
+from clustergym.compiled.policies.times import times_or_guess
 from clustergym.compiled.policies.virtual_clock import KNOWN, KNOWN_GPU_S, KNOWN_JOBS, finishes
 from clustergym.compiled.sums import pairwise_sum
 
 
 @compiled_part
-def _requested_time_s(episode: Episode, seen: Seen, at: int) -> float:
-    """Return seconds per iteration at a job's request; `shared.requests.requested_time_s` has the rules."""
-    own, level = episode.job[seen.row[at], c.CLASS], seen.requested[at]
-    wanted, at_count, anywhere = np.inf, np.inf, np.inf
-    for kind in range(episode.known_s.shape[1]):
-        time_s = episode.known_s[own, kind, level]
-        if requests(episode, seen, at, kind):
-            wanted = min(wanted, time_s)
-        at_count, anywhere = min(at_count, time_s), min(anywhere, least(episode.known_s[own, kind]))
-    return wanted if wanted < np.inf else at_count if at_count < np.inf else anywhere
+def _requested_times(episode: Episode, seen: Seen) -> Floats:
+    """Return seconds per iteration at each request, as `shared.requests.requested_time_s`, shape (n,)."""
+    n, time_s = len(seen.row), np.empty(len(seen.row))
+    for at in range(n):
+        own, level = episode.job[seen.row[at], c.CLASS], seen.requested[at]
+        wanted, at_count, anywhere = np.inf, np.inf, np.inf
+        for kind in range(episode.known_s.shape[1]):
+            if seen.options[at, kind]:
+                wanted = min(wanted, episode.known_s[own, kind, level])
+            at_count = min(at_count, episode.known_s[own, kind, level])
+            for other in range(episode.known_s.shape[2]):
+                anywhere = min(anywhere, episode.known_s[own, kind, other])
+        time_s[at] = wanted if wanted < np.inf else at_count if at_count < np.inf else anywhere
+    return time_s
 
 
 @compiled_part
@@ -43,7 +47,7 @@ def _size_gpu_s(episode: Episode, cluster: ClusterArrays, seen: Seen, at: int) -
         speed[kind] = speed[kind] * runs
         weight += runs
     mean = pairwise_sum(speed) / max(weight, 1)
-    iteration_s = 1.0 / mean if mean > 0.0 else _requested_time_s(episode, seen, at)
+    iteration_s = 1.0 / mean if mean > 0.0 else _requested_times(episode, seen)[at]
     return episode.figures[row, c.ITERATIONS] * iteration_s * seen.gpus[at]
 
 
@@ -70,7 +74,7 @@ def _sizes(episode: Episode, cluster: ClusterArrays, seen: Seen, memory: Memory)
 
 
 @compiled_part
-def _efficiency(cluster: ClusterArrays, time_s: Floats, requested: int) -> Floats:
+def _efficiency(counts: Ints, time_s: Floats, requested: int) -> Floats:
     """Return throughput per GPU relative to that at the request on the same type, shape (T, K)."""
     types, levels = time_s.shape
     efficiency = np.zeros((types, levels))
@@ -80,19 +84,16 @@ def _efficiency(cluster: ClusterArrays, time_s: Floats, requested: int) -> Float
             base += 1
         if base == levels:
             continue
-        base_gpu_s = time_s[kind, base] * cluster.counts[base]
+        base_gpu_s = time_s[kind, base] * counts[base]
         for level in range(levels):
             if time_s[kind, level] < np.inf:
-                efficiency[kind, level] = base_gpu_s / (time_s[kind, level] * cluster.counts[level])
+                efficiency[kind, level] = base_gpu_s / (time_s[kind, level] * counts[level])
     return efficiency
 
 
 @compiled_part
-def _allow_doublings(
-    cluster: ClusterArrays, efficiency: Floats, requested: int, alpha: float, allowed: Bools
-) -> None:
+def _allow_doublings(counts: Ints, efficiency: Floats, requested: int, alpha: float, allowed: Bools) -> None:
     """Allow the request and the doublings of it that are efficient enough, and those before them too."""
-    counts = cluster.counts
     for kind in range(len(efficiency)):
         first = c.NONE
         for level in range(requested, len(counts)):
@@ -110,11 +111,10 @@ def _allow_doublings(
 
 @compiled_part
 def _allow_modest(
-    cluster: ClusterArrays, time_s: Floats, efficiency: Floats, requested: int, alpha: float, cap: float,
+    counts: Ints, time_s: Floats, efficiency: Floats, requested: int, alpha: float, cap: float,
     allowed: Bools,
 ) -> None:  # fmt: skip
     """Allow what is at most the request, or efficient enough, up to the cap or the least that runs."""
-    counts = cluster.counts
     for kind in range(len(efficiency)):
         lowest = 0
         while lowest < len(counts) and time_s[kind, lowest] == np.inf:
@@ -171,8 +171,8 @@ def decide(
     target = targets.begin(episode, seen, time_s, hysteresis)
     allowed = np.zeros(time_s.shape, np.bool_)
     for at in range(len(seen.row)):
-        efficiency = _efficiency(cluster, time_s[at], seen.requested[at])
-        _allow_doublings(cluster, efficiency, seen.requested[at], alpha, allowed[at])
+        efficiency = _efficiency(cluster.counts, time_s[at], seen.requested[at])
+        _allow_doublings(cluster.counts, efficiency, seen.requested[at], alpha, allowed[at])
     _serve_pool(episode, cluster, seen, target, known, allowed, pool)
     targets.place(cluster, seen, target, order, allowed)
     targets.decide(episode, seen, target)
@@ -188,11 +188,10 @@ def decide_conserving(
     time_s = times_or_guess(episode, cluster, seen)[0]
     target = targets.begin(episode, seen, time_s, hysteresis)
     cap = max(2.0 * total(seen.available) / n, 1.0)
-    allowed, weight = np.zeros(time_s.shape, np.bool_), np.empty(n)
+    allowed, weight = np.zeros(time_s.shape, np.bool_), _requested_times(episode, seen)
     for at in range(n):
-        weight[at] = _requested_time_s(episode, seen, at)
-        efficiency = _efficiency(cluster, time_s[at], seen.requested[at])
-        _allow_modest(cluster, time_s[at], efficiency, seen.gpus[at], alpha, cap, allowed[at])
+        efficiency = _efficiency(cluster.counts, time_s[at], seen.requested[at])
+        _allow_modest(cluster.counts, time_s[at], efficiency, seen.gpus[at], alpha, cap, allowed[at])
     targets.place(cluster, seen, target, order, allowed)
     targets.keep_running(cluster, seen, target, order)
     targets.grow(cluster, seen, target, weight)

@@ -9,7 +9,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.queues import fill
-from clustergym.compiled.policies.seen import keep_all, requests, see
+from clustergym.compiled.policies.seen import keep_all, see
 
 
 @compiled_part
@@ -24,6 +24,6 @@ def decide(episode: Episode, cluster: ClusterArrays, blocks: int) -> None:
             waiting[waits] = at
             waits += 1
             for kind in range(types):
-                if requests(episode, seen, at, kind):
+                if seen.options[at, kind]:
                     preference[at, kind] = kind
     fill(episode, seen, waiting[:waits], preference, episode.free, blocks)

@@ -28,7 +28,7 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
     for at in range(n):
         least = np.inf
         for kind in range(types):
-            if stays(episode, seen, at, kind):
+            if stays(seen, at, kind):
                 preference[at, kind] = kind
                 least = min(least, seen.cost_s[at, kind, seen.requested[at]])
         starts = seen.kind[at] == c.NONE and least < np.inf

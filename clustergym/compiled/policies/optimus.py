@@ -20,35 +20,35 @@ SINCE_TYPE, SINCE_LEVEL, SINCE_S = range(3)
 
 
 @compiled_part
-def _in_turn(episode: Episode, seen: Seen, memory: Memory, at: int, turn_restarts: float) -> bool:
-    """Whether a running job was launched too recently to be changed."""
-    row, now_s, longest_s = seen.row[at], episode.clock[c.NOW] / c.TICKS_PER_S, 0.0
-    if seen.kind[at] == c.NONE or memory.of_job[row, SINCE_TYPE] == 0.0:
-        return False
-    own = episode.job[row, c.CLASS]
-    for kind in range(seen.cost_s.shape[1]):
-        for level in range(seen.cost_s.shape[2]):
-            if episode.feasible[own, kind, level]:
-                longest_s = max(longest_s, seen.cost_s[at, kind, level])
-    return now_s - memory.of_job[row, SINCE_S] < turn_restarts * longest_s
+def _in_turn(episode: Episode, seen: Seen, memory: Memory, turn_restarts: float) -> Bools:
+    """Return which running jobs were launched too recently to be changed."""
+    now_s, bound = episode.clock[c.NOW] / c.TICKS_PER_S, np.zeros(len(seen.row), np.bool_)
+    for at in range(len(seen.row)):
+        row, longest_s = seen.row[at], 0.0
+        if seen.kind[at] == c.NONE or memory.of_job[row, SINCE_TYPE] == 0.0:
+            continue
+        own = episode.job[row, c.CLASS]
+        for kind in range(seen.cost_s.shape[1]):
+            for level in range(seen.cost_s.shape[2]):
+                if episode.feasible[own, kind, level]:
+                    longest_s = max(longest_s, seen.cost_s[at, kind, level])
+        bound[at] = now_s - memory.of_job[row, SINCE_S] < turn_restarts * longest_s
+    return bound
 
 
 @compiled_part
-def _left_s(
-    episode: Episode, seen: Seen, memory: Memory, time_s: Floats, hysteresis: float, turn_restarts: float
-) -> Floats:
+def _left_s(seen: Seen, time_s: Floats, bound: Bools, hysteresis: float) -> Floats:
     """Return the estimated seconds until each job ends, restart included, shape (n, T, K)."""
     n, types, levels = time_s.shape
     left_s = np.empty((n, types, levels))
     for at in range(n):
-        bound = _in_turn(episode, seen, memory, at, turn_restarts)
         runs = seen.kind[at] != c.NONE
         for kind in range(types):
             for level in range(levels):
                 work_s = seen.remaining[at] * time_s[at, kind, level]
                 if seen.kind[at] == kind and seen.held[at] == level:
-                    left_s[at, kind, level] = 0.0 if bound else work_s + seen.rest_s[at]
-                elif bound:
+                    left_s[at, kind, level] = 0.0 if bound[at] else work_s + seen.rest_s[at]
+                elif bound[at]:
                     left_s[at, kind, level] = np.inf
                 else:
                     left = work_s + seen.cost_s[at, kind, level]
@@ -162,7 +162,8 @@ def decide(
     """Give every job its least count, then grow jobs by marginal gain."""
     seen, of_job = see(episode, cluster), memory.of_job
     target = targets.begin(episode, seen, times_or_guess(episode, cluster, seen)[0], 1.0)
-    left_s = _left_s(episode, seen, memory, target.time_s, hysteresis, turn_restarts)
+    bound = _in_turn(episode, seen, memory, turn_restarts)
+    left_s = _left_s(seen, target.time_s, bound, hysteresis)
     _place_first(cluster, target, left_s)
     _improve(cluster, target, left_s)
     targets.decide(episode, seen, target)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
@@ -31,6 +31,8 @@ class Seen(NamedTuple):
         Seconds until a launched job starts to work; 0 for other jobs.
     cost_s : ndarray of float, shape (n, T, K)
         Seconds of standstill that a move to an allotment costs; 0 for the one held.
+    options : ndarray of bool, shape (n, T)
+        Whether the request may run on a type.
     available : ndarray of int, shape (T,)
     """
 
@@ -42,6 +44,7 @@ class Seen(NamedTuple):
     remaining: Floats
     rest_s: Floats
     cost_s: Floats
+    options: Bools
     available: Ints
 
 
@@ -59,6 +62,7 @@ def see(episode: Episode, cluster: ClusterArrays) -> Seen:
         np.empty(n),
         np.zeros(n),
         np.empty((n, len(cluster.capacity), len(cluster.counts))),
+        np.empty((n, len(cluster.capacity)), np.bool_),
         episode.free.copy(),
     )
     for at in range(n):
@@ -69,7 +73,10 @@ def see(episode: Episode, cluster: ClusterArrays) -> Seen:
         seen.remaining[at] = jobs.remaining_at(episode, row, now)
         pays = job[row, c.LAUNCHED] or clock[c.FIRST_LAUNCH_COSTS]
         checkpoint_s = episode.checkpoint_s[job[row, c.CLASS]] if pays else 0.0
+        own, asked = job[row, c.CLASS], job[row, c.REQUESTED_TYPE]
         for kind in range(seen.cost_s.shape[1]):
+            fits = episode.feasible[own, kind, seen.requested[at]]
+            seen.options[at, kind] = fits and (asked < 0 or asked == kind)
             for level in range(seen.cost_s.shape[2]):
                 search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
                 seen.cost_s[at, kind, level] = search_s + checkpoint_s
@@ -120,19 +127,9 @@ def ascending(key: Floats, order: Ints) -> Ints:
 
 
 @compiled_part
-def requests(episode: Episode, seen: Seen, at: int, kind: int) -> bool:
-    """Whether a job's request may run on a type."""
-    job, row = episode.job, seen.row[at]
-    asked = job[row, c.REQUESTED_TYPE] < 0 or job[row, c.REQUESTED_TYPE] == kind
-    return asked and episode.feasible[job[row, c.CLASS], kind, seen.requested[at]]
-
-
-@compiled_part
-def stays(episode: Episode, seen: Seen, at: int, kind: int) -> bool:
+def stays(seen: Seen, at: int, kind: int) -> bool:
     """Whether a job's request may run on a type, if running jobs keep theirs."""
-    if seen.kind[at] != c.NONE:
-        return seen.kind[at] == kind
-    return requests(episode, seen, at, kind)
+    return seen.kind[at] == kind if seen.kind[at] != c.NONE else seen.options[at, kind]
 
 
 @compiled_part

@@ -22,7 +22,7 @@ def decide(episode: Episode, cluster: ClusterArrays) -> None:
     least_s = np.full(len(seen.row), np.inf)
     for at in range(len(seen.row)):
         for kind in range(types):
-            if not stays(episode, seen, at, kind):
+            if not stays(seen, at, kind):
                 left_s[at, kind] = np.inf
             least_s[at] = min(least_s[at], left_s[at, kind])
     order = ascending(least_s, np.arange(len(seen.row)))
