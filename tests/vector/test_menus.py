@@ -96,3 +96,18 @@ def test_policies_that_need_iteration_times_are_refused_without_them() -> None:
     SchedulingVectorEnv(MetaEnv, policies=("fcfs", "las"), **chosen).reset(seed=0)
     with pytest.raises(InputError, match="policy srtf without iteration times is not compiled"):
         SchedulingVectorEnv(MetaEnv, policies=("las", "srtf"), **chosen)
+
+
+def test_many_small_jobs_launched_at_one_decision_are_all_logged() -> None:
+    menu = ("ares alpha=0.6 unknown_pool=0.3", "ares", "ares work_conserving=true", "fcfs")
+    chosen: dict[str, Any] = {"cluster": "ares-16", "rule": "ares", "costs": "ares", "jobs": 35}
+    chosen |= {"loads": (0.7,), "information": "bootstrap", "round_s": None, "source": "helios"}
+    digests = []
+    for engine in ("compiled", "simpy"):
+        env, rng, over = MetaEnv(engine=engine, policies=menu, **chosen), np.random.default_rng(49456), False
+        env.reset(seed=49456)
+        while not over:
+            _, _, terminated, truncated, info = env.step(rng.integers(4))
+            over = terminated or truncated
+        digests.append(info["digest"])
+    assert digests[0] == digests[1]
