@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FOLDERS = ("compiled", "envs/vector", "learn")
+FOLDERS = ("compiled", "envs/vector")
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
 _numba: Any
@@ -40,6 +40,14 @@ def compiled(function: F) -> F:
 def compiled_part(function: F) -> F:
     """Compile a function that only compiled functions call, which takes less time to compile."""
     return _compile(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+
+
+def compiled_inner(function: F) -> F:
+    """Compile a part that makes no arrays and calls nothing that does.
+
+    It does not count references to arrays, which takes longer than most of what compiled functions do.
+    """
+    return _compile(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False})
 
 
 def _compile(function: F, options: dict[str, Any]) -> F:

@@ -90,3 +90,18 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
                 field=field,
                 remedy="choose engine=simpy",
             )
+
+
+def check_known(scenario: Scenario, information: InformationClass) -> None:
+    """Raise an UncoveredError if a job that fits has no known time at the GPUs it asks for or more.
+
+    Policies would guess its speed.
+    """
+    asks, known = scenario.request_gpus, scenario.known_times(information)[scenario.class_of]
+    enough = scenario.tables.counts >= asks[:, None, None]
+    if ((asks > 0) & ~(np.isfinite(known) & enough).any(axis=(1, 2))).any():
+        raise UncoveredError(
+            f"scenario {scenario.name} has jobs without times for class {information.value}",
+            field="oracle",
+            remedy="choose information=profiled",
+        )

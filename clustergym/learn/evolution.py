@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.compiled import auction_features as features
+from clustergym.compiled.auction import INPUTS
 from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.inputs.reading import read_regular
 from clustergym.inputs.writing import atomic_path
 from clustergym.interface.policy import InformationClass
-from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained
-from clustergym.learn.auction import INPUTS
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario

@@ -35,6 +35,12 @@ def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> t
     given = {"checkpoint": "elastic-linear", "generations": 30, "sigma": 0.2, **parameters}
     _only(given, "checkpoint", "generations", "sigma")
     require(int(given["generations"]) >= 1, "policies.generations", given["generations"], "give at least 1")
+    if scenario.horizon_s is not None or (scenario.request_gpus == 0).any():
+        message, remedy = (
+            "needs an episode in which every job completes",
+            "leave it out, or choose another trace",
+        )
+        raise InputError(message, field="policies.hindsight", remedy=remedy)
     start = load(str(given["checkpoint"]))
     episode = Episode.of(scenario, start.information_class)
     search = search_from(start.weights, float(given["sigma"]), 16, seed, diagonal=False)
