@@ -108,7 +108,7 @@ def _table(rows: list[Any]) -> str:
             int(cluster.capacity.sum()),
             len(cluster.gpu_types),
             getattr(env.parameters, "jobs", 1),
-            env.action_space.n,
+            flatdim(env.action_space),
             flatdim(env.observation_space),
         )
         shown = " | ".join(f"{figure:,}" for figure in figures)

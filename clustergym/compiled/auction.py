@@ -148,6 +148,14 @@ def sizes_of(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
     return gpu_s, best_s, soonest_s
 
 
+@compiled_inner
+def first_levels(time_s: Floats, level: Ints) -> None:
+    """Write the least feasible level of each job on each type, or NONE, shape (n, T)."""
+    for j in range(level.shape[0]):
+        for t in range(level.shape[1]):
+            level[j, t] = first_level(time_s[j, t])
+
+
 @compiled_part
 def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
     """Return each type's mean log speed, shape (T,), and each job's advantage on it, shape (n, T).
@@ -156,10 +164,12 @@ def advantages(time_s: Floats, counts: Ints) -> tuple[Floats, Floats]:
     """
     jobs, types, _ = time_s.shape
     own, mean, seen = np.zeros((jobs, types)), np.zeros(types), np.zeros(types)
+    level = np.empty((jobs, types), np.int64)
+    first_levels(time_s, level)
     for j in range(jobs):
         best = -np.inf
         for t in range(types):
-            k = first_level(time_s[j, t])
+            k = level[j, t]
             own[j, t] = -np.inf if k < 0 else -math.log(time_s[j, t, k] * counts[k])
             best = max(best, own[j, t])
         for t in range(types):
@@ -184,6 +194,13 @@ def ranks_of(size: Floats) -> Floats:
     return rank
 
 
+@compiled_inner
+def derive_jobs(facts: Floats, point: Floats) -> None:
+    """Compute the facts of jobs that depend on their other facts."""
+    for j in range(len(facts)):
+        features.derive_job(facts[j], point)
+
+
 @compiled_part
 def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
     """Return the facts of the jobs and of the decision point."""
@@ -203,8 +220,7 @@ def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
     point[features.MEAN_LOG] = logs / max(known, 1)
     point[features.BACKLOG_H] = total / max(gpus, 1) / 3600.0
     features.derive_point(point)
-    for j in range(jobs):
-        features.derive_job(facts[j], point)
+    derive_jobs(facts, point)
     type_speed, advantage = advantages(bids.time_s, counts)
     return Facts(facts, point, type_speed, advantage)
 
@@ -263,9 +279,7 @@ def begin(bids: Bids) -> Moves:
     jobs, types, _ = bids.time_s.shape
     kind, level = np.full(jobs, NONE, np.int64), np.full(jobs, NONE, np.int64)
     target = np.empty((jobs, types), np.int64)
-    for j in range(jobs):
-        for t in range(types):
-            target[j, t] = first_level(bids.time_s[j, t])
+    first_levels(bids.time_s, target)
     return Moves(kind, level, target, np.full((jobs, types), BARRED))
 
 
@@ -331,7 +345,23 @@ def hold(
     given: Floats, weights: Floats, facts: Facts, available: Ints, counts: Ints, bids: Bids
 ) -> tuple[Ints, Ints]:
     """Hold an auction by given scores or, if there are none, by weights; see `decide`."""
-    moves, free, values = begin(bids), available.copy(), np.empty(features.COUNT)
+    moves = begin(bids)
+    make_moves(moves, given, weights, facts, available.copy(), counts, bids, np.empty(features.COUNT))
+    return moves.kind, moves.level
+
+
+@compiled_inner
+def make_moves(
+    moves: Moves,
+    given: Floats,
+    weights: Floats,
+    facts: Facts,
+    free: Ints,
+    counts: Ints,
+    bids: Bids,
+    values: Floats,
+) -> None:
+    """Make the moves of an auction; `free` GPUs become fewer, and `values` is room for features."""
     for j in range(len(moves.kind)):
         score_moves(j, moves, given, weights, values, facts, counts, bids)
     while True:
@@ -339,7 +369,7 @@ def hold(
         if j < 0:
             if revert(moves, free, counts, bids):
                 continue
-            return moves.kind, moves.level
+            return
         k, before = moves.target[j, t], moves.level[j]
         free[t] -= counts[k] - (counts[before] if before >= 0 else 0)
         moves.kind[j], moves.level[j] = t, k
@@ -395,8 +425,16 @@ def describe_moves(j: int, facts: Facts, counts: Ints, bids: Bids, values: Float
         before, k = NONE, first_level(bids.time_s[j, t])
         while k >= 0:
             fill_move(values, facts, counts, bids, j, t, k, before)
-            out[t, k] = values
+            for place in range(len(values)):
+                out[t, k, place] = values[place]
             before, k = k, next_level(counts, bids.time_s[j, t], k)
+
+
+@compiled_inner
+def describe_rows(rows: Ints, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
+    """Write the features of the moves of some jobs, one job after the other."""
+    for at in range(len(rows)):
+        describe_moves(rows[at], facts, counts, bids, values, out[at])
 
 
 @compiled
@@ -404,5 +442,4 @@ def described_moves(gpus: int, counts: Ints, bids: Bids, out: Singles) -> None:
     """Write the features of each job's moves, and 0 where there is no move, shape (n, T, K, COUNT)."""
     facts, values = facts_of(gpus, counts, bids), np.empty(features.COUNT)
     out[:] = 0.0
-    for j in range(len(out)):
-        describe_moves(j, facts, counts, bids, values, out[j])
+    describe_rows(np.arange(len(out)), facts, counts, bids, values, out)

@@ -16,7 +16,7 @@ from clustergym.compiled.numba_cache import compiled, compiled_inner, compiled_p
 @compiled_part
 def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
     """Return the bids of jobs in view, as `auction.bids_of` has them of a View."""
-    n, now, now_s = len(rows), episode.clock[c.NOW], episode.clock[c.NOW] / c.TICKS_PER_S
+    n = len(rows)
     shape = (n, *episode.known_s.shape[1:])
     bids = Bids(
         np.empty(n),
@@ -29,7 +29,15 @@ def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
         np.empty(n),
         np.empty(n),
     )
-    for at in range(n):
+    _fill_bids(episode, cluster, rows, bids)
+    return bids
+
+
+@compiled_inner
+def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids) -> None:
+    now, now_s = episode.clock[c.NOW], episode.clock[c.NOW] / c.TICKS_PER_S
+    _, types, levels = bids.time_s.shape
+    for at in range(len(rows)):
         row = rows[at]
         job, figures = episode.job[row], episode.figures[row]
         held = job[c.LEVEL] != c.NONE
@@ -37,8 +45,8 @@ def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
         kind_of_job = job[c.CLASS]
         pays = job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS]
         checkpoint_s = episode.checkpoint_s[kind_of_job] if pays else 0.0
-        for kind in range(shape[1]):
-            for level in range(shape[2]):
+        for kind in range(types):
+            for level in range(levels):
                 search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
                 bids.cost_s[at, kind, level] = search_s + checkpoint_s
                 bids.time_s[at, kind, level] = episode.known_s[kind_of_job, kind, level]
@@ -49,7 +57,6 @@ def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
         bids.age_s[at] = now_s - figures[c.SUBMIT_S]
         bids.attained_gpu_s[at] = jobs.attained_at(episode, cluster, row, now)
         bids.slack_s[at] = figures[c.DEADLINE_S] - now_s
-    return bids
 
 
 @compiled_inner

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Ints
+from clustergym.arrays import Bools, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
@@ -87,7 +87,7 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
     return c.OVER if at_horizon else c.STALLED
 
 
-@compiled_part
+@compiled_inner
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
@@ -118,16 +118,41 @@ def _changed(episode: Episode, row: int) -> bool:
     return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
 
 
-@compiled_part
-def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
-    """Return the jobs whose target is another allotment than they hold, from the largest to the smallest."""
-    launches, count = np.empty(len(rows), np.int64), 0
+@compiled_inner
+def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: Ints) -> int:
+    """Write the jobs whose target is another allotment than they hold, the largest first; return how many."""
+    count = 0
     for level in range(len(cluster.counts) - 1, -1, -1):
         for row in rows:
             if episode.job[row, c.TARGET_LEVEL] == level and _changed(episode, row):
                 launches[count] = row
                 count += 1
-    return launches[:count]
+    return count
+
+
+@compiled_inner
+def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
+    """Drop the rejected jobs, then preempt those that shall hold nothing."""
+    job = episode.job
+    for row in rows:
+        if job[row, c.REJECTED]:
+            jobs.drop(episode, cluster, row)
+    for row in rows:
+        if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
+            jobs.preempt(episode, cluster, row)
+
+
+@compiled_inner
+def _launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
+    """Launch jobs after all of them have released what they hold; `was_running` receives which did."""
+    job = episode.job
+    for at in range(len(launches)):
+        if job[launches[at], c.LEVEL] != c.NONE:
+            was_running[at] = True
+            jobs.vacate(episode, cluster, launches[at])
+    for at in range(len(launches)):
+        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
+        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
 
 
 @compiled_part
@@ -136,23 +161,12 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
     Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """
-    clock, job = episode.clock, episode.job
+    clock = episode.clock
     rows = episode.in_view[: clock[c.IN_VIEW]].copy()
-    for row in rows:
-        if job[row, c.REJECTED]:
-            jobs.drop(episode, cluster, row)
-    for row in rows:
-        if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
-            jobs.preempt(episode, cluster, row)
-    launches = _launches(episode, cluster, rows)
-    was_running = np.zeros(len(launches), np.bool_)
-    for at in range(len(launches)):
-        if job[launches[at], c.LEVEL] != c.NONE:
-            was_running[at] = True
-            jobs.vacate(episode, cluster, launches[at])
-    for at in range(len(launches)):
-        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
-        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
+    _take_away(episode, cluster, rows)
+    launches = np.empty(len(rows), np.int64)
+    count = _launches(episode, cluster, rows, launches)
+    _launch(episode, cluster, launches[:count], np.zeros(count, np.bool_))
     clock[c.DECISION_DUE] = 0
     clock[c.IDLE_ROUNDS] = clock[c.IDLE_ROUNDS] + 1 if _hopeless(episode) else 0
     if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:

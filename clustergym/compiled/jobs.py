@@ -12,7 +12,7 @@ from clustergym.compiled import buddy
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled_inner
 
 
 @compiled_inner
@@ -228,7 +228,7 @@ def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
     return tier
 
 
-@compiled_part
+@compiled_inner
 def place(episode: Episode, cluster: ClusterArrays, row: int, kind: int, gpus: int) -> None:
     """Find nodes for a job and write them to its row of `held_nodes` and `held_gpus`."""
     first, nodes = cluster.first_node[kind], episode.held_nodes[row]
@@ -242,7 +242,8 @@ def place(episode: Episode, cluster: ClusterArrays, row: int, kind: int, gpus: i
         nodes,
         episode.held_gpus[row],
     )
-    nodes[:count] += first
+    for at in range(count):
+        nodes[at] += first
     episode.job[row, c.NODES] = count
 
 
@@ -269,7 +270,7 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: i
     record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
 
 
-@compiled_part
+@compiled_inner
 def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START

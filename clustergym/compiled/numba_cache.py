@@ -34,18 +34,19 @@ def compiled(function: F) -> F:
     The compiled function does not hold Python's global lock. It must not call itself: Numba's cache does not
     keep such functions.
     """
-    return _compile(function, {})
+    return _compile(function, {"_nrt": True})
 
 
 def compiled_part(function: F) -> F:
     """Compile a function that only compiled functions call, which takes less time to compile."""
-    return _compile(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+    return _compile(function, {"_nrt": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True})
 
 
 def compiled_inner(function: F) -> F:
-    """Compile a part that makes no arrays and calls nothing that does.
+    """Compile a part that makes no arrays, and calls nothing that returns one.
 
     It does not count references to arrays, which takes longer than most of what compiled functions do.
+    Nor may it assign an array to a part of another: Numba would make a copy.
     """
     return _compile(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False})
 

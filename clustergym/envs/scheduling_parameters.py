@@ -70,10 +70,11 @@ class SchedulingParameters:
     """A name of conf/placer, with its default parameters."""
     rows: int = 48
     """Most jobs that an observation shows, and actions can edit, at a decision point."""
-    actions: Literal["edit", "admit", "drop", "meta"] = "edit"
-    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), or choose a policy."""
-    features: Literal["jobs", "summary"] = "jobs"
-    """What is observed: rows of jobs and the summary, or the summary alone."""
+    actions: Literal["edit", "admit", "drop", "meta", "scores", "weights"] = "edit"
+    """What an action does: edit allotments, reject new jobs too (admit) or any (drop), choose a policy, or
+    score the moves of an auction, each of them or by weights of their features."""
+    features: Literal["jobs", "summary", "moves"] = "jobs"
+    """What is observed: rows of jobs and the summary, the summary alone, or moves of an auction too."""
     observation: Literal["dict", "flat"] = "dict"
     """The form of an observation: a dict of arrays, or one array."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"jobs_in_system": 1.0})

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import clustergym  # noqa: F401  registers the environments
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
+from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
@@ -21,6 +22,10 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
     "fair": (FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
     "deadline": (DeadlineEnv, SMALL),
+    "scores": (AuctionEnv, {**SMALL, "rows": 4}),
+    "scores, flat": (AuctionEnv, {**SMALL, "observation": "flat", "round_s": None, "horizon_s": 90000.0}),
+    "scores, no moves": (AuctionEnv, {**SMALL, "features": "jobs"}),
+    "weights": (AuctionEnv, {**SMALL, "rows": 3, "actions": "weights", "features": "summary"}),
     "drop": (
         DeadlineEnv,
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
@@ -48,8 +53,11 @@ def assert_same(mine: Any, other: Any, where: str) -> None:
         assert mine == other, where
 
 
-def drawn_actions(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def drawn_actions(envs: SchedulingVectorEnv, rng: np.random.Generator) -> np.ndarray:
     """Draw an action for each environment, one in fifty of them legal or not."""
+    masks = envs.action_masks()
+    if isinstance(envs.action_space, Box):
+        return rng.uniform(-1, 1, masks.shape).astype(np.float32)
     legal = [int(rng.choice(np.flatnonzero(mask))) for mask in masks]
     any_action = rng.integers(masks.shape[1], size=len(masks))
     return np.where(rng.random(len(masks)) < 0.02, any_action, legal)
@@ -66,7 +74,7 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
     assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")
     rng, ends = np.random.default_rng(0), 0
     for at in range(900):
-        actions = drawn_actions(mine.action_masks(), rng)
+        actions = drawn_actions(mine, rng)
         got, expected = mine.step(actions), other.step(actions)
         assert_same(got, expected, f"step {at}")
         over = got[2] | got[3]

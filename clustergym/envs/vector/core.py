@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from clustergym.arrays import Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
 from clustergym.compiled.cluster_arrays import cluster_arrays
@@ -17,6 +18,7 @@ from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import step as steps
 from clustergym.envs.vector.desk import Desk
 from clustergym.envs.vector.desks import Desks, PreparedScenario
+from clustergym.inputs.errors import InputError
 from clustergym.metrics.metrics import measure
 from clustergym.scenarios.scenario import Scenario
 
@@ -75,10 +77,37 @@ class Core:
         actions[list(rows)] = steps.BEGIN
         self.step(actions)
 
-    def step(self, actions: Ints) -> None:
-        """Take an action in each episode, each thread on its share of them; LEAVE takes none."""
-        self._batch.make_room()
-        call = partial(
+    def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
+        """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
+        taken, number = np.asarray(actions), self.desks.mask.shape[1]
+        if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
+            message = f"have shape {taken.shape} and type {taken.dtype}"
+            remedy = f"give {self.size} whole numbers"
+            raise InputError(message, field="actions", remedy=remedy)
+        wrong = (taken < 0) | (taken >= number)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            message = f"{taken[row]} is not an action of environment {row}"
+            raise InputError(message, field="actions", remedy=f"give numbers from 0 to {number - 1}")
+        return taken.astype(np.int64)
+
+    def legal(self, taken: Any) -> Bools:
+        """Return in which episodes an action is legal, shape (size,)."""
+        return self.desks.mask[np.arange(self.size), taken] > 0
+
+    def take(self, taken: Any, over: Bools) -> None:
+        """Take an action in each episode that is not over."""
+        self.step(np.where(over, steps.LEAVE, taken))
+
+    def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
+        """Draw a legal action for each episode, and advance the states of the generators, shape (size,)."""
+        actions = np.zeros(self.size, dtype=np.int64)
+        steps.draw_legal(self.desks.mask, states, actions, 0, self.size)
+        return actions
+
+    def _call(self, actions: Ints) -> Callable[[int, int], None]:
+        """Return a function that takes the actions in the episodes from a first to a last one."""
+        return partial(
             steps.step,
             self._batch.episodes,
             self._cluster,
@@ -89,6 +118,11 @@ class Core:
             self.rewards,
             self.outcomes,
         )
+
+    def step(self, actions: Ints) -> None:
+        """Take an action in each episode, each thread on its share of them; LEAVE takes none."""
+        self._batch.make_room()
+        call = self._call(actions)
         if self._pool is None:
             call(0, self.size)
             return

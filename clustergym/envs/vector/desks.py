@@ -11,6 +11,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
 from clustergym.envs.actions import EditActions, MetaActions
+from clustergym.envs.actions_by_name import AnyActions
 from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
@@ -72,7 +73,7 @@ class Desks:
     size : int
         Episodes.
     parameters : SchedulingParameters
-    actions : EditActions or MetaActions
+    actions : EditActions, MetaActions or AuctionActions
         Actions of the single environment.
     features : Summary
         Observations of the single environment.
@@ -89,17 +90,17 @@ class Desks:
         cluster: ClusterArrays,
         size: int,
         parameters: SchedulingParameters,
-        actions: EditActions | MetaActions,
+        actions: AnyActions,
         features: Summary,
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)
-        rows = parameters.rows if isinstance(actions, EditActions) else 0
+        rows = 0 if isinstance(actions, MetaActions) else parameters.rows
         self.rules = Rules(
             rows,
             isinstance(actions, EditActions) and actions.rejects,
             parameters.actions == "admit",
             parameters.mask_stop_while_idle,
-            parameters.features == "jobs",
+            parameters.features != "summary",
             _size_log(cluster),
             float(cluster.capacity.sum()),
             np.array([NAMES.index(name) for name in parameters.reward], dtype=np.int64),

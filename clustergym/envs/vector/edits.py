@@ -56,7 +56,7 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     return count
 
 
-@compiled_part
+@compiled_inner
 def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Begin a decision point: no allotment is edited yet."""
     job, state, mask = episode.job, desk.state, desk.mask
@@ -67,7 +67,8 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
         row = episode.in_view[at]
         job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL] = job[row, c.TYPE], job[row, c.LEVEL]
         job[row, c.ASSIGNED] = job[row, c.PREEMPTED] = job[row, c.REJECTED] = 0
-    desk.free[:] = episode.free
+    for kind in range(len(desk.free)):
+        desk.free[kind] = episode.free[kind]
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.desk import Bytes, Singles
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
 from clustergym.inputs.errors import InputError, nearest
@@ -89,7 +89,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._scenarios = PreparedScenarios(self.single)
-        self._core = Core(self.single, self.num_envs, summaries, self.threads)
+        self._core = core_of(self.single, self.num_envs, summaries, self.threads)
         self._rngs: list[np.random.Generator] = []
         self._seeds: list[int] = []
         self._draws = np.zeros(self.num_envs, dtype=np.uint64)
@@ -160,7 +160,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
         Parameters
         ----------
-        actions : array_like of int, shape (num_envs,)
+        actions : array_like, shape (num_envs,) or, where an action is a vector, (num_envs, length)
             In `AutoresetMode.NEXT_STEP` the action of an environment whose episode was over counts for
             nothing: that environment begins its next episode.
 
@@ -174,17 +174,16 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self._core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self._checked(actions)
+        taken = self._core.checked(actions)
         if begins:
             self._begin(begins, {})
-        legal = self._core.desks.mask[np.arange(self.num_envs), taken] > 0
-        self._illegal = ~legal & ~over
+        self._illegal = ~self._core.legal(taken) & ~over
         if self._illegal.any() and self.single.parameters.on_illegal == "raise":
             row = int(np.argmax(self._illegal))
             action = self.single.actions.describe(int(taken[row]))
             message = f"{taken[row]} ({action}) is illegal now in environment {row}"
             raise InputError(message, field="action", remedy="choose where action_masks() is 1")
-        self._core.step(np.where(over, steps.LEAVE, taken))
+        self._core.take(taken, over)
         ended = self._core.outcomes >= steps.TERMINATED
         terminated = self._core.outcomes == steps.TERMINATED
         rewards, truncated = self._core.rewards.copy(), ended & ~terminated
@@ -202,29 +201,13 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             {**self._infos(every, np.zeros_like(ended)), **final},
         )
 
-    def _checked(self, actions: npt.ArrayLike) -> Ints:
-        """Return actions as an array of int, shape (num_envs,)."""
-        taken, number = np.asarray(actions), self.single.actions.number
-        if taken.shape != (self.num_envs,) or taken.dtype.kind not in "iu":
-            message = f"have shape {taken.shape} and type {taken.dtype}"
-            remedy = f"give {self.num_envs} whole numbers"
-            raise InputError(message, field="actions", remedy=remedy)
-        wrong = (taken < 0) | (taken >= number)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            message = f"{taken[row]} is not an action of environment {row}"
-            raise InputError(message, field="actions", remedy=f"give numbers from 0 to {number - 1}")
-        return taken.astype(np.int64)
-
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
         return self._core.desks.mask.copy()
 
-    def sample_actions(self) -> Ints:
-        """Return a legal action for each environment, drawn at random, shape (num_envs,)."""
-        actions = np.zeros(self.num_envs, dtype=np.int64)
-        steps.draw_legal(self._core.desks.mask, self._draws, actions, 0, self.num_envs)
-        return actions
+    def sample_actions(self) -> Ints | Floats:
+        """Return a legal action for each environment, drawn at random, as `step` takes them."""
+        return self._core.draw(self._draws)
 
     def digest(self, row: int) -> str:
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""

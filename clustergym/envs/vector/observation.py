@@ -83,7 +83,7 @@ def _share(value: float, half: float) -> float:
     return value / (value + half)
 
 
-@compiled_part
+@compiled_inner
 def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Compute the observation at the start of a decision point, after `edits.begin`."""
     types, seen = len(cluster.capacity), desk.observation

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.compiled.numba_cache import has_numba
-from clustergym.compiled.scenario_arrays import UncoveredError, check_covered
+from clustergym.compiled.scenario_arrays import UncoveredError, check_covered, check_known
 from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, run_seed_of
 from clustergym.envs.vector.costs import NAMES
@@ -67,7 +67,10 @@ class PreparedScenarios:
         """
         found = self._kept.pop(id(scenario), None)
         if found is None:
-            check_covered(scenario, self._single.parameters.information_class, self._single.placer)
+            information = self._single.parameters.information_class
+            check_covered(scenario, information, self._single.placer)
+            if self._single.parameters.actions in ("scores", "weights"):
+                check_known(scenario, information)
             found = scenario, prepared(scenario, self._single.parameters)
         self._kept[id(scenario)] = found
         if len(self._kept) > KEPT:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.envs.actions import EditActions, MetaActions
+from clustergym.envs.actions_by_name import AnyActions
 from clustergym.envs.scheduling import Observation, SchedulingEnv, Step, check_legal
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
 from clustergym.inputs.errors import InputError
@@ -43,7 +44,7 @@ class EngineEnv(SchedulingEnv):
             return
         try:
             self._prepared = PreparedScenarios(self)
-            self._core = Core(self, 1, logged=True)
+            self._core = core_of(self, 1, logged=True)
         except UncoveredError as refusal:
             self._fall_back(refusal)
 
@@ -79,13 +80,17 @@ class EngineEnv(SchedulingEnv):
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         return self._seen(), self._core_info(False)
 
-    def _act(self, action: int) -> Step:
+    def _checked(self, action: Any) -> Any:
+        return self._own_actions.checked(action)
+
+    def _act(self, action: Any) -> Step:
         core = self._core
         if core is None or not self._on_core:
             return super()._act(action)
-        legal = bool(core.desks.mask[0, action])
+        taken = np.asarray(action)[None]
+        legal = bool(core.legal(taken)[0])
         check_legal(self.parameters, self._own_actions, action, legal)
-        core.step(np.array([action], dtype=np.int64))
+        core.take(taken, np.zeros(1, dtype=np.bool_))
         info, outcome = self._core_info(not legal), int(core.outcomes[0])
         over = outcome >= steps.TERMINATED
         if over:
@@ -131,13 +136,13 @@ class EngineEnv(SchedulingEnv):
         return super().metrics()
 
     @property
-    def actions(self) -> EditActions | MetaActions:
+    def actions(self) -> AnyActions:
         """The actions, with the allotments as edited at the present decision point."""
         self._go_on_in_simpy()
         return self._own_actions
 
     @actions.setter
-    def actions(self, made: EditActions | MetaActions) -> None:
+    def actions(self, made: AnyActions) -> None:
         self._own_actions = made
 
     @property
