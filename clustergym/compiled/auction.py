@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled import auction_features as features
-from clustergym.compiled.numba_cache import compiled, compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 from clustergym.interface.policy import View
 
 Singles = npt.NDArray[np.float32]
@@ -114,7 +114,7 @@ def hidden_units(weights: Floats, count: int = features.COUNT) -> int:
     return units
 
 
-@compiled_inner
+@compiled_in_place
 def next_level(counts: Ints, time_s: Floats, level: int) -> int:
     """Return the least level with at least twice the GPUs that is feasible and faster, or NONE."""
     for k in range(level + 1, len(counts)):
@@ -123,7 +123,7 @@ def next_level(counts: Ints, time_s: Floats, level: int) -> int:
     return NONE
 
 
-@compiled_inner
+@compiled_in_place
 def first_level(time_s: Floats) -> int:
     """Return the least feasible level, or NONE."""
     for k in range(len(time_s)):
@@ -148,7 +148,7 @@ def sizes_of(counts: Ints, bids: Bids) -> tuple[Floats, Floats, Floats]:
     return gpu_s, best_s, soonest_s
 
 
-@compiled_inner
+@compiled_in_place
 def first_levels(time_s: Floats, level: Ints) -> None:
     """Write the least feasible level of each job on each type, or NONE, shape (n, T)."""
     for j in range(level.shape[0]):
@@ -194,7 +194,7 @@ def ranks_of(size: Floats) -> Floats:
     return rank
 
 
-@compiled_inner
+@compiled_in_place
 def derive_jobs(facts: Floats, point: Floats) -> None:
     """Compute the facts of jobs that depend on their other facts."""
     for j in range(len(facts)):
@@ -225,7 +225,7 @@ def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
     return Facts(facts, point, type_speed, advantage)
 
 
-@compiled_inner
+@compiled_in_place
 def score_of(weights: Floats, values: Floats, point: Floats) -> float:
     """Return a move's score: the weighted sum of its features, plus the output of the hidden units.
 
@@ -251,7 +251,7 @@ def score_of(weights: Floats, values: Floats, point: Floats) -> float:
     return value
 
 
-@compiled_inner
+@compiled_in_place
 def fill_move(
     values: Floats, facts: Facts, counts: Ints, bids: Bids, j: int, t: int, k: int, before: int
 ) -> None:
@@ -283,7 +283,7 @@ def begin(bids: Bids) -> Moves:
     return Moves(kind, level, target, np.full((jobs, types), BARRED))
 
 
-@compiled_inner
+@compiled_in_place
 def score_moves(
     j: int,
     moves: Moves,
@@ -313,7 +313,7 @@ def score_moves(
             moves.score[j, t] = value
 
 
-@compiled_inner
+@compiled_in_place
 def best_move(moves: Moves, counts: Ints, free: Ints) -> tuple[int, int]:
     """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has."""
     best, best_j, best_t = BARRED, NONE, NONE
@@ -325,7 +325,7 @@ def best_move(moves: Moves, counts: Ints, free: Ints) -> tuple[int, int]:
     return best_j, best_t
 
 
-@compiled_inner
+@compiled_in_place
 def revert(moves: Moves, free: Ints, counts: Ints, bids: Bids) -> bool:
     """Revert enlargements of running jobs that do not repay their restart; return whether there were any."""
     reverted = False
@@ -350,7 +350,7 @@ def hold(
     return moves.kind, moves.level
 
 
-@compiled_inner
+@compiled_in_place
 def make_moves(
     moves: Moves,
     given: Floats,
@@ -418,7 +418,7 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
     return hold(scores, np.empty(0), facts, available, counts, bids)
 
 
-@compiled_inner
+@compiled_in_place
 def describe_moves(j: int, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
     """Write the features of the moves of job j where they lead to in `out`, shape (T, K, COUNT)."""
     for t in range(out.shape[0]):
@@ -430,7 +430,7 @@ def describe_moves(j: int, facts: Facts, counts: Ints, bids: Bids, values: Float
             before, k = k, next_level(counts, bids.time_s[j, t], k)
 
 
-@compiled_inner
+@compiled_in_place
 def describe_rows(rows: Ints, facts: Facts, counts: Ints, bids: Bids, values: Floats, out: Singles) -> None:
     """Write the features of the moves of some jobs, one job after the other."""
     for at in range(len(rows)):

@@ -10,7 +10,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.auction import Bids
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 
 
 @compiled_part
@@ -33,7 +33,7 @@ def bids_of_rows(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Bids:
     return bids
 
 
-@compiled_inner
+@compiled_in_place
 def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids) -> None:
     now, now_s = episode.clock[c.NOW], episode.clock[c.NOW] / c.TICKS_PER_S
     _, types, levels = bids.time_s.shape
@@ -59,7 +59,7 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
         bids.slack_s[at] = figures[c.DEADLINE_S] - now_s
 
 
-@compiled_inner
+@compiled_in_place
 def set_targets(episode: Episode, rows: Ints, kind: Ints, level: Ints) -> None:
     """Set the allotments that jobs are to have from now on."""
     for at in range(len(rows)):

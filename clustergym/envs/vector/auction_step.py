@@ -14,7 +14,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.auction import Bids
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
@@ -55,7 +55,7 @@ def _usual_part(desk: Desk, usual: int) -> Desk:
     )
 
 
-@compiled_inner
+@compiled_in_place
 def _mark_moves(episode: Episode, counts: Ints, desk: Desk, before: int, mask: Bytes) -> None:
     """Write to the mask, shape (R, T K), where moves lead to; `before` rows had a job."""
     _, types, levels = episode.known_s.shape
@@ -69,7 +69,7 @@ def _mark_moves(episode: Episode, counts: Ints, desk: Desk, before: int, mask: B
                 level = auction.next_level(counts, time_s[kind], level)
 
 
-@compiled_inner
+@compiled_in_place
 def _places(rows: Ints, shown: Ints, places: Ints) -> None:
     """Write the place of each shown job among the rows; both are ascending."""
     at = 0
@@ -79,7 +79,7 @@ def _places(rows: Ints, shown: Ints, places: Ints) -> None:
             at += 1
 
 
-@compiled_inner
+@compiled_in_place
 def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints) -> None:
     """Let jobs in view keep what they have; make the GPUs of those shown available besides the free ones."""
     for at in range(episode.clock[c.IN_VIEW]):

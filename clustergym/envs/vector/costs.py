@@ -6,7 +6,7 @@ import numpy as np
 
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.envs.scheduling_costs import BOUND_S
 from clustergym.envs.vector.observation import pairwise_sum
 
@@ -36,7 +36,7 @@ def cost(episode: Episode, now_s: float, which: int) -> float:
     return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
 
 
-@compiled_inner
+@compiled_in_place
 def _promises(episode: Episode, now_s: float, which: int) -> float:
     """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
     n, met, broken = episode.clock[c.JOBS], 0, 0

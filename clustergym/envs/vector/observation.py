@@ -11,7 +11,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Desk, Rules, Singles
@@ -25,7 +25,7 @@ FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), l
 EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 
 
-@compiled_inner
+@compiled_in_place
 def logarithm(seconds: float) -> float:
     """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
     if seconds > 0.0:
@@ -78,12 +78,12 @@ def pairwise_sum(values: Floats) -> float:
         halves[depth] += 1
 
 
-@compiled_inner
+@compiled_in_place
 def _share(value: float, half: float) -> float:
     return value / (value + half)
 
 
-@compiled_inner
+@compiled_in_place
 def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Compute the observation at the start of a decision point, after `edits.begin`."""
     types, seen = len(cluster.capacity), desk.observation
@@ -127,7 +127,7 @@ def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> N
     queue[6], queue[7] = 0.0, clock[c.LEFT] / clock[c.JOBS]
 
 
-@compiled_inner
+@compiled_in_place
 def _fill_job(
     episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, row: int, column: Singles
 ) -> None:
@@ -158,7 +158,7 @@ def _fill_job(
         column[FEATURES + types + place] = job[c.REQUESTED_TYPE] == place
 
 
-@compiled_inner
+@compiled_in_place
 def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, row: int, column: Singles) -> None:
     job, types, levels = episode.job[row], len(cluster.capacity), len(cluster.counts)
     pays = int(job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS])
@@ -177,7 +177,7 @@ def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, row: int
         column[(job[c.TYPE] * levels + job[c.LEVEL]) * OPTION_WIDTH + 2] = 0.0
 
 
-@compiled_inner
+@compiled_in_place
 def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, at: int) -> None:
     """Update what an edit of row `at` of the desk has changed."""
     types, seen = len(cluster.capacity), desk.observation

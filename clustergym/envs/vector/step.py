@@ -10,7 +10,7 @@ from clustergym.compiled import batch, clock
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_inner, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
@@ -49,7 +49,7 @@ def begin_episode(desk: Desk) -> None:
     desk.mask[:] = 0
 
 
-@compiled_inner
+@compiled_in_place
 def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
     if not desk.mask[action]:
@@ -65,7 +65,7 @@ def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, act
     return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
 
 
-@compiled_inner
+@compiled_in_place
 def ended(episode: Episode, came_to: int) -> int:
     """Return how an episode has ended."""
     if came_to == c.STALLED:
@@ -73,7 +73,7 @@ def ended(episode: Episode, came_to: int) -> int:
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
 
 
-@compiled_inner
+@compiled_in_place
 def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
@@ -84,7 +84,7 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
     return ended(episode, came_to)
 
 
-@compiled_inner
+@compiled_in_place
 def charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
     """Write the terms of the reward: by how much each cost has fallen."""
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
@@ -142,7 +142,7 @@ def step(
             rewards[at] += rules.weights[place] * terms[at, place]
 
 
-@compiled_inner
+@compiled_in_place
 def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
     """Return the next 53 random bits of a generator: SplitMix64 (Steele et al., 2014)."""
     states[at] += np.uint64(0x9E3779B97F4A7C15)
