@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Interval
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
@@ -57,14 +58,13 @@ class AlloX(Policy):
 
     name: ClassVar[str] = "allox"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    fairness: float = 1.0
+    fairness: PositiveFraction = 1.0
     preempt: bool = True
-    window: int = 256
+    window: Annotated[int, Interval(ge=1, le=4096)] = 256
     round_s: float | None = 360.0
 
     def __post_init__(self) -> None:
-        require(0 < self.fairness <= 1, "policy.fairness", self.fairness, "give above 0 and at most 1")
-        require(1 <= self.window <= 4096, "policy.window", self.window, "give 1 to 4096")
+        super().__post_init__()
         self._guessed: set[int] = set()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:

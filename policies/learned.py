@@ -40,6 +40,7 @@ class Learned(Policy):
     round_s: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         from clustergym.learn.checkpoints import is_network
 
         self._player = self._network() if is_network(self.checkpoint) else None
