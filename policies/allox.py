@@ -13,7 +13,7 @@ import numpy.typing as npt
 from annotated_types import Interval
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import PositiveFraction
+from clustergym.inputs.parameter_types import Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
@@ -61,7 +61,7 @@ class AlloX(Policy):
     fairness: PositiveFraction = 1.0
     preempt: bool = True
     window: Annotated[int, Interval(ge=1, le=4096)] = 256
-    round_s: float | None = 360.0
+    round_s: Period | None = 360.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from clustergym.inputs.parameter_types import (
     AscendingFloats,
     NonNegativeInt,
     OneOf,
+    Period,
     PositiveFloat,
     PositiveInt,
 )
@@ -115,7 +116,7 @@ class Arena(Policy):
     search_depth: NonNegativeInt = 3
     grow_freely: bool = False
     repay_restarts: bool = False
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
     _blockers: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
     _ilp_fallbacks: int = field(default=0, init=False, repr=False)
 

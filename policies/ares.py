@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, PositiveFraction
+from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.fluid import FairQueue
@@ -72,7 +72,7 @@ class Ares(Policy):
     unknown_pool: Fraction = 0.0
     work_conserving: bool = False
     hysteresis: NonNegativeFloat | None = None
-    round_s: float | None = 60.0
+    round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run; the virtual clock starts at 0."""

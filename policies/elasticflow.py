@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.parameter_types import Factor
+from clustergym.inputs.parameter_types import Factor, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
@@ -98,7 +98,7 @@ class ElasticFlow(Policy):
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
     mode: Literal["strict", "loosened"] = "strict"
     least_slack: Factor = 1.0
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
     _deadline_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _admitted: set[int] = field(default_factory=set, init=False, repr=False)
     _home: dict[int, int] = field(default_factory=dict, init=False, repr=False)

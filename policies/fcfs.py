@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.backfill import FreeTimeline
@@ -59,7 +60,7 @@ class FirstComeFirstServed(Policy):
     queue: Literal["cluster", "gpu_type"] = "gpu_type"
     any_type: Literal["first", "random", "last"] = "first"
     backfill: Literal["none", "aggressive", "easy", "conservative"] = "none"
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -98,7 +98,7 @@ class Gandiva(Policy):
     slice_per_restart: NonNegativeFloat = 20.0
     grow: bool = True
     migrate: bool = True
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
     _watch: dict[int, MeasuredSpeeds] = field(default_factory=dict, init=False, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 

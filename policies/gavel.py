@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Interval
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import NonNegativeFloat, OneOf
+from clustergym.inputs.parameter_types import NonNegativeFloat, OneOf, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times, linear_programs
@@ -74,7 +74,7 @@ class Gavel(Policy):
     second_stage: bool = False
     turn_restarts: Annotated[float, Interval(ge=0, lt=1e6)] = 0.0
     hold_ties: bool = False
-    round_s: float | None = 360.0
+    round_s: Period | None = 360.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

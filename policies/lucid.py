@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.parameter_types import NonNegativeInt, PositiveFloat
+from clustergym.inputs.parameter_types import NonNegativeInt, Period, PositiveFloat
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
@@ -52,7 +52,7 @@ class Lucid(Policy):
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
     profiler_gpus: NonNegativeInt = 8
     profile_limit_s: PositiveFloat = 200.0
-    round_s: float | None = 60.0
+    round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs; the profiler is empty."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat
+from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.integer_programs import Choices, improved
@@ -45,7 +45,7 @@ class Optimus(Policy):
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
     hysteresis: FractionBelowOne = 0.1
     turn_restarts: NonNegativeFloat = 20.0
-    round_s: float | None = 60.0
+    round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

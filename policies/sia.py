@@ -15,6 +15,7 @@ from clustergym.inputs.parameter_types import (
     FractionBelowOne,
     NonNegativeFloat,
     NonZeroFloat,
+    Period,
     PositiveInt,
 )
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
@@ -93,7 +94,7 @@ class Sia(Policy):
     solver: Solver = "scip"
     gap: FractionBelowOne = 1e-4
     nodes: PositiveInt = 10_000
-    round_s: float | None = 60.0
+    round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

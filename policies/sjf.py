@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
@@ -33,7 +34,7 @@ class ShortestJobFirst(Policy):
     name: ClassVar[str] = "sjf"
     information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
     blocks: Blocks = "nothing"
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
         """Start waiting jobs in ascending order of run time."""

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, OneOf
+from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, OneOf, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
@@ -60,7 +60,7 @@ class Themis(Policy):
     lease_s: NonNegativeFloat = 600.0
     auction: Annotated[str, OneOf(AUCTIONS)] = "greedy"
     counts: Literal["request", "up_to_request"] = "up_to_request"
-    round_s: float | None = 360.0
+    round_s: Period | None = 360.0
     lease_restarts: NonNegativeFloat = 20.0
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.inputs.errors import require
-from clustergym.inputs.parameter_types import AscendingFloats, NonNegativeFloat, PositiveFloat
+from clustergym.inputs.parameter_types import AscendingFloats, NonNegativeFloat, Period, PositiveFloat
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.queues import (
@@ -61,7 +61,7 @@ class Tiresias(Policy):
     promote_knob: NonNegativeFloat = 0.0
     gittins: bool = False
     sizes: tuple[PositiveFloat, ...] = ()
-    round_s: float | None = 60.0
+    round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

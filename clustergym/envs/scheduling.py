@@ -21,7 +21,8 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
 from clustergym.interface.policy import Decision, View
 from clustergym.interface.registry import make_placer
@@ -172,8 +173,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         """
         super().reset(seed=seed)
         options = options or {}
-        run_seed = checked(options.get("run_seed", 0), int, "options.run_seed")
-        require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+        run_seed = checked(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
         return self._start(self._episodes.choose(options, self.np_random), run_seed)
 
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:

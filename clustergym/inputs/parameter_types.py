@@ -24,7 +24,7 @@ class OneOf:
     """Restricts a text to the names of a table."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self.names = tuple(names)
+        self.names = tuple(map(str, names))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
         """Return pydantic's schema of a literal."""
@@ -50,4 +50,7 @@ PositiveFraction = Annotated[float, Gt(0), Le(1)]
 FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 Period = Annotated[float, Ge(1e-3), Lt(1e9)]
 """Seconds between two points of time, or that something may take."""
+Duration = Annotated[float, Gt(0), Lt(1e12)]
+IN_ORDER = Rule(lambda pair: len(pair) == 2 and pair[0] <= pair[1], "in order, as [low, high]")
+PositiveRange = Annotated[tuple[PositiveFloat, ...], IN_ORDER]
 AscendingFloats = Annotated[tuple[float, ...], Rule(_ascending, "above 0, ascending")]

@@ -92,6 +92,8 @@ def checked(value: Any, hint: Any, where: str) -> Any:
     if isinstance(only, type) and dataclasses.is_dataclass(only):
         if isinstance(value, Mapping):
             return build(only, value, where)
+        if isinstance(value, only):
+            check_fields(value, where)
         if isinstance(value, only) or (value is None and only is not hint):
             return value
         raise _refused(value, hint, where, {"dataclass_type"})
@@ -119,7 +121,7 @@ def wanted(hint: Any, key: str = "") -> str:
 
 
 def _refused(value: Any, hint: Any, where: str, kinds: set[str]) -> InputError:
-    options, remedy = _options(hint), f"give {wanted(hint, where.rpartition('.')[2])}"
+    options, remedy = _options(hint), f"give {wanted(hint, where)}"
     names = [name for option in options for name in _names(option)]
     if names and isinstance(value, str):
         remedy = nearest(value, names) if len(options) == 1 else remedy
@@ -191,7 +193,7 @@ def _words(option: Any, key: str) -> str:
     if any(hasattr(mark, "min_length") for mark in marks):
         noun = f"at least one {one.removeprefix('a ')}"
     else:
-        unit = next((unit for end, unit in UNITS.items() if f"_{key}_".find(f"_{end}_") >= 0), None)
+        unit = next((unit for end, unit in UNITS.items() if f"_{end}_" in f"_{key.replace('.', '_')}_"), None)
         noun = unit if unit and bare is float else more if several else one
     return " ".join([noun, *_bounds(marks)])
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameters import Parameters
 from clustergym.interface.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -50,9 +51,10 @@ class Trained:
     described: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Agent(ABC):
+class Agent(Parameters, ABC):
     """An agent to train. Its parameters are dataclass fields; `split` names its training windows."""
 
+    config_key: ClassVar[str] = "agent"
     name: ClassVar[str]
     split: str
 

@@ -16,7 +16,7 @@ from clustergym.oracle.bootstrap import linear
 from clustergym.reproduction.arena_places import MEASUREMENTS, PLACES, ROUND_S, TRACES
 from clustergym.reproduction.claims import PUBLISHED
 from clustergym.reproduction.study import RunSpec, check_published
-from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.costs import Costs, Search
 from clustergym.scenarios.scenario import Scenario
 
 MEMORY = "arena_dp_memory.csv"
@@ -86,7 +86,7 @@ def _as_published(
     scenario: Scenario, data: Path, information: InformationClass, memory_rule: bool
 ) -> Scenario:
     """Return a scenario without checkpoints and profiling; for a baseline with full searches and the rule."""
-    search = "pruned" if information == InformationClass.PROFILED else "full"
+    search: Search = "pruned" if information == InformationClass.PROFILED else "full"
     costs = replace(scenario.costs, profile={}, search=search)
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
     if information not in RESTRICTED or not memory_rule:
