@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -62,10 +62,7 @@ class AlloX(Policy):
     preempt: bool = True
     window: Annotated[int, Interval(ge=1, le=4096)] = 256
     round_s: Period | None = 360.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._guessed: set[int] = set()
+    _guessed: set[int] = field(default_factory=set, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs."""

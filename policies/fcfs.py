@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -61,11 +61,10 @@ class FirstComeFirstServed(Policy):
     any_type: Literal["first", "random", "last"] = "first"
     backfill: Literal["none", "aggressive", "easy", "conservative"] = "none"
     round_s: Period | None = 300.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._rng = np.random.default_rng(0)
-        self._promised: dict[int, int] = {}
+    _rng: np.random.Generator = field(
+        default_factory=lambda: np.random.default_rng(0), init=False, repr=False
+    )
+    _promised: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Keep the run's random stream, and forget all jobs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -46,10 +46,7 @@ class Optimus(Policy):
     hysteresis: FractionBelowOne = 0.1
     turn_restarts: NonNegativeFloat = 20.0
     round_s: Period | None = 60.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._since: dict[int, tuple[int, int, float]] = {}
+    _since: dict[int, tuple[int, int, float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all launches."""

@@ -87,6 +87,8 @@ def checked(value: Any, hint: Any, where: str) -> Any:
     InputError
         If the type refuses the value.
     """
+    if hint is Any:
+        return value
     options = _options(hint)
     only = options[0] if len(options) == 1 else None
     if isinstance(only, type) and dataclasses.is_dataclass(only):
@@ -154,10 +156,11 @@ def _adapter(hint: Any) -> Any:
         return TypeAdapter(Any)
 
 
-def _options(hint: Any) -> list[Any]:
+@cache
+def _options(hint: Any) -> tuple[Any, ...]:
     """Return the types of a union but null."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return [one for one in (typing.get_args(hint) if union else (hint,)) if one is not type(None)]
+    return tuple(one for one in (typing.get_args(hint) if union else (hint,)) if one is not type(None))
 
 
 def _bare(option: Any) -> Any:
