@@ -134,6 +134,28 @@ def test_a_policy_with_types_that_cannot_be_checked_is_made() -> None:
     assert build(Foreign, {"patience": 2.0}, "policy").patience == 2.0
 
 
+@dataclass
+class Grouped(Parameters):
+    """A user's parameters in containers of Python."""
+
+    config_key = "policy"
+    sizes: list[float] = field(default_factory=list)
+    groups: set[int] = field(default_factory=set)
+    table: dict[str, float] = field(default_factory=dict)
+
+
+def test_containers_of_python() -> None:
+    given = {"sizes": [1, 2.5], "groups": {1}, "table": {"a": 1}}
+    assert build(Grouped, given, "policy") == Grouped([1.0, 2.5], {1}, {"a": 1.0})
+    for bad, key in (
+        ({"sizes": [1, "x"]}, "sizes"),
+        ({"groups": {"x"}}, "groups"),
+        ({"table": {"a": "x"}}, "table.a"),
+    ):
+        with pytest.raises(InputError, match=rf"policy\.{key}: "):
+            build(Grouped, bad, "policy")
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in ("policy", "placer") for name in entry_points(kind)]
 )

@@ -99,18 +99,19 @@ def checked(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, only) or (value is None and only is not hint):
             return value
         raise _refused(value, hint, where, {"dataclass_type"})
-    if isinstance(value, Mapping) and typing.get_origin(only) is Mapping:
+    if isinstance(value, Mapping) and typing.get_origin(only) in (Mapping, dict):
         inner = typing.get_args(only)[1]
         return {str(key): checked(item, inner, f"{where}.{key}") for key, item in value.items()}
     from pydantic import ValidationError
 
-    plain = tuple(value) if isinstance(value, list) else value
+    listed = isinstance(value, list) and tuple in (typing.get_origin(_bare(option)) for option in options)
+    plain = tuple(value) if listed else value
     try:
         return _adapter(hint).validate_python(plain)
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False)
     kinds, at = {each["type"] for each in told}, told[0]["loc"]
-    if only is not None and at and isinstance(at[0], int):
+    if only is not None and at and isinstance(at[0], int) and isinstance(plain, list | tuple):
         value, hint, kinds = plain[at[0]], typing.get_args(_bare(only))[0], {told[0]["type"]}
     raise _refused(value, hint, where, kinds)
 
