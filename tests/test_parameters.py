@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pytest
+import yaml
 from annotated_types import Interval, MinLen
 from pydantic import Field
 
@@ -57,48 +59,41 @@ class Plan(Parameters):
     name: str = ""
 
 
-LINES = [
-    ({"share": 1.5}, "plan.share: 1.5 is not valid (give a number from 0 to 1)"),
-    ({"alpha": 0}, "plan.alpha: 0 is not valid (give a number above 0, up to 1)"),
-    ({"alpha": float("nan")}, "plan.alpha: nan is not valid (give a number above 0, up to 1)"),
-    ({"alpha": "1"}, "plan.alpha: '1' is not a float (give a number above 0, up to 1)"),
-    ({"alpha": True}, "plan.alpha: True is not a float (give a number above 0, up to 1)"),
-    ({"alpha": None}, "plan.alpha: None is not a float (give a number above 0, up to 1)"),
-    ({"window": 5000}, "plan.window: 5000 is not valid (give a whole number from 1 to 4,096)"),
-    ({"window": 1.0}, "plan.window: 1.0 is not an int (give a whole number from 1 to 4,096)"),
-    ({"span": 0}, "plan.span: 0 is not valid (give a whole number from 1, or null)"),
-    ({"span": "1"}, "plan.span: '1' is not an int (give a whole number from 1, or null)"),
-    ({"size": 10}, "plan.size: 10 is not valid (give a number above 0, below 10)"),
-    ({"wait_s": 0}, "plan.wait_s: 0 is not valid (give seconds from 0.001, below 1,000,000,000, or null)"),
-    ({"bounds_h": [2, 1]}, "plan.bounds_h: [2, 1] is not valid (give hours above 0, ascending)"),
-    ({"bounds_h": 3}, "plan.bounds_h: 3 is not a list (give hours above 0, ascending)"),
-    ({"loads": []}, "plan.loads: [] is not valid (give at least one number above 0)"),
-    ({"loads": [1, -1]}, "plan.loads: -1 is not valid (give a number above 0)"),
-    ({"mode": "strcit"}, "plan.mode: unknown value 'strcit' (did you mean strict?)"),
-    ({"search": "quick"}, "plan.search: unknown value 'quick' (valid: full, proxy)"),
-    ({"search": 3}, "plan.search: 3 is not a str (give full or proxy)"),
-    (
-        {"rounds": "evnt"},
-        "plan.rounds: unknown value 'evnt' (give policy, event or seconds from 0.001, below",
-    ),
-    ({"prices": {"a": {"seconds": 0}}}, "plan.prices.a.seconds: 0 is not valid (give seconds above 0)"),
-    (
-        {"prices": {"a": {"seconds": 1, "gpu": 1}}},
-        "plan.prices.a.gpu: unknown key 'gpu' (did you mean gpus?)",
-    ),
-    ({"prices": {"a": {}}}, "plan.prices.a.seconds: is missing (give plan.prices.a.seconds=…)"),
-    ({"prices": {"a": 3}}, "plan.prices.a: 3 is not a mapping of seconds, gpus"),
-    ({"elastic": 1}, "plan.elastic: 1 is not a bool (give true or false)"),
-    ({"name": 1}, "plan.name: 1 is not a str (give a text)"),
-    ({"aplha": 1}, "plan.aplha: unknown key 'aplha' (did you mean alpha?)"),
-]
+LINES = """
+share=1.5 -> 1.5 is not valid (give a number from 0 to 1)
+alpha=0 -> 0 is not valid (give a number above 0, up to 1)
+alpha=.nan -> nan is not valid (give a number above 0, up to 1)
+alpha='1' -> '1' is not a float (give a number above 0, up to 1)
+alpha=true -> True is not a float (give a number above 0, up to 1)
+window=5000 -> 5000 is not valid (give a whole number from 1 to 4,096)
+window=1.0 -> 1.0 is not an int (give a whole number from 1 to 4,096)
+span=0 -> 0 is not valid (give a whole number from 1, or null)
+size=10 -> 10 is not valid (give a number above 0, below 10)
+wait_s=0 -> 0 is not valid (give seconds from 0.001, below 1,000,000,000, or null)
+bounds_h=[2, 1] -> [2, 1] is not valid (give hours above 0, ascending)
+bounds_h=3 -> 3 is not a list (give hours above 0, ascending)
+loads=[] -> [] is not valid (give at least one number above 0)
+loads=[1, -1] -> -1 is not valid (give a number above 0)
+mode=strcit -> unknown value 'strcit' (did you mean strict?)
+search=quick -> unknown value 'quick' (valid: full, proxy)
+search=3 -> 3 is not a str (give full or proxy)
+rounds=evnt -> unknown value 'evnt' (give policy, event or seconds from 0.001, below 1,000,000,000)
+prices={a: {seconds: 0}} -> plan.prices.a.seconds: 0 is not valid (give seconds above 0)
+prices={a: {gpu: 1}} -> plan.prices.a.gpu: unknown key 'gpu' (did you mean gpus?)
+prices={a: {}} -> plan.prices.a.seconds: is missing (give plan.prices.a.seconds=…)
+prices={a: 3} -> plan.prices.a: 3 is not a mapping of seconds, gpus (give a mapping of seconds, gpus)
+elastic=1 -> 1 is not a bool (give true or false)
+name=1 -> 1 is not a str (give a text)
+aplha=1 -> unknown key 'aplha' (did you mean alpha?)
+"""
 
 
-@pytest.mark.parametrize(("given", "line"), LINES, ids=str)
-def test_what_a_type_refuses_is_one_line_with_a_remedy(given: dict[str, Any], line: str) -> None:
+@pytest.mark.parametrize("line", LINES.strip().splitlines())
+def test_what_a_type_refuses_is_one_line_with_a_remedy(line: str) -> None:
+    key, given, told = re.split("=| -> ", line, maxsplit=2)
     with pytest.raises(InputError) as caught:
-        build(Plan, given, "plan")
-    assert str(caught.value).startswith(line)
+        build(Plan, {key: yaml.safe_load(given)}, "plan")
+    assert str(caught.value) == (told if told.startswith("plan.") else f"plan.{key}: {told}")
 
 
 @pytest.mark.parametrize("given", [{"alpha": 2}, {"span": 1.5}, {"mode": "x"}, {"prices": {"a": Price(-1)}}])
