@@ -56,6 +56,7 @@ class Plan(Parameters):
     rounds: Literal["policy", "event"] | Period = "policy"
     prices: Mapping[str, Price] = field(default_factory=dict)
     elastic: bool = False
+    level: Literal[1, 2] = 1
     name: str = ""
 
 
@@ -83,6 +84,8 @@ prices={a: {gpu: 1}} -> plan.prices.a.gpu: unknown key 'gpu' (did you mean gpus?
 prices={a: {}} -> plan.prices.a.seconds: is missing (give plan.prices.a.seconds=…)
 prices={a: 3} -> plan.prices.a: 3 is not a mapping of seconds, gpus (give a mapping of seconds, gpus)
 elastic=1 -> 1 is not a bool (give true or false)
+level=3 -> unknown value 3 (valid: 1, 2)
+level=x -> 'x' is not an int (give 1 or 2)
 name=1 -> 1 is not a str (give a text)
 aplha=1 -> unknown key 'aplha' (did you mean alpha?)
 """

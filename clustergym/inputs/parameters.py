@@ -119,15 +119,15 @@ def checked(value: Any, hint: Any, where: str) -> Any:
 def wanted(hint: Any, key: str = "") -> str:
     """Return in words what a type accepts, such as "a number above 0, up to 1"; the key tells the unit."""
     *first, last = [word for option in _options(hint) for word in _names(option) or [_words(option, key)]]
-    words = f"{', '.join(first)} or {last}" if first else last
+    words = f"{', '.join(map(str, first))} or {last}" if first else str(last)
     return words + (", or null" if type(None) in typing.get_args(hint) else "")
 
 
 def _refused(value: Any, hint: Any, where: str, kinds: set[str]) -> InputError:
     options, remedy = _options(hint), f"give {wanted(hint, where)}"
     names = [name for option in options for name in _names(option)]
-    if names and isinstance(value, str):
-        remedy = nearest(value, names) if len(options) == 1 else remedy
+    if any(type(value) is type(name) for name in names):
+        remedy = nearest(str(value), map(str, names)) if len(options) == 1 else remedy
         return InputError(f"unknown value {value!r}", field=where, remedy=remedy)
     if all(kind.endswith("_type") or kind in ("literal_error", "is_instance_of") for kind in kinds):
         shown = " or ".join(_kind(option) for option in options)
@@ -174,7 +174,7 @@ def _marks(option: Any) -> list[Any]:
     return [mark for one in given for mark in getattr(one, "metadata", [one])]
 
 
-def _names(option: Any) -> tuple[str, ...]:
+def _names(option: Any) -> tuple[Any, ...]:
     if typing.get_origin(option) is Literal:
         return typing.get_args(option)
     return tuple(name for mark in _marks(option) if isinstance(mark, OneOf) for name in mark.names)
@@ -184,7 +184,9 @@ def _kind(option: Any) -> str:
     bare = typing.get_origin(_bare(option)) or _bare(option)
     if dataclasses.is_dataclass(bare):
         return f"mapping of {', '.join(f.name for f in dataclasses.fields(bare))}"
-    kinds: dict[Any, str] = {Literal: "str", tuple: "list", Mapping: "mapping"}
+    if bare is Literal:
+        return type(_names(option)[0]).__name__
+    kinds: dict[Any, str] = {tuple: "list", Mapping: "mapping"}
     return kinds.get(bare) or str(getattr(bare, "__name__", bare))
 
 
