@@ -35,7 +35,8 @@ from mutmut.mutation.mutators import mutation_operators, operator_string
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "clustergym/sim/*.py": "tests/sim",
-    "clustergym/scenarios/[bcfr]*.py": "tests/sim",
+    "clustergym/scenarios/[bc]*.py": "tests/sim",
+    "clustergym/scenarios/disturbances/*.py": "tests/sim",
     "clustergym/metrics/*.py": "tests/metrics",
     "policies/shared/*.py": "tests/policies",
     "clustergym/leaderboard/check.py": "tests/leaderboard",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from clustergym.inputs.arguments import Parser
-from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
+from clustergym.inputs.errors import exits_on_bad_input
 from clustergym.inputs.writing import write_json, write_text
-from clustergym.metrics.catalogue import METRICS
-from clustergym.report.collection import as_json, print_tables, write_csv
+from clustergym.report.collection import as_json, metrics_of, print_tables, write_csv
 from clustergym.report.groups import REFERENCE, group_results
-from clustergym.results.result_files import ResultFile, read_results
+from clustergym.results.result_files import read_results
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,21 +30,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _metrics(asked: Sequence[str] | None, results: Iterable[ResultFile]) -> list[str]:
-    present = dict.fromkeys([*METRICS, *(name for result in results for name in result.metrics)])
-    names = [name for part in asked or () for name in part.split(",")]
-    for name in names:
-        if name not in present:
-            raise InputError(f"unknown metric {name!r}", field="--metric", remedy=nearest(name, present))
-    return names or list(present)
-
-
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Print tables of the results in folders; write JSON and CSV where asked."""
     options = _parser().parse_args(argv)
     results = read_results(options.places)
-    metrics = _metrics(options.metric, results)
+    metrics = metrics_of(results, options.metric)
     chosen = metrics if options.metric else None
     by = list(dict.fromkeys(key for part in options.by or ["policy"] for key in part.split(",")))
     groups = group_results(results, by, options.reference)

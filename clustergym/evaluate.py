@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 
@@ -11,12 +10,6 @@ from clustergym.inputs.errors import exits_on_bad_input
 from clustergym.inputs.writing import write_text
 
 SUMMARY = "Compare any policies and checkpoints on the windows of a split."
-
-
-def _quoted(word: str) -> str:
-    """Quote a word for the shell; with double quotes if it has single ones and nothing to expand."""
-    plain = "'" in word and not set(word) & set('"$`\\!')
-    return f'"{word}"' if plain else shlex.quote(word)
 
 
 @exits_on_bad_input
@@ -33,9 +26,7 @@ def main(argv: list[str] | None = None) -> int:
 
     config = composed("evaluate", overrides)
     outcome = evaluate(config, progress=True)
-    # The names of output files do not belong to what was measured.
-    shown = [_quoted(word) for word in overrides if not word.startswith(("report=", "json=", "processes="))]
-    text = markdown(outcome, " ".join(["clustergym evaluate", *shown]))
+    text = markdown(outcome, overrides)
     print(text, end="")
     for key, content in (("report", text), ("json", json.dumps(outcome, indent=1) + "\n")):
         if config[key] is not None:

@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="+", type=Path, help="folder of a finished run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args(argv)
-    from clustergym.results.replay import replay_folder
+    from clustergym.results.folder_replay import replay_folder
 
     outcomes = {}
     for folder in options.folder:

@@ -42,14 +42,13 @@ class Arena(Policy):
     blocked. GPUs that stay idle go to running jobs by greatest gain, in at most `search_depth`
     scalings. All is decided on a virtual cluster and enacted at once.
 
-    Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml
-    has those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. What is left,
-    as neither text decides it: running jobs are halved, and not moved, to make room, none below half
-    its request, and none that ends before its restart would; the seconds until a promotion; the
-    program of `ilp` is followed by launches of what still fits, and scales up any number of jobs; a
-    job that Crius suspends others for starts as requested. A job that no candidate fits blocks nobody.
-    How a plan is estimated (Crius: one plan for each of 2^stages partitions) is the oracle's
-    affair, not the policy's.
+    Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml has
+    those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. The rest is our choice,
+    since neither text decides it: running jobs are halved, and not moved, to make room, none below half its
+    request, and none that ends before its restart would; the seconds until a promotion; the program of `ilp`
+    is followed by launches of what still fits, and scales up any number of jobs; a job that Crius suspends
+    others for starts as requested. A job that no candidate fits blocks nobody. How a plan is estimated
+    (Crius: one plan for each of 2^stages partitions) is the oracle's affair, not the policy's.
 
     The paper's ablations that change no decision are changes of costs: without pruning the
     scenario's `costs.search=full`, without disaggregated profiling `costs.profile` as much as

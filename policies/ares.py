@@ -11,9 +11,9 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
-from .shared.fluid import FairQueue
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
 from .shared.requests import requested_time_s
+from .shared.virtual_clock import FairQueue
 
 CONSERVING_HYSTERESIS = 4.0
 """How many restarts a change must save in our own work-conserving variant."""
@@ -23,17 +23,16 @@ CONSERVING_HYSTERESIS = 4.0
 class Ares(Policy):
     """Ares (TACO 2025): elastic jobs in the order in which fair sharing would end them.
 
-    Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the
-    M GPUs (Eq. 2). A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed
-    for good (Eq. 3); jobs are served by ascending F, preemptively, each with its request doubled as
-    often as throughput per GPU, normalised by that at the request, stays at or above `alpha`
-    (section 3.3). It decides every 60 s (section 5.1), or with `round_s` None whenever a job arrives
-    or ends (section 4), and a job has what that says now, whatever the restart costs. With that
-    efficiency no job ends later than under fluid fair sharing by more than (1/alpha - 1) times the
-    work served up to it over M (section 3.4). What that takes: decisions at every event, no restart
-    cost, and jobs that reach the whole cluster at an efficiency of alpha; then one job at a time
-    has all GPUs. A job that cannot use them, or counts that leave some idle, can end later. GPU types
-    (section 3.5): L is by the mean speed over the types a job runs on; it takes the fastest allotment
+    Virtual time V grows by M / N(t), with N(t) the jobs active under fluid fair sharing of the M GPUs (Eq.
+    2). A job of L GPU-seconds at its request that arrives at a has F = V(a) + L, fixed for good (Eq. 3); jobs
+    are served by ascending F, preemptively, each with its request doubled as often as throughput per GPU,
+    normalised by that at the request, stays at or above `alpha` (section 3.3). It decides every 60 s (section
+    5.1), or with `round_s` None whenever a job arrives or ends (section 4), and a job gets what this says
+    now, whatever the restart costs. With that efficiency no job ends later than under fluid fair sharing by
+    more than (1/alpha - 1) times the work served up to it over M (section 3.4). The bound assumes decisions
+    at every event, no restart cost, and jobs that reach the whole cluster at an efficiency of alpha; then one
+    job at a time has all GPUs. A job that cannot use them, or counts that leave some idle, can end later. GPU
+    types (section 3.5): L is by the mean speed over the types a job runs on; it takes the fastest allotment
     with room. Consolidation is the placer's.
 
     Where the text leaves it open: where the doubled count has no room, the largest doubling that has

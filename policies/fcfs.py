@@ -25,18 +25,17 @@ SOONEST_S = 1e-3
 class FirstComeFirstServed(Policy):
     """First come, first served: gang scheduling at the request, with or without backfill.
 
-    Without backfill a job waits until all its GPUs are free and nothing ahead of it in its
-    queue waits; it then runs to completion. The FCFS baseline of Arena (section 5.1).
+    Without backfill a job waits until all its GPUs are free and no job ahead of it in its queue waits; it
+    then runs to completion. The FCFS baseline of Arena (section 5.1).
 
-    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a
-    reservation for the earliest time by which enough jobs will have ended, and later jobs start
-    if they do not put it off; with `conservative` backfill every waiting job has a reservation
-    (Mu'alem and Feitelson, TPDS 2001). A head of any type has its reservation on the type where
-    it would end first. Run times are the true ones, so both raise the information class to
-    `clairvoyant`; a reservation holds up to the wait for the next round, and placements that
-    turn out less compact than estimated. `aggressive` backfill has no run times and therefore no
-    reservations: whatever fits starts, in order of arrival, and can delay a wide job ahead of it
-    for as long as narrower ones keep coming.
+    With `easy` backfill (Lifka, JSSPP '95: the Argonne scheduler) the head of each queue has a reservation
+    for the earliest time by which enough jobs will have ended, and later jobs start if they do not put it
+    off; with `conservative` backfill every waiting job has a reservation (Mu'alem and Feitelson, TPDS 2001).
+    A head of any type has its reservation on the type where it would end first. Both use the true run times,
+    so they raise the information class to `clairvoyant`. A reservation can still be missed, by the wait for
+    the next round and by placements that turn out less compact than estimated. `aggressive` backfill knows no
+    run times and makes no reservations: every job that fits starts, in order of arrival, so that narrow jobs
+    can delay a wide one ahead of them for as long as they keep coming.
 
     Parameters
     ----------
@@ -44,12 +43,12 @@ class FirstComeFirstServed(Policy):
         `cluster`: one queue; a job that must wait blocks all behind it. `gpu_type`: one
         queue per requested GPU type; a job that asks for any type waits in all of them.
     any_type : str
-        Which type a request of any gets: the `first` of the cluster that has room, a `random`
-        one of those with room (blind to speeds, as the FIFO of Gavel, section 7.1), or the
-        `last`, as that FIFO in Gavel's simulator: its policies/fifo.py draws a type and does not
-        assign it, so that a request gets the last, by name, of those that had a free GPU when
-        the decision began. That type may have more requests than GPUs: they wait for it, in
-        order, while others idle. Not for backfill that reserves.
+        Which type a job that requests any type gets. `first`: the cluster's first type with room. `random`: a
+        type with room, drawn without regard to speed (the FIFO of Gavel, section 7.1). `last`: as that FIFO
+        in Gavel's simulator, whose policies/fifo.py draws a type but does not assign it, so that the job gets
+        the last type, by name, that had a free GPU when the decision began. More jobs may be sent to that
+        type than fit; they wait for it, in order, while other types idle. `easy` and `conservative` backfill
+        do not use this parameter.
     backfill : str
         `none`, `aggressive`, `easy` or `conservative`.
     round_s : float or None

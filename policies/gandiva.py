@@ -26,11 +26,11 @@ class MeasuredSpeeds:
     Attributes
     ----------
     since_s, works_from_s : float
-        When its allotment began, and when it began to work there.
+        When its present allotment began, and when the job began to work on it.
     remaining : float
-        Its iterations then.
+        Iterations left when the allotment began.
     came_from : tuple or None
-        The allotment before, while the present one is on trial.
+        The previous allotment, while the present one is on trial.
     speed : dict
         Iterations per second, measured, by allotment.
     """
@@ -66,19 +66,18 @@ class Gandiva(Policy):
 
     A baseline of Crius.
 
-    It knows no speeds ahead; it measures each job's progress on the GPUs that the job holds. Jobs start
-    as requested in order of waiting, later ones beside a blocked one where they fit.
-    Grow-shrink: where GPUs are idle that nobody waits for, running jobs are doubled, and shrunk
-    to their request again when a waiting job needs the GPUs. Migration: where no job waits for
-    an idle type nor for the job's own, a job is moved. Both are trials: a job that then
-    measures slower goes back if that ends it earlier, and is not tried there again. Time
-    slicing: for a job that has waited a slice, the jobs that have run longest give way, each after
-    a slice.
+    It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs start
+    at their request, the longest waiting first; a job that fits may pass a blocked one. Grow-shrink: where
+    GPUs are idle that nobody waits for, running jobs are doubled, and shrunk to their request again when a
+    waiting job needs the GPUs. Migration: a job moves to an idle type if no job waits for that type or for
+    the job's own. Both are trials: a job that measures slower there goes back if it then ends earlier, and is
+    not tried there again. Time slicing: when a job has waited for a slice, the jobs that have run longest
+    give way, each only after a slice of its own.
 
-    Differences from the paper: packing several jobs on one GPU is left out, for GPUs are not
-    shared here; migration for locality is the placer's; a trial must be able to repay its
-    restart; a slice is long, and at least `slice_per_restart` times what resuming costs, since
-    a suspension saves and loads a checkpoint here and takes about a second there.
+    Differences from the paper: packing several jobs on one GPU is left out, because GPUs are not shared here;
+    migration for locality is left to the placer; a trial must be able to repay its restart; a slice is long,
+    and at least `slice_per_restart` times what resuming costs, because a suspension saves and loads a
+    checkpoint here and takes about a second in the paper.
 
     Parameters
     ----------
@@ -193,7 +192,7 @@ class Gandiva(Policy):
         return ran_s >= max(self.slice_s, self.slice_per_restart * resume_s)
 
     def _oldest(self, table: PackingTable, jobs: Ints, freed: Ints, missing: int) -> list[int]:
-        """Return the jobs that changed least recently and together free enough; empty if all do not."""
+        """Return the jobs that changed least recently and together free enough; empty if even all do not."""
         since = [(self._watch[int(table.view.job[position])].since_s, int(position)) for position in jobs]
         order = sorted(range(len(jobs)), key=lambda place: since[place])
         total = np.cumsum(freed[order]) if order else np.zeros(0)
@@ -238,7 +237,7 @@ class Gandiva(Policy):
                     break
 
     def _worth_trying(self, table: PackingTable, at: int, there: Allotment) -> bool:
-        """Return whether a job fits there, did not measure slower there, and twice the speed repays."""
+        """Return whether a job fits there, was not slower there, and twice the speed would repay it."""
         view, watch = table.view, self._watch[int(table.view.job[at])]
         now = (int(table.kind[at]), int(table.level[at]))
         if now not in watch.speed or watch.came_from is not None or not table.fits(at, *there):

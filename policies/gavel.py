@@ -34,9 +34,9 @@ class Gavel(Policy):
     - `min_makespan` (4.2): the time at which the last job ends.
     - `max_total_throughput` (4.2): the sum of throughputs in iterations per second.
 
-    As in Gavel's own simulator, two solutions are at least `solve_interval_s` apart (its reset
-    interval). Jobs that come in between have no share until the next one: till then they get
-    only GPUs that would idle. What a job that has left was to have is likewise handed out as idle.
+    As in Gavel's own simulator, two solutions are at least `solve_interval_s` apart (its reset interval).
+    Jobs that come in between have no share until the next one: till then they get only GPUs that would idle.
+    The share of a job that has left is likewise handed out as idle.
 
     Differences from the paper: throughput is normalised by the isolated share (1/N of each
     type, at most all of the time, on types where the job fits), which is the paper's

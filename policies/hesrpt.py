@@ -28,21 +28,21 @@ class HighEfficiencySrpt(Policy):
     (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the servers at every instant: the shortest has
     most, the longest little, none nothing.
 
-    Differences from the paper: p is fitted for each job to its profile (least squares of log
-    speed over log GPUs, the best type at each count), so that shares are scaled to add up to 1;
-    sizes are in seconds on one GPU by that fit; shares are recomputed as jobs arrive, which the
-    paper gives as a heuristic; a share is rounded down to a count (a power of two; 0.7 GPUs
-    are one), the shortest job first, each on the fastest type with room; jobs that the rounding
-    leaves without get their least count while there is room, and GPUs left over go to what they
-    speed up most for the time that remains. A running job keeps what it holds until its share is
-    less than half of that, or a larger one repays its restart.
+    Differences from the paper: p is fitted for each job to its profile (least squares of log speed over log
+    GPUs, the best type at each count), and the shares are scaled to add up to 1; sizes are in seconds on one
+    GPU by that fit; shares are recomputed as jobs arrive, which the paper gives as a heuristic; a share is
+    rounded down to a count (a power of two; 0.7 GPUs are one), the shortest job first, each on the fastest
+    type with room; jobs that rounding leaves without GPUs get their least count while there is room, and GPUs
+    left over go, one enlargement at a time, where they speed up a job most relative to its remaining
+    iterations. A running job keeps what it holds until its share is less than half of that, or a larger one
+    repays its restart.
 
     Parameters
     ----------
     leftover : bool
         Whether GPUs left over by rounding are handed out.
     hysteresis : float
-        How many times its restart a change of a running job must save to be made for its sake.
+        A change made for a running job's own sake must save this many times its restart.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """

@@ -17,12 +17,11 @@ from .shared.queues import fill, first_type, restart_gpu_s, staying_options
 class LeastAttainedService(Policy):
     """Least attained service first: preemptive gang scheduling by the GPU-seconds a job has received.
 
-    Foreground-background scheduling (Nuyens and Wierman, 2008) with GPUs times time as service,
-    as in Tiresias (NSDI '19), section 3, but without its queues. Every job has its request. The
-    GPU-seconds that a restart would waste count as service of a waiting job, so that a running
-    job is preempted only for a job that is behind by more than that; among equals running jobs
-    go first. A waiting job takes the first GPU type of its request with room and keeps it while
-    it runs.
+    Foreground-background scheduling (Nuyens and Wierman, 2008) with GPUs times time as service, as in
+    Tiresias (NSDI '19), section 3, but without its queues. Every job runs at its request. The GPU-seconds
+    that a restart would waste count as service of a waiting job, so that a running job is preempted only for
+    a job that is behind by more than that; of equal jobs, running ones go first. A waiting job takes the
+    first GPU type of its request with room and keeps it while it runs.
 
     Parameters
     ----------

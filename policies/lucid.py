@@ -24,18 +24,16 @@ class Lucid(Policy):
     many jobs that fail or end at once leave early. The other jobs wait in order of GPUs times
     estimated run time, the least first, and then run to completion at their request.
 
-    Differences from the paper: jobs are not packed onto shared GPUs, so there is neither its packing
-    analyser nor its binder.
-    Durations are exact where the profile is: the true iterations times the seconds of a
-    data-parallel profile (hence the information class), instead of a model fitted to past jobs of
-    the user, which errs; without a profile on the type asked for,
-    that of the fastest known type; without any, the median job's. The profiler's GPUs are a number,
-    not nodes: which ones they are is the placer's, and a job whose time there is up stays where
-    it is if its turn has come in the main queue. A job that has to leave keeps its progress and
-    pays its restart (the paper's starts over). The time limit is checked at rounds. A job that
-    asks for more GPUs than the profiler has, or finds none free there, goes to the main queue at
-    once; one whose time is up stays on the profiler while it has room. While a job waits that
-    asks for more than the rest of the cluster has, nothing is set apart.
+    Differences from the paper: jobs are not packed onto shared GPUs, so there is neither its packing analyser
+    nor its binder. Run times are not predicted from the user's past jobs: they are the true iterations times
+    the seconds of a data-parallel profile (hence the information class), so they are exact where the profile
+    is. A type without a profile counts as the fastest known type, and a job without any profile as the median
+    job. The profiler is a number of GPUs, not certain nodes: the placer chooses them, and a job whose time
+    there is up stays where it is if its turn has come in the main queue. A job that has to leave keeps its
+    progress and pays its restart (the paper's starts over). The time limit is checked at rounds. A job that
+    asks for more GPUs than the profiler has, or finds none free there, goes to the main queue at once; one
+    whose time is up stays on the profiler while it has room. While a job waits that asks for more than the
+    rest of the cluster has, nothing is set apart.
 
     Parameters
     ----------

@@ -16,16 +16,15 @@ from clustergym.interface.policy import Decision, InformationClass, Policy, Sett
 class RandomLegal(Policy):
     """Legal decisions at random: the floor that any policy should clear.
 
-    The jobs take turns in a random order; each draws uniformly from what is still legal for
-    it: all (type, count) with memory and room, and no GPUs. A running job is redrawn with
-    probability `redraw` only, and not before its restart is over. All randomness is the policy's
-    own stream of the run's seed.
+    The jobs take turns in a random order. Each draws uniformly from what is still legal for it: every (type,
+    count) with memory and room, and no GPUs at all. A running job is redrawn only with probability `redraw`,
+    and not before its restart is over. All randomness is the policy's own stream of the run's seed.
 
-    No job starves: at every decision any job can be the first of the order, and then draws each
-    of its allotments with a positive probability whatever the others do, unless running jobs that
-    were not redrawn hold the room, which happens with probability less than 1 for each of them;
-    what has been launched works before it is touched. Where nothing would run at all, the first
-    job of the order that can run does, so that a run always goes on.
+    No job starves. At every decision any job can come first in the order, and then draws each of its
+    allotments with positive probability, whatever the others do. Only running jobs that were not redrawn can
+    be in the way, and each of them is redrawn with positive probability. A launched job works before it is
+    redrawn, so jobs make progress. If no job would run at all, the first in the order that can run is
+    launched, so that a run always goes on.
 
     Parameters
     ----------

@@ -48,11 +48,11 @@ class Sia(Policy):
     allotment; it is chosen anew at every decision point, and changes without a restart. While a
     job restarts, its allocation stays.
 
-    Differences from the paper: the batch is one of a few (`View.batch_options`), where Sia chooses the
-    local batch from a range; its efficiency is known, where Sia measures the noise scale at the present
-    batch; the allocation incentive is always on. Its observations are one time per
-    configuration, where Sia fits a model of them: what a configuration takes beyond the bootstrap it
-    takes at any batch. On a type without observations the efficiencies of the others count.
+    Differences from the paper: the batch is one of a few (`View.batch_options`), where Sia chooses the local
+    batch from a range; its efficiency is known, where Sia measures the noise scale at the present batch; the
+    allocation incentive is always on. Its observations are one time per configuration, where Sia fits a model
+    of them: the seconds that a configuration takes beyond the bootstrap are added at every batch. A type
+    without observations takes the efficiencies of the others.
 
     Parameters
     ----------

@@ -25,8 +25,8 @@ class ShortestJobFirst(Policy):
     Parameters
     ----------
     blocks : str
-        What a job that must wait closes to longer ones: `nothing`, the `types` of its request,
-        or the `cluster`.
+        What longer jobs may not use while a job waits: `nothing`, the `types` of its request, or the whole
+        `cluster`.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """

@@ -20,22 +20,22 @@ from .shared.queues import fill, staying_options
 class ShortestRemainingTimeFirst(Policy):
     """Shortest remaining time first: preemptive gang scheduling by remaining run time at the request.
 
-    A job's remaining time counts the standstill that starting it would cost, so that a
-    running job is preempted only for one that ends earlier all the same. A running job
-    keeps its GPU type; a waiting one takes the fastest type of its request that is free.
+    A job's remaining time counts the standstill that starting it would cost, so that a running job is
+    preempted only for a job that ends earlier even so. A running job keeps its GPU type; a waiting one takes
+    the fastest type of its request that is free.
 
-    With `elastic` the request orders jobs but does not bind them: in that order each job takes
-    the fastest allotment of any type with room, up to its requested count; then GPUs left over
-    go to what they speed up most for the time that remains. No running job changes unless that
-    repays its restart or makes room for one before it.
+    With `elastic` the request orders jobs but does not bind them: in that order each job takes the fastest
+    allotment of any type with room, up to its requested count; then GPUs left over go where they speed up a
+    job most relative to its remaining iterations. A running job changes only if that repays its restart or
+    makes room for a job before it.
 
     Parameters
     ----------
     elastic : bool
-        Whether jobs may hold other than their request.
+        Whether jobs may hold another type or count than they request.
     hysteresis : float
-        How many times its restart a change of a running job must save to be made for its sake;
-        only where `elastic`.
+        A change made for a running job's own sake must save this many times its restart; only where
+        `elastic`.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """

@@ -25,20 +25,18 @@ from .shared.queues import (
 class Tiresias(Policy):
     """Tiresias (NSDI '19, section 3): queues by attained service (2D-LAS), or by 2D-Gittins index.
 
-    A job's service is GPUs times time. Each threshold that it reaches moves a job one queue
-    down; queues are served in order, preemptively, every job with its request. In a queue jobs
-    go in order of their first start, those not yet started last, by submission; with `gittins`
-    by the Gittins index of their service, the greatest first. A job that has run, and then
-    waited at least `promote_knob` times as long as it has run, goes back to the first queue
-    with its service counted anew (section 3.3, starvation).
+    A job's service is GPUs times time. Each threshold that it reaches moves a job one queue down; queues are
+    served in order, preemptively, every job at its request. Within a queue, jobs go in order of their first
+    start, then those not yet started by submission; with `gittins`, by the Gittins index of their service,
+    the greatest first. A job that has run, and then waited at least `promote_knob` times as long as it has
+    run, goes back to the first queue with its service counted anew (section 3.3, starvation).
 
-    Differences from the paper: placement is the placer's, not by a profile of tensor sizes; a
-    waiting job takes the first GPU type of its request with room and keeps it while it runs. For
-    `gittins` without `sizes` the distribution is that of the service which the jobs that have
-    left in this run had received, reckoned from the iterations they had done when last seen;
-    until one has left, jobs go in order of their start. The GPU-seconds that a restart would
-    waste count as service in the index of a job that does not run, so that jobs of a queue do
-    not take turns.
+    Differences from the paper: placement is the placer's, not by a profile of tensor sizes; a waiting job
+    takes the first GPU type of its request with room and keeps it while it runs. For `gittins` without
+    `sizes`, the distribution of sizes is the service that jobs which have left this run had received,
+    computed from the iterations they had done when last seen; until a job has left, jobs go in order of their
+    start. The index of a job that does not run counts the GPU-seconds a restart would waste as service, so
+    that jobs of a queue do not take turns.
 
     Parameters
     ----------

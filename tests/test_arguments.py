@@ -6,6 +6,7 @@ import contextlib
 from importlib import import_module
 
 import pytest
+from error_lines import error_line
 
 from clustergym.__main__ import COMMANDS as CONSOLE
 from clustergym.__main__ import main as console
@@ -19,9 +20,7 @@ COMMANDS = (
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_is_one_line(name, capsys):
     assert import_module(f"clustergym.{name}").main(["--no-such-option"]) == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith("error: ")
-    assert printed.count("\n") == 1
+    printed = error_line(capsys)
     assert "clustergym" in printed
     assert "--help" in printed
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import yaml
+from python_process import printed_by
 
 from clustergym.collect import main
 from clustergym.inputs.errors import InputError
@@ -521,5 +522,4 @@ def test_heavy_imports_are_lazy():
         "import sys, clustergym.collect, clustergym.report.metric_tables, clustergym.metrics.metrics; "
         "print([m for m in ('scipy', 'rich', 'matplotlib', 'torch') if m in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    assert printed_by("-c", code).strip() == "[]"

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from error_lines import error_line
 
 from clustergym import reproduce
 from clustergym.inputs.errors import InputError
@@ -105,7 +106,7 @@ def test_a_damaged_file_of_claims_is_one_line(text, folder, capsys):
     with pytest.raises(InputError, match=r"sia\.claims\.json: is no file of claims"):
         read_claims(folder / "sia.claims.json")
     assert reproduce.main(["claims"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    error_line(capsys)
     assert [path.name for path in folder.iterdir()] == ["sia.claims.json"]
 
 

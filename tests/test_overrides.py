@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from error_lines import error_line
 
 import clustergym
 from clustergym import run
@@ -40,9 +41,7 @@ BAD = [
 def test_a_bad_override_is_one_line_and_writes_nothing(overrides, expected, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run.main([*SMALL, *overrides]) == 2
-    shown = capsys.readouterr()
-    assert expected in shown.err
-    assert shown.err.count("\n") == 1
+    assert expected in error_line(capsys)
     assert not list(tmp_path.rglob("*"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from error_lines import error_line
 from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError
@@ -201,7 +202,4 @@ def test_damaged_data_of_gavel_is_one_line(trace, rates, message, tmp_path, caps
     (tmp_path / "gavel" / "traces_physical" / "max_min_fairness.trace").write_text(trace)
     (tmp_path / "gavel" / "simulation_throughputs.json").write_text(rates)
     assert main(["gavel", "--data", str(tmp_path)]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: ")
-    assert message in shown
-    assert shown.count("\n") == 1
+    assert message in error_line(capsys)

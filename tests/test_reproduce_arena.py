@@ -8,8 +8,7 @@ from scenarios import Job, small_scenario
 
 from clustergym.interface.policy import InformationClass
 from clustergym.reproduction import arena_claims, arena_sections, crius
-from clustergym.reproduction.arena_places import ROUND_S
-from clustergym.reproduction.arena_scenarios import CHANGES, variant
+from clustergym.reproduction.arena_scenarios import CHANGES, ROUND_S, variant
 from clustergym.reproduction.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED, ClaimUnit, measured
 from clustergym.reproduction.details import details_of, padded_jct
 from clustergym.results.measured_run import simulate
@@ -99,7 +98,7 @@ def test_profiling_at_our_price_or_of_whole_plans(scenario):
 
 def test_names_of_settings():
     assert variant(variant(PUBLISHED, "density-x", 4.0), "queues", 3) == "as published; density-x 4; queues 3"
-    assert arena_sections.QUEUE_RUNS[("3",)].setting == "as published; density-x 4; queues 3"
+    assert arena_sections.QUEUES.runs[("3",)].setting == "as published; density-x 4; queues 3"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_claims_on_deadlines():
             **jcts(10, 10),
         },
     }
-    runs = arena_sections.deadline_runs()
+    runs = arena_sections.deadlines().runs
     found = {spec: figures[name] for (name, setting), spec in runs.items() if setting == FAIR}
     rows = list(arena_claims.deadline_claims(found, "arena", "section 5.6"))
     assert [row.fair for row in rows] == pytest.approx([2.0, 1.36, 0.5, 100 / 3])

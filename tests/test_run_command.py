@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_lines import error_line
 
 from clustergym import collect, replay, run
 
@@ -220,11 +221,9 @@ def test_a_bad_decision_log_is_one_line(name, small, tmp_path, capsys):
 
 
 def assert_one_line(capsys, *expected):
-    captured = capsys.readouterr()
-    assert captured.err.startswith("error: ")
-    assert captured.err.count("\n") == 1, captured.err
+    line = error_line(capsys)
     for text in expected:
-        assert text in captured.err
+        assert text in line
 
 
 PRICE = "+costs.profile.{}={{seconds: 5.0, gpus: 1, types: each, per: job}}"

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from boards import small_board
+from error_lines import error_line
 
 from clustergym import collect, evaluate, run
 from clustergym.interface.registry import entry_points
@@ -78,23 +79,16 @@ def plugin(tmp_path, monkeypatch):
     sys.modules.pop("odd_policy", None)
 
 
-def only_line(capsys) -> str:
-    text = capsys.readouterr().err
-    assert text.startswith("error: ")
-    assert text.count("\n") == 1, text
-    return text
-
-
 def test_a_policy_that_ends_the_process_is_bad_input_and_leaves_nothing(plugin, capsys):
     assert run.main(["policy=odd", "policy.act=leave", "hydra.run.dir=out", *SMALL]) == 2
-    assert "error: policy odd: ended its process with exit status 0 in decision 2, at " in only_line(capsys)
+    assert "error: policy odd: ended its process with exit status 0 in decision 2, at " in error_line(capsys)
     assert not Path("out").exists()
 
 
 def test_a_policy_that_loops_is_bad_input_where_decisions_have_a_limit(plugin, capsys):
     words = ["policy=odd", "policy.act=loop", "hydra.run.dir=out", "run.decision_limit_s=0.3", *SMALL]
     assert run.main(words) == 2
-    assert "error: policy odd: took longer than 0.3 s in decision 2, at " in only_line(capsys)
+    assert "error: policy odd: took longer than 0.3 s in decision 2, at " in error_line(capsys)
     assert not Path("out").exists()
 
 
@@ -120,7 +114,7 @@ def test_a_limit_changes_no_digest_and_nothing_that_decides_whether_a_run_is_fin
 )
 def test_a_bad_limit_is_one_line(word, said, plugin, capsys):
     assert run.main(["policy=fcfs", "hydra.run.dir=out", word, *SMALL]) == 2
-    assert said in only_line(capsys)
+    assert said in error_line(capsys)
     assert not Path("out").exists()
 
 
@@ -144,7 +138,7 @@ def test_an_entry_of_a_policy_that_ends_the_process_or_loops_is_not_written(plug
     ):
         capsys.readouterr()
         assert leaderboard([*add, f"policy.act={act}", "--decision-limit-s", "0.3"]) == 2
-        assert f"error: philly-5: policy odd: {said} in decision 2" in only_line(capsys)
+        assert f"error: philly-5: policy odd: {said} in decision 2" in error_line(capsys)
         assert [path.name for path in folder.iterdir()] == ["board.yaml"]
 
 
@@ -165,7 +159,7 @@ def test_a_killed_run_is_not_taken_for_finished(plugin, tmp_path, capsys):
     process.wait()
     assert collect.main(["out"]) == 2
     said = "error: out: holds no result.json, but a run was begun and not finished in out/b (name a folder"
-    assert said in only_line(capsys)
+    assert said in error_line(capsys)
     assert run.main(["policy=fcfs", "hydra.run.dir=out/a", "report=false", *SMALL]) == 0
     capsys.readouterr()
     assert collect.main(["out"]) == 0

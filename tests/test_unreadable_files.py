@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_lines import error_line
 from normal_user import normal_user
 
 from clustergym import __main__ as console
@@ -71,13 +72,6 @@ def folder(made, tmp_path, monkeypatch):
     return copy
 
 
-def only_line(capsys) -> str:
-    text = capsys.readouterr().err
-    assert text.startswith("error: "), text
-    assert text.count("\n") == 1, text
-    return text
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="rights are checked as Linux has them")
 @pytest.mark.parametrize("case", CASES)
 def test_an_unreadable_file_is_one_line(case, folder, capsys):
@@ -90,7 +84,7 @@ def test_an_unreadable_file_is_one_line(case, folder, capsys):
             status = console.main(words)
     finally:
         path.chmod(0o755)
-    said = only_line(capsys)
+    said = error_line(capsys)
     assert status == 2
     assert name in said
     assert "Permission denied" in said
@@ -114,7 +108,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(line, folder, capsys):
     words = [*line.split(), *(SMALL if line.startswith("run") else [])]
     with normal_user():
         assert console.main(words) == 2
-    said = only_line(capsys)
+    said = error_line(capsys)
     assert "closed" in said
     assert "Permission denied" in said
     assert [path.name for path in (folder / "closed").iterdir()] == ["kept"]

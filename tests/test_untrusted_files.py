@@ -6,16 +6,14 @@ import contextlib
 import gzip
 import json
 import os
-import resource
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from python_process import run_python
 
 from clustergym import collect, replay, run, trace
 from clustergym.inputs.errors import InputError
@@ -298,15 +296,8 @@ def test_a_gzip_bomb_takes_little_memory(line: bytes, folder: Path) -> None:
     for name in ("events.jsonl.gz", "decisions.jsonl.gz"):
         (folder / name).write_bytes(_bomb(3 * 10**8, line))
     for module, words in (("report", ["--out", str(folder / "p.html")]), ("replay", [])):
-        done = subprocess.run(
-            [sys.executable, "-m", f"clustergym.{module}", str(folder), *words],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9)),
-        )
+        command = ("-m", f"clustergym.{module}", folder, *words)
+        done = run_python(*command, most_bytes=2 * 10**9, OPENBLAS_NUM_THREADS="1")
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
         assert "is longer than" in done.stderr
 

@@ -12,7 +12,7 @@ import pytest
 from wandb_log import artifacts, run_of
 
 from clustergym import run
-from clustergym.results.writing import FILES
+from clustergym.results.result_writing import FILES
 
 ROOT = Path(__file__).parent.parent
 SHORT = ("compare=null", "progress=false", "table=false", "horizon_s=4000")

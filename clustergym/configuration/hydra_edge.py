@@ -214,8 +214,7 @@ def _absolute(plain: Any) -> dict[str, Any]:
         if config[group].get(key) is not None:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
-    for name in ("failures", "reservations"):
-        given = config["scenario"].get(name)
+    for name, given in config["scenario"].items():
         if isinstance(given, Mapping) and given.get("path") is not None:
             config["scenario"][name] = {**given, "path": str(Path(str(given["path"])).absolute())}
     return config

@@ -35,8 +35,9 @@ from clustergym.envs.rendering import (
     table,
     width_of,
 )
+from clustergym.scenarios.clock import seconds, ticks
 from clustergym.sim.engine import Simulation
-from clustergym.sim.state import Phase, seconds, ticks
+from clustergym.sim.state import Phase
 
 LISTED = 20
 """Jobs that the text lists."""

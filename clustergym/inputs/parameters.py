@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -49,8 +49,8 @@ class Parameters:
         check_fields(self, self.config_key)
 
 
-def build(made_by: Any, given: Mapping[str, Any], where: str) -> Any:
-    """Build a dataclass from a mapping, checking names, types and bounds.
+def build(made_by: Any, given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
+    """Build a dataclass from a mapping, checking names, types, bounds; keys in `beside` are left to others.
 
     Raises
     ------
@@ -60,10 +60,11 @@ def build(made_by: Any, given: Mapping[str, Any], where: str) -> Any:
     require(isinstance(given, Mapping), where, given, "give its keys")
     known = {f.name: f for f in dataclasses.fields(made_by) if f.init}
     for key in given:
-        if key not in known:
-            raise InputError(f"unknown key {key!r}", field=f"{where}.{key}", remedy=nearest(key, known))
+        if key not in known and key not in beside:
+            remedy = nearest(key, [*known, *beside])
+            raise InputError(f"unknown key {key!r}", field=f"{where}.{key}", remedy=remedy)
     hints = _hints(made_by)
-    values = {key: checked(value, hints[key], f"{where}.{key}") for key, value in given.items()}
+    values = {key: checked(given[key], hints[key], f"{where}.{key}") for key in given if key in known}
     for name, f in known.items():
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and name not in values:

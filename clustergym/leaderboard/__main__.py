@@ -124,7 +124,7 @@ def _score(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from clustergym.leaderboard.board import load_board
-    from clustergym.leaderboard.figures import division_words, interval, shown
+    from clustergym.leaderboard.figure_texts import division_words, interval, shown
     from clustergym.leaderboard.score import standings
     from clustergym.terminal.tables import print_table
 

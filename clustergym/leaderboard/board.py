@@ -25,7 +25,6 @@ NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Seconds = Annotated[float, Field(gt=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 

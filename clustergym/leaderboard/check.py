@@ -27,15 +27,8 @@ from clustergym.leaderboard.entry import (
 from clustergym.leaderboard.registered import problems, published, unchecked
 from clustergym.terminal.processes import in_order
 
-__all__ = ["Flag", "FlagKind", "check", "check_entries", "published", "word_of"]
-
 BATCH = 6
 """Entries that a process replays in a cell on one and the same scenario."""
-
-
-def check(board: Board, name: str, strict: int = 0, seed: int = 0) -> list[Flag]:
-    """Check an entry as `check_entries` does; return its flags, empty if nothing is wrong."""
-    return check_entries(board, [name], strict, seed)[name]
 
 
 def check_entries(
@@ -69,11 +62,10 @@ def check_entries(
         claims[name] = _opened(board, name, flags[name])
     for name, flag in _titles(board, flags):
         flags[name].append(flag)
-    tasks = [
-        (cell, batch)
-        for cell in board.cells
-        for batch in _batches(name for name in flags if cell in claims[name])
-    ]
+    tasks = []
+    for cell in board.cells:
+        there = [name for name in flags if cell in claims[name]]
+        tasks += [(cell, there[at : at + BATCH]) for at in range(0, len(there), BATCH)]
     board.compose()
     label = f"check {board.name}" if progress else None
     replays = [(cell, [claims[name][cell] for name in batch]) for cell, batch in tasks]
@@ -89,11 +81,6 @@ def check_entries(
         for name, flagged in zip(sound, in_order(partial(_rerun, board), again, workers, label), strict=True):
             flags[name] += flagged
     return flags
-
-
-def _batches(names: Iterable[str]) -> list[list[str]]:
-    ordered = list(names)
-    return [ordered[at : at + BATCH] for at in range(0, len(ordered), BATCH)]
 
 
 def _opened(board: Board, name: str, flags: list[Flag]) -> dict[Cell, ClaimedCell]:

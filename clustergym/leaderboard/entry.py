@@ -16,7 +16,6 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.reading import read_regular
 from clustergym.inputs.visible_text import shortened, visible
 from clustergym.inputs.yaml_file import read_mapping
-from clustergym.interface.policy import InformationClass
 from clustergym.leaderboard import cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell, Name, board_names
 from clustergym.metrics.catalogue import METRICS
@@ -42,7 +41,6 @@ RAW = (
 )
 """Metrics that every entry has; further columns are those of the catalogue when it was made."""
 
-CLASSES = tuple(known.value for known in InformationClass)
 Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(visible)]
 """Control, bidirectional and invisible characters are written out, wherever it is shown."""
 

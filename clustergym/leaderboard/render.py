@@ -13,7 +13,7 @@ from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry_curves import plain, read_curves
-from clustergym.leaderboard.figures import SHOWN, TITLES, division_words, texts, to_bound
+from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts, to_bound
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
@@ -81,22 +81,16 @@ def stale(board: Board) -> list[Path]:
 
 def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
     """Return the board as Markdown, a table for each division."""
-    lines = [
-        f"# {board.title}",
-        "",
-        board.summary,
-        "",
-        *([board.price, ""] if board.price else []),
-        _rules(board),
-    ]
+    price = [board.price, ""] if board.price else []
+    lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, ""]
-    for division in dict.fromkeys(one.division for one in found):
+    for division in dict.fromkeys(standing.division for standing in found):
         shown = [
-            texts(one, bound) | {"title": f"[{_cell(one.entry.title)}]({one.name}/)"}
-            for one in found
-            if one.division == division
+            texts(standing, bound) | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
+            for standing in found
+            if standing.division == division
         ]
         rows = [[row[key] for key in TITLES] for row in shown]
         text = table(list(TITLES.values()), rows, words=[list(TITLES).index("title")])

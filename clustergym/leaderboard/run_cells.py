@@ -75,7 +75,7 @@ def run_cell(
 def _watched(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: Watch
 ) -> CellRun:
-    from clustergym.results.writing import content_of
+    from clustergym.results.result_writing import content_of
 
     result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
     content = content_of(result, policy, placer, cell.seed)
@@ -97,7 +97,7 @@ def _decided(
     scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
 ) -> tuple[Result, Lines]:
     from clustergym.results.measured_run import simulate
-    from clustergym.results.writing import decision_lines
+    from clustergym.results.result_writing import decision_lines
 
     result = simulate(scenario, policy, placer, seed, watch=watch)
     return result, partial(decision_lines, result.run.simulation)

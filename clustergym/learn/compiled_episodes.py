@@ -9,8 +9,8 @@ import numpy as np
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.clock import TICKS_PER_S, ticks
 from clustergym.scenarios.scenario import Scenario
-from clustergym.sim.state import TICKS_PER_S, ticks
 
 
 @dataclass(frozen=True, eq=False)

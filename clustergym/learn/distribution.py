@@ -174,7 +174,11 @@ def _scenario(
     fast_gpus = _fast_gpus(times, gpus, counts, cluster.capacity)
     span_s = float((window.duration_s * gpus).sum()) / (load * fast_gpus)
     stretch = span_s / max(float(window.submit_s[-1]), 1e-9)
-    trace = _trace(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus)
+    names = {
+        "job_id": tuple(f"j{row}" for row in range(n)),
+        "model_family": tuple(f"m{row:05d}" for row in range(n)),
+    }
+    trace = Trace.of(window.name, np.round(window.submit_s * stretch, 3), iterations, gpus, **names)
     tables, order = job_tables(trace, cluster, counts, times, known)
     return Scenario(window.name, 0, cluster, trace, tables, checkpoint_s[order], costs, rounds="event")
 
@@ -183,23 +187,3 @@ def _fast_gpus(times: Floats, gpus: Ints, counts: Ints, capacity: Ints) -> float
     """Return the number of GPUs, each weighed by the mean speed of jobs on it relative to the first type."""
     at_request = np.take_along_axis(times, np.searchsorted(counts, gpus)[:, None, None], axis=2)[..., 0]
     return float((capacity * (at_request[:, :1] / at_request).mean(axis=0)).sum())
-
-
-def _trace(name: str, submit_s: Floats, iterations: Ints, gpus: Ints) -> Trace:
-    n = len(gpus)
-    return Trace(
-        name=name,
-        job_id=tuple(f"j{row}" for row in range(n)),
-        submit_s=submit_s,
-        model_family=tuple(f"m{row:05d}" for row in range(n)),
-        model_size=("",) * n,
-        global_batch=np.ones(n, dtype=np.int64),
-        iterations=iterations,
-        gpu_type=("",) * n,
-        gpus=gpus,
-        deadline_s=np.full(n, np.nan),
-        priority=np.zeros(n, dtype=np.int64),
-        user=("",) * n,
-        virtual_cluster=("",) * n,
-        line=np.zeros(n, dtype=np.int64),
-    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,14 @@ from clustergym.learn.comparison import METRICS, RATIOS
 from clustergym.terminal.markdown import table
 
 
-def markdown(outcome: Mapping[str, Any], command: str) -> str:
-    """Return the comparison as Markdown: a table per load, ratios of the first policy to each other one."""
-    lines = [f"`{command}`", ""]
+def markdown(outcome: Mapping[str, Any], overrides: Iterable[str]) -> str:
+    """Return the comparison as Markdown: a table per load, ratios of the first policy to each other one.
+
+    `overrides` are the words of the command line that made it.
+    """
+    # The names of output files do not belong to what was measured.
+    shown = [_quoted(word) for word in overrides if not word.startswith(("report=", "json=", "processes="))]
+    lines = [f"`{' '.join(['clustergym evaluate', *shown])}`", ""]
     if any(len(policy["columns"]) > 1 for policy in outcome["policies"]):
         lines += ["In parentheses: the least and the greatest of single training seeds.", ""]
     for group in outcome["groups"]:
@@ -23,6 +29,12 @@ def markdown(outcome: Mapping[str, Any], command: str) -> str:
         lines += [f"{outcome['windows']} traces:" if outcome["traces"] else drawn, ""]
         lines += [_table(outcome, group), ""]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for the shell; with double quotes if it has single ones and nothing to expand."""
+    plain = "'" in word and not set(word) & set('"$`\\!')
+    return f'"{word}"' if plain else shlex.quote(word)
 
 
 def _table(outcome: Mapping[str, Any], group: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ def _real(rng: np.random.Generator, split: str, jobs: int) -> Window:
 
 def _synthetic(rng: np.random.Generator, split: str, jobs: int) -> Window:
     from clustergym.workload.generators.arrivals import arrival_times
-    from clustergym.workload.generators.durations import draw_durations
+    from clustergym.workload.generators.duration_mixtures import draw_durations
     from clustergym.workload.generators.sizes import draw_gpus
     from clustergym.workload.generators.sources import load_source
 

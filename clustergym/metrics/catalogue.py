@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from clustergym.scenarios.disturbances import KINDS
+
 Better = Literal["lower", "higher", ""]
 
 
@@ -26,6 +28,9 @@ class Metric(NamedTuple):
     better: Better
     definition: str
 
+
+OF_DISTURBANCES = tuple(metric for kind in KINDS.values() for metric in kind.metrics)
+"""Metrics that the kinds of disturbances contribute."""
 
 _TABLE: tuple[Metric, ...] = (
     Metric("jobs_total", "jobs", "", "rows of the trace"),
@@ -108,7 +113,7 @@ _TABLE: tuple[Metric, ...] = (
     Metric(
         "migrations", "", "lower", "moves to other nodes at the same GPU type and count, all jobs together"
     ),
-    Metric("node_failures", "", "", "failures of nodes up to the end of the run, whether in use or not"),
+    *(Metric(*metric[:4]) for metric in OF_DISTURBANCES),
     Metric("failures_mean", "", "lower", "failures of a job's nodes while it ran, per job ever launched"),
     Metric("lost_gpu_hours", "GPU h", "lower", "GPU time of work that failures of nodes undid"),
     Metric(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.sim.log import NODE_EVENTS, PACES, Event, EventKind
+from clustergym.sim.log import PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
 CLOCK_S = 1e-6
@@ -18,11 +18,12 @@ CLOCK_S = 1e-6
 KINDS = tuple(EventKind)
 """Event kinds in the order of the second axis of `Intervals.counts`."""
 
-_CODE = {kind: code for code, kind in enumerate(KINDS)}
+_CODE: dict[str, int] = {kind: code for code, kind in enumerate(KINDS)}
 _PACE = np.array([_CODE[kind] for kind in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
 _NOTHING = len(KINDS)
+_UNDISTURBED = set(KINDS) - {EventKind.FAIL}
 
 _WHILE_RUNNING = (
     EventKind.RESCALE,
@@ -108,8 +109,9 @@ class Intervals:
     reason : tuple of str, length n
         Why a job was dropped; empty for other jobs.
     lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
-        GPU-seconds of work, and iterations, that failures of nodes undid.
-    node_failures : int
+        GPU-seconds of work, and iterations, that disturbances undid.
+    disturbances : tuple of Event
+        Events that disturbances name, and those of jobs that a disturbance interrupted.
     """
 
     trace: Trace
@@ -123,7 +125,7 @@ class Intervals:
     reason: tuple[str, ...]
     lost_gpu_s: Floats
     lost_iterations: Floats
-    node_failures: int
+    disturbances: tuple[Event, ...]
 
     def count(self, *kinds: EventKind) -> Ints:
         """Return the number of events of these kinds for each job, shape (n,)."""
@@ -163,8 +165,8 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         If an event lies out of order, after `end_s`, or before its job's submission; if a job's
         events do not follow from one another; if a job due before `end_s` was never submitted.
     """
-    node_failures = sum(event.kind == EventKind.NODE_FAIL for event in events)
-    events = [event for event in events if event.kind not in NODE_EVENTS] if node_failures else events
+    disturbances = tuple(event for event in events if event.kind not in _UNDISTURBED)
+    events = [event for event in events if event.kind in _CODE] if disturbances else events
     columns = _columns(events)
     _check_rows(columns, trace, end_s)
     submit_s, leave_s = _presence(columns, trace)
@@ -187,7 +189,7 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         reason=tuple(reason),
         lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
         lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
-        node_failures=node_failures,
+        disturbances=disturbances,
     )
 
 

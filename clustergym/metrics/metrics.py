@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
 from clustergym.metrics.intervals import Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
@@ -55,7 +55,7 @@ class _Run(NamedTuple):
     end_s: float
     until_s: float
     complete: bool
-    node_failures: int
+    disturbances: tuple[Event, ...]
 
     @property
     def submitted(self) -> Bools:
@@ -126,7 +126,7 @@ def measure(
         end_s=end_s,
         until_s=end_s if horizon_s is None or np.isinf(horizon_s) else horizon_s,
         complete=horizon_s is None or bool(np.isinf(horizon_s)),
-        node_failures=intervals.node_failures,
+        disturbances=intervals.disturbances,
     )
     fairness = _fairness_of(run)
     groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness))
@@ -222,7 +222,7 @@ def _restarts(run: _Run) -> Metrics:
         "restarts_mean": _mean(run.records.restarts[launched]),
         "preemptions_mean": _mean(run.records.preemptions[launched]),
         "migrations": int(run.records.migrations.sum()),
-        "node_failures": run.node_failures,
+        **{metric.name: metric.figure(run.disturbances) for metric in OF_DISTURBANCES},
         "failures_mean": _mean(run.records.failures[launched]),
         "lost_gpu_hours": float(run.records.lost_gpu_s.sum()) / 3600,
         "launches_unplaced": int(run.records.unplaced.sum()),

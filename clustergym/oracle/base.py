@@ -40,19 +40,19 @@ def statistical_efficiency(batch: Floats | Ints, base_batch: Floats | Ints, nois
 class BatchTables:
     """Global batches that classes may train at, with iteration time and statistical efficiency of each.
 
-    The requested batch is one of each class's; a class without a choice has no other. As a job
-    progresses its efficiency changes from one of S segments of its training to the next.
+    Each class may train at its requested batch; a class without a choice has only that. The statistical
+    efficiency of a batch is constant within each of the S segments of a training, and changes between them.
 
     Attributes
     ----------
     sizes : ndarray of int, shape (C, B)
         Samples, ascending; 0 after the last one of a class.
     execution : ndarray of float, shape (C, T, K, 4, B)
-        Seconds per iteration that jobs run at; last but one axis `Locality`; inf where infeasible.
+        Seconds per iteration at which jobs run; the last axis but one is `Locality`; inf where infeasible.
     ends : ndarray of float, shape (C, S)
         Share of the training at which each segment ends, ascending; the last is 1.
     efficiency : ndarray of float, shape (C, S, B)
-        Progress of a sample over that at the requested batch (`statistical_efficiency`), where it is 1.
+        Progress per sample relative to that at the requested batch, see `statistical_efficiency`.
     """
 
     sizes: Ints
@@ -77,11 +77,11 @@ class OracleTables:
     counts : ndarray of int, shape (K,)
         GPU counts, ascending.
     execution : ndarray of float, shape (C, T, K, 4)
-        What jobs run at: the best adaptive parallelism; last axis `Locality`.
+        Times at which jobs run: those of the best adaptive parallelism; the last axis is `Locality`.
     profiled : ndarray of float, shape (C, T, K, 4)
-        Estimates of the same, after profiling; inf exactly where `execution` is.
+        What a policy sees of `execution` after profiling: estimates, inf exactly where `execution` is.
     data_parallel : ndarray of float, shape (C, T, K, 4)
-        Profiles of pure data parallelism, with its own memory limit.
+        Times of pure data parallelism; inf where that does not fit.
     batches : BatchTables, optional
         Times and efficiencies at other global batches than the requested one.
     """
@@ -133,7 +133,7 @@ class Oracle(ABC):
     worth_caching : bool
         Whether its tables take so long to build that they are kept on disk.
     sees_fabric : bool
-        Whether its times follow from the bandwidths of the cluster's fabric.
+        Whether its times depend on the bandwidths of the cluster's fabric.
     """
 
     name: str
@@ -150,12 +150,16 @@ class Oracle(ABC):
         Raises
         ------
         InputError
-            If a class is unknown to the oracle; names the nearest known ones.
+            If a class is unknown to the oracle (names the nearest known ones), a count is below 1, or a file
+            that the oracle reads is malformed.
         """
 
-    @abstractmethod
     def fingerprint(self) -> dict[str, object]:
-        """Return everything but the arguments that the tables depend on, as plain JSON values."""
+        """Return what the tables depend on besides the arguments of `tables`, as plain JSON values.
+
+        Only an oracle whose tables are kept on disk is asked for it.
+        """
+        raise NotImplementedError
 
 
 def check_counts(counts: Sequence[int]) -> None:

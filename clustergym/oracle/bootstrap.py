@@ -10,7 +10,7 @@ from clustergym.oracle.base import six_digits
 
 
 def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Floats:
-    """Return the smallest counts' times unchanged, and larger counts scaled linearly from the last of them.
+    """Keep the times of the least counts, and scale the last of them linearly to larger counts.
 
     Parameters
     ----------
@@ -18,8 +18,8 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
     feasible : ndarray of bool, shape (..., K)
     counts : ndarray of int, shape (K,)
     precise : int
-        How many of the least feasible counts are known as they are. 1 is the bootstrap of Sia
-        (SOSP '23, section 3.2); more of them is the knob of Arena (EuroSys '26, section 2.3).
+        How many of the least feasible counts keep their times. 1 is the bootstrap of Sia (SOSP '23, section
+        3.2); larger values are the knob of Arena (EuroSys '26, section 2.3).
 
     Returns
     -------
@@ -47,9 +47,9 @@ def linear(times: Floats, feasible: Bools, counts: Ints, precise: int = 1) -> Fl
 def same_local_batch(times: Floats, sizes: Ints, feasible: Bools, counts: Ints) -> Floats:
     """Return times at several global batches, extrapolated from each type's smallest feasible count.
 
-    An iteration of batch M on N GPUs takes as long as one of M x least / N on the least count, where each
-    GPU has as many samples, and no longer synchronises (Sia, SOSP '23, section 3.2): interpolated
-    between the batches, and below the smallest as long as that.
+    An iteration of batch M on N GPUs is taken to last as long as one of batch M x least / N on the least
+    count, where each GPU has equally many samples: synchronisation is taken to last no longer (Sia, SOSP '23,
+    section 3.2). Times between two batches are interpolated; below the smallest batch its time is used.
 
     Parameters
     ----------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameters import build
@@ -14,80 +14,67 @@ from clustergym.oracle.base import Oracle
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(ABC):
-    """Keys of the configuration's group `oracle`; an oracle's own keys are described in its class.
+class Choice:
+    """Keys of the configuration's group `oracle`; an oracle's own keys are the parameters of its class.
 
     Attributes
     ----------
+    module, made_by : str
+        The oracle's class, which is imported only when it is asked for.
     name : str
     models : str or None
         A folder of further model files, or one file.
     """
 
+    module: ClassVar[str]
+    made_by: ClassVar[str]
     name: str
     models: str | None = None
 
-    @abstractmethod
     def oracle(self, catalog: Catalog) -> Oracle:
         """Return the oracle."""
+        made_by = getattr(importlib.import_module(f"clustergym.oracle.{self.module}"), self.made_by)
+        own = {key: value for key, value in vars(self).items() if key not in ("name", "models")}
+        oracle: Oracle = made_by(catalog=catalog, **own)
+        return oracle
 
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineChoice(Choice):
-    """Keys of `roofline.RooflineOracle`."""
+    """Keys of `RooflineOracle`: none of its own."""
 
-    def oracle(self, catalog: Catalog) -> Oracle:
-        """Return the oracle."""
-        from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-
-        return RooflineOracle(catalog)
+    module, made_by = "roofline.roofline_oracle", "RooflineOracle"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableChoice(Choice):
-    """Keys of `table.TableOracle`."""
+    """Keys of `TableOracle`."""
 
+    module, made_by = "measured.table_oracle", "TableOracle"
     path: str
     missing: str = "infeasible"
-
-    def oracle(self, catalog: Catalog) -> Oracle:
-        """Return the oracle."""
-        from clustergym.oracle.measured.table_oracle import TableOracle
-
-        return TableOracle(self.path, self.missing, catalog)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridChoice(Choice):
-    """Keys of `grid.GridOracle`."""
+    """Keys of `GridOracle`."""
 
+    module, made_by = "grid.grid_oracle", "GridOracle"
     strategy: str = "frontier"
     micro_batches: str | int = "fixed"
     calibration: str | None = None
     schedule: str = "1f1b"
     overlap: bool = False
 
-    def oracle(self, catalog: Catalog) -> Oracle:
-        """Return the oracle."""
-        from clustergym.oracle.grid.grid_oracle import GridOracle
-
-        estimate = (self.strategy, self.micro_batches, self.schedule, self.overlap)
-        return GridOracle(catalog, self.calibration, *estimate)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SiaChoice(Choice):
-    """Keys of `sia_oracle.SiaProfileOracle`."""
+    """Keys of `SiaProfileOracle`."""
 
+    module, made_by = "measured.sia_oracle", "SiaProfileOracle"
     path: str
     batch: str = "fixed"
     calibrated: bool = True
-
-    def oracle(self, catalog: Catalog) -> Oracle:
-        """Return the oracle."""
-        from clustergym.oracle.measured.sia_oracle import SiaProfileOracle
-
-        return SiaProfileOracle(self.path, self.batch, self.calibrated, catalog)
 
 
 ORACLES: dict[str, type[Choice]] = {

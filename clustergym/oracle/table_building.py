@@ -21,12 +21,10 @@ from clustergym.terminal.progress import counted
 Built = Iterator[OracleTables]
 
 CLASSES_AT_ONCE = 6
-"""Neighbours in a list of classes often share a family, so that an oracle can work on all of them at once."""
+"""Neighbours in a list of classes often share a family, so an oracle can work on all of them at once."""
 
 CLASSES_PER_PROCESS = 12
-"""Fewer are built sooner than a process has started."""
-
-_task: tuple[Oracle, ClusterSpec, list[int]] | None = None
+"""Fewer classes than this are built in less time than a process takes to start."""
 
 
 def build_each(
@@ -78,17 +76,23 @@ def _processes(classes: int, processes: int | None) -> int:
 def _built(
     oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], processes: int
 ) -> Built:
-    done = 0
+    done, build = 0, partial(_tables, oracle, cluster, counts)
     if processes > 1 and _can_be_sent(oracle):
         try:
-            for tables in _in_processes(oracle, parts, cluster, counts, processes):
-                yield tables
-                done += 1
+            with workers(processes, "spawn") as run:
+                with _main_left_out():
+                    built = run(build, parts)
+                for tables in built:
+                    yield tables
+                    done += 1
         except (BrokenProcessPool, OSError):
             # No room for more processes, or one was killed: what is left is built here.
             pass
-    for part in parts[done:]:
-        yield oracle.tables(part, cluster, counts)
+    yield from map(build, parts[done:])
+
+
+def _tables(oracle: Oracle, cluster: ClusterSpec, counts: list[int], part: list[ModelClass]) -> OracleTables:
+    return oracle.tables(part, cluster, counts)
 
 
 def _can_be_sent(oracle: Oracle) -> bool:
@@ -97,15 +101,6 @@ def _can_be_sent(oracle: Oracle) -> bool:
     except Exception:
         return False
     return type(oracle).__module__ != "__main__"
-
-
-def _in_processes(
-    oracle: Oracle, parts: list[list[ModelClass]], cluster: ClusterSpec, counts: list[int], processes: int
-) -> Built:
-    with workers(processes, "spawn", partial(_prepare, oracle, cluster, counts)) as run:
-        with _main_left_out():
-            built = run(_build, parts)
-        yield from built
 
 
 @contextlib.contextmanager
@@ -117,15 +112,3 @@ def _main_left_out() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
-
-
-def _prepare(oracle: Oracle, cluster: ClusterSpec, counts: list[int]) -> None:
-    global _task
-    _task = oracle, cluster, counts
-
-
-def _build(part: list[ModelClass]) -> OracleTables:
-    if _task is None:
-        raise RuntimeError("the process was not prepared")
-    oracle, cluster, counts = _task
-    return oracle.tables(part, cluster, counts)

@@ -62,9 +62,9 @@ def cached_tables(
 ) -> OracleTables:
     """Return `oracle.tables(classes, cluster, counts)`, reading each class from its file if there is one.
 
-    Classes without a file, or with one that is damaged or of something else, are built and
-    written. The result does not depend on where a class came from or on the number of processes.
-    A folder that cannot be written is as good as none: one note on stderr says so.
+    Classes whose file is missing, damaged or of something else are built and written. The result does not
+    depend on where a class came from or on the number of processes. If the folder cannot be written, tables
+    are not kept, and a note on stderr says so once.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def cached_tables(
     folder : str or Path, optional
         `cache_folder()` by default.
     progress : bool
-        Show on stderr how many classes are left to build.
+        Show the progress of building on stderr.
     processes : int, optional
         By default as many as there are cores and work for; 1 where only few classes are missing.
 
@@ -140,6 +140,7 @@ class Store:
         """Return the array of a key; None if its file is missing, damaged or of another shape."""
         if self.folder is None:
             return None
+        # Files of one shape have one size, so that nothing larger is ever read.
         size = len(pack(key, np.empty(shape)))
         try:
             content = read_regular(self.folder / f"{key}.npz", size)

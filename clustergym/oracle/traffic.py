@@ -13,7 +13,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.oracle.base import Oracle, OracleTables, six_digits
 
 PROBE = 2.0
-"""Least factor by which the network is slowed down to see how much of an iteration is traffic."""
+"""Least factor by which the network is slowed down to find how much of an iteration is traffic."""
 
 
 def require_fabric(oracle: Oracle) -> None:
@@ -37,10 +37,11 @@ def on_free_links(
 ) -> tuple[OracleTables, Floats]:
     """Return the tables of a cluster without contention between switches, and the traffic in them.
 
-    On free links a node's network is as fast across minipods as inside a leaf. The traffic is what an
-    iteration would take longer if that network were slower, divided by how much: by the fabric's own
-    oversubscription, at least `PROBE`. At that factor the sum of both is what the oracle says,
-    and below it no less than that where the oracle would choose another plan.
+    On free links a node's network is as fast across minipods as inside a leaf. To find the traffic, the
+    tables are built again with the network above the leaves slowed down by a factor: the fabric's own
+    oversubscription over that of a leaf, at least `PROBE`. Traffic is the increase of the iteration time
+    divided by (factor - 1). So free time + (factor - 1) x traffic is the oracle's time at that factor; at
+    another factor the oracle might choose another plan.
 
     Parameters
     ----------

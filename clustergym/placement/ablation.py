@@ -173,23 +173,16 @@ def _at_spreads(scale: Scale, model: PretrainingModel, core: Core) -> float:
 
 
 def _at_scale(coefficient: float, states: int, seed: int) -> list[dict[str, Any]]:
-    places = {scale: _place(scale, states, seed) for s in SCALES for scale in (s, _of_table_1(s))}
+    of_table_1 = {scale: Scale(scale.job, MINIPODS, MINIPOD_NODES) for scale in SCALES}
+    drawn = {scale: free_nodes(scale, states, seed) for scale in (*SCALES, *of_table_1.values())}
+    offered = {scale: candidates(scale.job, free) for scale, free in drawn.items()}
     return [
         row
         for variation in variations(coefficient)
         for shipped in SCALES
-        for scale in [_of_table_1(shipped) if variation.table_1 else shipped]
-        for row in _rows(variation, scale, *places[scale], seed)
+        for scale in [of_table_1[shipped] if variation.table_1 else shipped]
+        for row in _rows(variation, scale, drawn[scale], offered[scale], seed)
     ]
-
-
-def _of_table_1(scale: Scale) -> Scale:
-    return Scale(scale.job, MINIPODS, MINIPOD_NODES)
-
-
-def _place(scale: Scale, states: int, seed: int) -> tuple[list[Ints], list[Candidate]]:
-    drawn = free_nodes(scale, states, seed)
-    return drawn, candidates(scale.job, drawn)
 
 
 def _rows(

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.metrics.statistics import Estimate, estimate
 from clustergym.placement.algorithms import algorithm
@@ -97,7 +96,13 @@ def run_setting(
     found = {}
     for number, name in enumerate(COMPARED):
         streams = [np.random.default_rng([seed, position, state, number]) for state in range(states)]
-        found[name] = [_over_states(name, setting, drawn, alpha, streams) for alpha in alphas]
+        found[name] = [
+            [
+                solve(name, Instance(setting.job, free, alpha), rng)
+                for free, rng in zip(drawn, streams, strict=True)
+            ]
+            for alpha in alphas
+        ]
         if advance is not None:
             advance(f"({setting.name}) {name}")
     either = [[solve_either_unit(Instance(setting.job, free, a)) for free in drawn] for a in alphas]
@@ -108,11 +113,8 @@ def run_setting(
         "minipods": len(sizes),
         "nodes": int(sizes.sum()),
         "job": {
-            "gpus": setting.job.gpus,
-            "nodes": setting.job.nodes,
-            "data_parallel": setting.job.data_parallel,
-            "tensor_parallel": setting.job.tensor_parallel,
-            "pipeline_parallel": setting.job.pipeline_parallel,
+            name: getattr(setting.job, name)
+            for name in ("gpus", "nodes", "data_parallel", "tensor_parallel", "pipeline_parallel")
         },
         "free_nodes": [free.tolist() for free in drawn],
         "scores": {name: _column(rows, "score") for name, rows in found.items()},
@@ -125,13 +127,6 @@ def run_setting(
             "branch_and_bound_nodes": sum(answer.nodes for answer in exact),
         },
     }
-
-
-def _over_states(
-    name: str, setting: PlacementSetting, drawn: list[Ints], alpha: float, streams: list[np.random.Generator]
-) -> list[Solved]:
-    instances = [Instance(setting.job, free, alpha) for free in drawn]
-    return [solve(name, instance, rng) for instance, rng in zip(instances, streams, strict=True)]
 
 
 def _column(rows: list[list[Solved]], field: str) -> list[list[float]]:

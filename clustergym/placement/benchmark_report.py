@@ -172,7 +172,12 @@ def _characterisation(found: dict[str, Any]) -> str:
     rows = found["two_minipods"]
     text = CHARACTERISATION.format(core=found["core_oversubscription"]) + _gains(rows)
     models = list(dict.fromkeys(row["model"] for row in rows))
-    text += "\nOn average over layers: " + "; ".join(_average(rows, model) for model in models) + ".\n"
+    means = []
+    for model in models:
+        mine = [row["gain"] for row in rows if row["model"] == model]
+        pp, dp = (percent(sum(gain[k] for gain in mine) / len(mine)) for k in ("pp_aligned", "dp_aligned"))
+        means.append(f"{model} {pp} PP-aligned, {dp} DP-aligned")
+    text += "\nOn average over layers: " + "; ".join(means) + ".\n"
     text += (
         "\nWithout overlap, one virtual stage per stage; Fig. 4 has the alignments in the opposite order:\n\n"
         + _gains(found["without_overlap"])
@@ -190,92 +195,59 @@ def _characterisation(found: dict[str, Any]) -> str:
 
 
 def _by_parameter(name: str, found: dict[str, Any], models: Sequence[str]) -> str:
-    return (
-        table(
-            [name, *models],
-            [
-                [
-                    value,
-                    *(f"{percent(g['pp_aligned'])} / {percent(g['dp_aligned'])}" for g in by_model.values()),
-                ]
-                for value, by_model in found.items()
-            ],
-        )
-        + "\n"
-    )
+    rows = [
+        [value, *(f"{percent(g['pp_aligned'])} / {percent(g['dp_aligned'])}" for g in by_model.values())]
+        for value, by_model in found.items()
+    ]
+    return table([name, *models], rows) + "\n"
 
 
 def _gains(rows: list[dict[str, Any]]) -> str:
-    return (
-        table(
-            ["model", "layers", "packed s", "communication", "PP-aligned", "DP-aligned"],
-            [
-                [
-                    row["model"],
-                    str(row["layers"]),
-                    f"{row['step_s']['packed']:.3f}",
-                    f"{100 * row['communication_share']:.0f} %",
-                    percent(row["gain"]["pp_aligned"]),
-                    percent(row["gain"]["dp_aligned"]),
-                ]
-                for row in rows
-            ],
-        )
-        + "\n"
-    )
-
-
-def _average(rows: list[dict[str, Any]], model: str) -> str:
-    mine = [row["gain"] for row in rows if row["model"] == model]
-    pp, dp = (sum(gain[kind] for gain in mine) / len(mine) for kind in ("pp_aligned", "dp_aligned"))
-    return f"{model} {percent(pp)} PP-aligned, {percent(dp)} DP-aligned"
+    shown = [
+        [
+            row["model"],
+            str(row["layers"]),
+            f"{row['step_s']['packed']:.3f}",
+            f"{100 * row['communication_share']:.0f} %",
+            percent(row["gain"]["pp_aligned"]),
+            percent(row["gain"]["dp_aligned"]),
+        ]
+        for row in rows
+    ]
+    return table(["model", "layers", "packed s", "communication", "PP-aligned", "DP-aligned"], shown) + "\n"
 
 
 def _scale(rows: list[dict[str, Any]]) -> str:
     once = [row for row in rows if row["model"] == rows[0]["model"]]
     proven, solved = (sum(row[key] for row in once) for key in ("proven", "solved"))
     cores = [f"core {factor}" for factor in rows[0]["gain_by_core"]]
+    job = ("GPUs", "minipods x nodes", "model")
+    jobs = [[f"{row['gpus']:,}", f"{row['minipods']} x {row['minipod_nodes']}", row["model"]] for row in rows]
+    chosen = [
+        [
+            *cells,
+            row["unit"].upper(),
+            f"{row['alpha']:g}",
+            f"{percent(row['gain'][0])} ± {50 * (row['gain'][2] - row['gain'][1]):.2f}",
+            f"{row['dp_spread_ratio']:.2f}",
+            f"{row['pp_spread_ratio']:.2f}",
+        ]
+        for cells, row in zip(jobs, rows, strict=True)
+    ]
+    by_core = [
+        [*cells, *map(percent, (*row["gain_by_core"].values(), row["gain_unsplit"]))]
+        for cells, row in zip(jobs, rows, strict=True)
+    ]
     return (
         "\n### Larger jobs: Arnold with the unit and alpha of least predicted step time, over `packed`\n\n"
         "208 GPUs: DP 26, TP 4, PP 2. 9,600 GPUs: DP 150, TP 8, PP 8. States drawn as above. The paper, in "
         "production: +5.7 % at 208 GPUs (DP spread 3 times, PP spread 2 times lower) and +10.6 % above 9,600 "
         "(1.5 and 1.3 times).\n\n"
-        + table(
-            [
-                "GPUs",
-                "minipods x nodes",
-                "model",
-                "unit",
-                "alpha",
-                "gain",
-                "DP spread ratio",
-                "PP spread ratio",
-            ],
-            [
-                [
-                    f"{row['gpus']:,}",
-                    f"{row['minipods']} x {row['minipod_nodes']}",
-                    row["model"],
-                    row["unit"].upper(),
-                    f"{row['alpha']:g}",
-                    f"{percent(row['gain'][0])} ± {50 * (row['gain'][2] - row['gain'][1]):.2f}",
-                    f"{row['dp_spread_ratio']:.2f}",
-                    f"{row['pp_spread_ratio']:.2f}",
-                ]
-                for row in rows
-            ],
-        )
+        + table([*job, "unit", "alpha", "gain", "DP spread ratio", "PP spread ratio"], chosen)
         + f"\n\nOf the {solved:,} placements behind these choices, {proven:,} are proven optimal.\n"
         "\nThe same gain by oversubscription of the core, unit and alpha chosen anew; and at the first "
         "table's core if in every state there were room for every PP group inside a minipod:\n\n"
-        + table(
-            ["GPUs", "minipods x nodes", "model", *cores, "no PP group split"],
-            [
-                [f"{row['gpus']:,}", f"{row['minipods']} x {row['minipod_nodes']}", row["model"]]
-                + [percent(gain) for gain in (*row["gain_by_core"].values(), row["gain_unsplit"])]
-                for row in rows
-            ],
-        )
+        + table([*job, *cores, "no PP group split"], by_core)
         + "\n\nIn the model a collective is as slow as the slowest tier it crosses, however many minipods it "
         "touches: a spread of 2 costs what a spread of 6 does.\n"
     )

@@ -135,14 +135,6 @@ class Candidate(NamedTuple):
     proven: int = 0
 
 
-class AlphaChoice(NamedTuple):
-    """The unit and alpha of least predicted step time, and the mean of that time in seconds."""
-
-    unit: Unit
-    alpha: float
-    step_s: float
-
-
 def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
     """Return Arnold's placements of a job for both units and each of `ALPHAS`.
 
@@ -152,14 +144,13 @@ def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
     states : sequence of ndarray of int, shape (M,)
         Free nodes of each minipod; each must hold the job.
     """
-    return [_candidate(job, states, unit, alpha) for unit in UNITS for alpha in ALPHAS]
-
-
-def _candidate(job: PretrainingJob, states: Sequence[Ints], unit: Unit, alpha: float) -> Candidate:
-    solve, rng = algorithm("arnold"), np.random.default_rng(0)
-    made = [solve(Instance(job, free, alpha, unit), rng) for free in states]
-    proven = sum(answer.solution is not None and answer.solution.proven for answer in made)
-    return Candidate(unit, alpha, [cells(answer, job, unit) for answer in made], proven)
+    solve, rng, found = algorithm("arnold"), np.random.default_rng(0), []
+    for unit in UNITS:
+        for alpha in ALPHAS:
+            made = [solve(Instance(job, free, alpha, unit), rng) for free in states]
+            proven = sum(answer.solution is not None and answer.solution.proven for answer in made)
+            found.append(Candidate(unit, alpha, [cells(answer, job, unit) for answer in made], proven))
+    return found
 
 
 def choose_alpha(
@@ -168,19 +159,17 @@ def choose_alpha(
     offered: Sequence[Candidate],
     tiers: Tiers,
     core: Core | None = None,
-) -> AlphaChoice:
-    """Return the unit and alpha whose placements train the model fastest.
+) -> Candidate:
+    """Return the placements with the least mean step time of the model.
 
     Ties: the least spread of both kinds, then PP groups before DP groups, then the lowest alpha.
     """
-    ranked = []
-    for unit, alpha, matrices, _ in offered:
-        step_s = float(
-            np.mean([predict(matrix, job, model, tiers, core=core).total_s for matrix in matrices])
-        )
-        touched = sum(sum(cell_spread(matrix)) for matrix in matrices)
-        ranked.append((round(step_s, 9), touched, AlphaChoice(unit, alpha, step_s)))
-    return min(ranked, key=lambda entry: entry[:2])[2]
+
+    def rank(candidate: Candidate) -> tuple[float, int]:
+        times = [predict(matrix, job, model, tiers, core=core).total_s for matrix in candidate.matrices]
+        return round(float(np.mean(times)), 9), sum(sum(cell_spread(m)) for m in candidate.matrices)
+
+    return min(offered, key=rank)
 
 
 def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
@@ -225,11 +214,10 @@ def chosen(
     before: Sequence[Ints],
     tiers: Tiers,
     core: Core | None = None,
-) -> tuple[AlphaChoice, dict[str, Any]]:
-    """Return the best unit and alpha for a model, and their gains over the placements `before`."""
+) -> tuple[Candidate, dict[str, Any]]:
+    """Return the best of Arnold's placements for a model, and its gains over the placements `before`."""
     choice = choose_alpha(model, job, offered, tiers, core)
-    after = next(c.matrices for c in offered if (c.unit, c.alpha) == (choice.unit, choice.alpha))
-    return choice, compared(before, after, job, model, tiers, core)
+    return choice, compared(before, choice.matrices, job, model, tiers, core)
 
 
 def compared(

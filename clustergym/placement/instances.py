@@ -87,7 +87,6 @@ class Solution:
 
     Attributes
     ----------
-    method : str
     proven : bool
         Whether the score is proven to be the optimum; False: a limit was hit, and the assignment is
         the best one known.
@@ -101,7 +100,6 @@ class Solution:
         Wall seconds, building the model included.
     """
 
-    method: str
     proven: bool
     bound: float
     gap: float

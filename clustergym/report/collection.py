@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.metrics.aggregates import Aggregate
+from clustergym.metrics.catalogue import METRICS
 from clustergym.metrics.metrics import MetricValue
 from clustergym.metrics.statistics import Estimate
 from clustergym.report.by_key import settings_of
@@ -15,6 +17,19 @@ from clustergym.report.groups import Column, ResultGroup, listed
 from clustergym.report.metric_tables import comparison_table, ratio
 from clustergym.results.result_files import ResultFile
 from clustergym.terminal.tables import print_table
+
+
+def metrics_of(results: Iterable[ResultFile], asked: Iterable[str] | None = None) -> list[str]:
+    """Return the metrics asked for, each word one or several with commas between; else all that are there.
+
+    Raises an `InputError` if a metric is unknown.
+    """
+    present = dict.fromkeys([*METRICS, *(name for result in results for name in result.metrics)])
+    names = [name for part in asked or () for name in part.split(",")]
+    for name in names:
+        if name not in present:
+            raise InputError(f"unknown metric {name!r}", field="--metric", remedy=nearest(name, present))
+    return names or list(present)
 
 
 def as_json(groups: Iterable[ResultGroup], metrics: Sequence[str] | None = None) -> dict[str, Any]:
@@ -59,7 +74,7 @@ def _column_json(
         "seeds": sorted(column.by_seed),
         "metrics": {name: None if (e := figures[name]) is None else e._asdict() for name in names},
         "ratio": {} if base is None else {name: ratio(figures[name], base.get(name)) for name in names},
-        "ratio_interval": {name: [one.low, one.high] for name, one in ratios.items() if name in names},
+        "ratio_interval": {name: [r.low, r.high] for name, r in ratios.items() if name in names},
     }
 
 

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.json_lines import read_json_lines
 from clustergym.report.result_csv import REMEDY
+from clustergym.scenarios.disturbances import KINDS
 
 LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, MOST_EVENTS = 2**30, 4_000_000, 3_000_000
 MOST_GPUS, LONGEST_S = 1_000_000, 1e15
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 LEAVES = ("preempt", "fail", "complete", "drop")
+BEGINS = {end: begin for kind in KINDS.values() for begin, end in kind.outages}
+"""For each event that gives a node back, the event that took it out of use."""
 SLOWED = 1e-6
 """Least relative increase of an iteration's time that counts: times are rounded to six digits."""
 
@@ -117,7 +120,7 @@ class _Reader:
         self._end_s, self._now_s = end_s, 0.0
         self._log = RunLog()
         self._open: dict[tuple[str, str], Holding] = {}
-        self._down: dict[int, float] = {}
+        self._down: dict[tuple[str, int], float] = {}
         self._alone_s: dict[str, float] = {}
         self._slowed: set[str] = set()
 
@@ -128,7 +131,7 @@ class _Reader:
         self._now_s = time_s
         if not isinstance(event.get("job_id", ""), str):
             raise TypeError("job_id is not text")
-        if kind in ("node_fail", "node_repair"):
+        if kind in (*BEGINS, *BEGINS.values()):
             self._node(kind, [node for node, _ in _nodes(event)], time_s)
         elif kind in (*LAUNCHES, *LEAVES):
             self._hold((event["job_id"], ""), event, kind in LAUNCHES)
@@ -155,10 +158,10 @@ class _Reader:
 
     def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:
         for node in nodes:
-            if kind == "node_fail":
-                self._down.setdefault(node, time_s)
-            elif node in self._down:
-                self._log.outages.append(Outage(node, self._down.pop(node), time_s))
+            if kind not in BEGINS:
+                self._down.setdefault((kind, node), time_s)
+            elif (start_s := self._down.pop((BEGINS[kind], node), None)) is not None:
+                self._log.outages.append(Outage(node, start_s, time_s))
 
     def _pace(self, job: str, event: dict[str, Any]) -> None:
         """Record a job's speed: a launch has the speed on free links, a `rate` that beside other jobs."""
@@ -180,7 +183,7 @@ class _Reader:
         log = self._log
         log.held += [_until(held, end_s) for held in self._open.values()]
         log.held.sort(key=lambda held: (held.start_s, held.job, held.gpu_type))
-        log.outages += [Outage(node, start_s, end_s) for node, start_s in self._down.items()]
+        log.outages += [Outage(node, start_s, end_s) for (_, node), start_s in self._down.items()]
         log.outages.sort()
         return log
 

@@ -115,7 +115,7 @@ def log_result(
     InputError
         If wandb refuses.
     """
-    from clustergym.results.writing import FILES
+    from clustergym.results.result_writing import FILES
 
     wandb = _wandb()
     name = f"{result['policy']['name']}-{result['scenario']['name']}-{result['seed']}"
@@ -128,7 +128,7 @@ def log_result(
             if page is not None:
                 shown["report"] = wandb.Html(page.read_text(encoding="utf-8"), inject=False)
             run.log(shown)
-            files = [*(folder / one for one in FILES), *([page] if page else [])]
+            files = [*(folder / file_name for file_name in FILES), *([page] if page else [])]
             log_files(run, f"result-{result['run_key'][:16]}", "result", files)
         finally:
             run.finish()

@@ -1,7 +1,7 @@
 """Holds published figures against ours; each paper has a module.
 
 A module has `SUMMARY`, a line for `--help`, and `reproduce(options) -> Report`, which raises an `InputError`
-if the published data is not there or a policy is unknown.
+if the published data is not there or a policy is unknown. `texts/` has the prose of the pages.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
-from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, RunOf, runs_at
-from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published, quantity
+from clustergym.reproduction.arena_scenarios import BUDGET_FACTOR, RunOf, runs_at
+from clustergym.reproduction.claims import Measure, PaperClaim, difference, measured, only_published
 from clustergym.reproduction.details import padded_jct
-from clustergym.reproduction.page import Labelled
+from clustergym.reproduction.page import Section
 from clustergym.reproduction.study import Found
 
 BASELINES = {"fcfs": 81.3, "elasticflow-ls": 80.5, "gavel": 76.6, "sia": 75.2}
@@ -28,58 +28,56 @@ METRICS = {
 
 
 class Compared(NamedTuple):
-    """Runs that are compared, in each setting: of policies, or of variants of one.
+    """Runs of policies, or of variants of a policy, that are compared in each setting.
 
-    Attributes
-    ----------
-    found : mapping
-    run : callable
-        Returns the run of a setting and a name.
-    names : sequence of str
-        The first is the paper's own policy.
+    `run` returns the run of a setting and a name. The first name is the paper's own policy.
     """
 
     found: Found
     run: RunOf
     names: Sequence[str]
 
+    def _figure(self, setting: str, name: str, metric: str) -> float:
+        return float(self.found[self.run(setting, name)][metric])
+
     def of(self, name: str, metric: str) -> Measure:
         """Return a metric of a run."""
-        return lambda setting: float(self.found[self.run(setting, name)][metric])
+        return lambda setting: self._figure(setting, name, metric)
 
     def change(self, metric: str, ours: str, theirs: str) -> Measure:
         """Return the difference of a metric between two runs, percent."""
-        return lambda s: difference(*(float(self.found[self.run(s, one)][metric]) for one in (ours, theirs)))
+        return lambda s: difference(self._figure(s, ours, metric), self._figure(s, theirs, metric))
 
     def best(self, metric: str) -> Measure:
         """Return the greatest gain of the first over the others: percent where less is better, else times."""
 
         def of(setting: str) -> float:
-            own, *others = (float(self.found[self.run(setting, one)][metric]) for one in self.names)
+            own, *others = (self._figure(setting, name, metric) for name in self.names)
             ratios = [own / other for other in others]
             return 100 * (min(ratios) - 1) if unit_of(metric) == c.PERCENT else max(ratios)
 
         return of
 
     def padded_times(self, ours: str, theirs: str) -> Measure:
-        """Return one padded mean JCT over another; the lists are padded to that of the first name."""
+        """Return the ratio of two padded mean JCTs; the first of `names` sets how far lists are padded."""
 
         def of(setting: str) -> float:
-            runs = {one: self.found[self.run(setting, one)] for one in self.names}
+            runs = {name: self.found[self.run(setting, name)] for name in self.names}
             means = padded_jct(runs, self.names[0])
             return means[ours] / means[theirs]
 
         return of
 
     def padded_change(self, ours: str, theirs: str) -> Measure:
-        """Return the same as a difference in percent."""
+        """Return the difference of two padded mean JCTs, percent."""
         times = self.padded_times(ours, theirs)
         return lambda setting: difference(times(setting) or 0.0, 1.0)
 
 
-def labelled(found: Found, runs: Labelled, *names: str) -> Compared:
-    """Return the comparison of runs that have a name and a setting as labels; all names by default."""
-    return Compared(found, lambda s, one: runs[one, s], names or list(dict.fromkeys(one for one, _ in runs)))
+def labelled(found: Found, section: Section, *names: str) -> Compared:
+    """Compare runs of a table whose labels are a name and a setting; by default, all of them."""
+    every = list(dict.fromkeys(name for name, _ in section.runs))
+    return Compared(found, lambda setting, name: section.runs[name, setting], names or every)
 
 
 def unit_of(metric: str) -> c.ClaimUnit:
@@ -88,16 +86,16 @@ def unit_of(metric: str) -> c.ClaimUnit:
 
 
 def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
-    """Return all rows; those of the trace at the number of rounds that the page runs longest."""
+    """Return all claims; those on the Philly trace are measured over the page's longest run."""
     return [
         *(*_simulator(found), *_week(found, rounds), *place_claims(found, ("arena", *BASELINES), PLACES)),
         *(*_testbeds(found), *deadline_claims(found, "arena", "section 5.6")),
-        *(*_ablations(found, rounds), *_sensitivity(found, rounds), *NOT_SIMULATED),
+        *(*_ablations(found, rounds), *_sensitivity(found, rounds), *c.not_simulated("arena")),
     ]
 
 
 def _simulator(found: Found) -> Iterator[PaperClaim]:
-    """Yield Arena against the artifact's own simulator."""
+    """Yield the claims on Arena against the artifact's own simulator."""
     ours, source = Compared(found, runs_at("philly", parts.ROUNDS), ["arena"]), "the artifact's simulator"
     for metric, what, figure, unit in (
         ("jobs_finished", "jobs finished", 269.0, "jobs"),
@@ -109,12 +107,12 @@ def _simulator(found: Found) -> Iterator[PaperClaim]:
         yield measured(claim, source, figure, ours.of("arena", metric), c.ClaimUnit(unit, None, 0), why)
     late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
-    jct = only_published(lambda: sum(float(found[one]["jct_mean"]) for one in late) / many)
+    jct = only_published(lambda: sum(float(found[spec]["jct_mean"]) for spec in late) / many)
     yield measured(claim, source, 20322.0, jct, c.ClaimUnit("s", None, 0))
 
 
 def _week(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield section 5.3, Figs 11 and 12."""
+    """Yield the claims of section 5.3 (Figs 11 and 12)."""
     runs = Compared(found, runs_at("philly", rounds), ("arena", *BASELINES))
     where, source = f"{rounds:,} rounds of Philly", "section 5.3, Fig. 12"
     for policy, percent in BASELINES.items():
@@ -147,7 +145,7 @@ PLACES: Sequence[PlaceRow] = (
 
 
 def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceRow]) -> Iterator[PaperClaim]:
-    """Yield the greatest gains of the first of the policies over the others in places."""
+    """Yield the first policy's greatest gains over the others, place by place."""
     for place, title, source, figures, why in rows:
         runs = Compared(found, runs_at(place), names)
         for metric, figure in figures.items():
@@ -156,27 +154,28 @@ def place_claims(found: Found, names: Sequence[str], rows: Iterable[PlaceRow]) -
 
 
 def _testbeds(found: Found) -> Iterator[PaperClaim]:
-    """Yield section 5.7 (one GPU type) and the fidelity of section 5.2."""
+    """Yield the claims of section 5.7 on one GPU type, and of section 5.2 on fidelity."""
     for policy in BASELINES:
         claim, source = f"mean throughput against {policy} on 128 H100", "section 5.7, homogeneous study"
         runs = Compared(found, runs_at("h100"), ("arena", policy))
         yield measured(claim, source, None, runs.best("throughput_mean"), c.TIMES, LOST)
 
     def error() -> float:
-        pairs = [(found[parts.TESTBED[one]]["jct_mean"], jct_s) for one, (_, jct_s) in parts.STORED.items()]
-        return float(100 * sum(abs(ours / stored - 1) for ours, stored in pairs) / len(pairs))
+        stored = {policy: jct_s for policy, (_, jct_s) in parts.STORED.items()}
+        ratios = [found[parts.TESTBED[policy]]["jct_mean"] / jct_s for policy, jct_s in stored.items()]
+        return float(100 * sum(abs(ratio - 1) for ratio in ratios) / len(ratios))
 
     claim, source = "error of simulated JCT against the testbed", "section 5.2, simulation fidelity"
     why = f"{PREPRINT}; ours against the artifact's logs of two policies, whose length is not known"
     yield measured(claim, source, 7.31, only_published(error), c.SHARE, why)
     why = f"{PREPRINT}: 3.16 %; the stored logs have no throughput"
-    yield quantity("error of simulated throughput against the testbed", source, 3.16, why=why)
+    yield c.quantity("error of simulated throughput against the testbed", source, 3.16, why=why)
 
 
 def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperClaim]:
-    """Yield Arena's section 5.6, or the preprint's 8.5."""
-    runs = labelled(found, parts.deadline_runs(preset), preset, "elasticflow")
-    why = f"budgets x{DEADLINE_BUDGETS:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
+    """Yield the claims on deadlines: of Arena's section 5.6, or of the preprint's 8.5."""
+    runs = labelled(found, parts.deadlines(preset), preset, "elasticflow")
+    why = f"budgets x{BUDGET_FACTOR:g} as in the artifact's simulator; {parts.ROUNDS} rounds"
     figures = {"deadline_satisfaction": 1.69, "throughput_mean": 1.72, "throughput_peak": 1.96}
     for metric, figure in figures.items():
         claim = f"{METRICS[metric]} against elasticflow"
@@ -186,8 +185,8 @@ def deadline_claims(found: Found, preset: str, source: str) -> Iterator[PaperCla
 
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield section 5.7: Figs 17, 18 and 19."""
-    source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablation_runs(rounds))
+    """Yield the claims of section 5.7 (Figs 17, 18 and 19)."""
+    source, runs = "section 5.7, Fig. 17", labelled(found, parts.ablations(rounds))
     for label, what in (
         ("without profiler: profiling of whole plans", "without profiler"),
         ("without planner: data-parallel profiles", "without planner"),
@@ -213,26 +212,25 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 def _lifespan_gain(found: Found, factor: float) -> float:
-    ours, *others = (float(found[one]["throughput_mean"]) for one in parts.lifespan_runs(factor))
+    ours, *others = (float(found[spec]["throughput_mean"]) for spec in parts.lifespan_runs(factor))
     return ours / min(others)
 
 
 def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield sections 2.3 and 5.8."""
+    """Yield the claims of sections 2.3 and 5.8."""
     source, why = "section 5.8", f"{PREPRINT}, at denser submission: see its page"
-    runs = labelled(found, parts.depth_runs(rounds))
+    runs = labelled(found, parts.depths(rounds))
     claim = "mean JCT of finished jobs, search depth 3 against 1"
     yield measured(claim, source, -14.6, runs.change("jct_mean", "3", "1"), why=why)
     claim, throughput = "mean throughput, search depth 3 against 1", runs.change("throughput_mean", "3", "1")
     yield measured(claim, source, 1.03, throughput, c.ClaimUnit(decimals=2), why)
-    most = list(parts.QUEUE_RUNS.values())[-1]
 
     def urgent() -> float:
-        so_far = {int(key): one["jct_mean_so_far"] for key, one in found[most]["by_priority"].items()}
-        return difference(so_far[max(so_far)], so_far[min(so_far)])
+        jobs = found[parts.QUEUES.specs[-1]]["by_priority"]
+        return difference(*(jobs[end(jobs, key=int)]["jct_mean_so_far"] for end in (max, min)))
 
-    queues = _last_against_first(found, parts.QUEUE_RUNS, "jct_mean_censored")
-    precise = _last_against_first(found, parts.PRECISE_RUNS, "throughput_mean")
+    queues = _last_against_first(found, parts.QUEUES, "jct_mean_censored")
+    precise = _last_against_first(found, parts.PRECISE, "throughput_mean")
     for claim, section, of in (
         ("censored JCT with 5 queues against 1, submissions x4", source, queues),
         ("JCT of the highest of 5 priorities against the lowest", source, urgent),
@@ -241,20 +239,6 @@ def _sensitivity(found: Found, rounds: int) -> Iterator[PaperClaim]:
         yield measured(claim, section, None, only_published(of), why=LOST)
 
 
-def _last_against_first(found: Found, runs: Labelled, metric: str) -> Callable[[], float]:
-    first, *_, last = runs.values()
+def _last_against_first(found: Found, section: Section, metric: str) -> Callable[[], float]:
+    first, *_, last = section.specs
     return lambda: difference(float(found[last][metric]), float(found[first][metric]))
-
-
-NOT_SIMULATED = [
-    quantity(claim, "section 5.8", paper, unit=unit, decimals=2, why=why)
-    for claim, paper, unit, why in (
-        ("decision time a job at search depth 5", 5.98, "s", "the speed of a program, not of a cluster"),
-        ("profiling of a job", 510.0, "s", "an input here: costs.profile"),
-        ("search of a plan, at most", 120.0, "s", "an input here: costs.search_s_max"),
-        ("checkpoint and resume, at most", 300.0, "s", "an input here: costs.storage_gbs"),
-        ("profiling of collectives before a cluster starts", 3.5, "h", "no cluster is set up here"),
-        ("deviation of the loss when a job is rescaled", 0.06, "", "no model is trained here"),
-    )
-]
-"""Claims that no simulation can show."""

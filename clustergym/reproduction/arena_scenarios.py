@@ -13,30 +13,57 @@ import numpy as np
 from clustergym.arrays import Bools, Floats
 from clustergym.interface.policy import InformationClass
 from clustergym.oracle.bootstrap import linear
-from clustergym.reproduction.arena_places import MEASUREMENTS, PLACES, ROUND_S, TRACES
 from clustergym.reproduction.claims import PUBLISHED
-from clustergym.reproduction.study import RunSpec, check_published
+from clustergym.reproduction.study import Figures, RunSpec, check_published
 from clustergym.scenarios.costs import Costs, Search
 from clustergym.scenarios.scenario import Scenario
 
-MEMORY = "arena_dp_memory.csv"
+MEASUREMENTS, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
+TRACES = {
+    "philly": "simulate_trace_philly.csv",
+    "venus": "simulate_trace_venus.csv",
+    "testbed": "runtime_trace.csv",
+    "revision": "runtime_trace_revision.csv",
+}
+ROUND_S = 300.0
+_PHILLY, _VENUS, _TESTBED, _REVISION = (
+    f"trace=file trace.path='{{data}}/{name}'" for name in TRACES.values()
+)
+_MEASURED = f"oracle=table oracle.path='{{data}}/{MEASUREMENTS}' oracle.missing=estimate"
+_SIMULATED = f"cluster=arena-sim scenario.rounds={ROUND_S:.0f}"
+_PAI_DAY = "trace=pai-like trace.jobs=400 trace.span_s=86400 trace.load=0.5 trace.requests=arena"
+_H100 = "cluster.nodes=[{gpu_type:H100,count:16,gpus_per_node:8}] scenario.other_types=any"
+PLACES = {
+    "philly": f"large {_PHILLY} {_MEASURED} {_SIMULATED}",
+    "venus": f"large {_VENUS} {_MEASURED} {_SIMULATED}",
+    "testbed-a": f"testbed {_TESTBED} {_MEASURED}",
+    "testbed-b": f"testbed cluster=arena-b {_REVISION} oracle=grid",
+    "h100": f"testbed cluster=arena-b {_REVISION} oracle=grid {_H100}",
+    "venus-day": f"large {_VENUS} {_MEASURED} {_SIMULATED}",
+    "pai-day": f"large {_PAI_DAY} {_MEASURED} {_SIMULATED}",
+    "venus-our-oracle": f"large {_VENUS} oracle=grid {_SIMULATED}",
+    "philly-our-oracle": f"large {_PHILLY} oracle=grid {_SIMULATED} horizon_s=199200",
+}
+"""The clusters and traces on which Arena is compared: a file of conf/scenario, and overrides."""
+OTHER_PLACES = [name for name in PLACES if name not in ("philly", "venus")]
+"""Places that each have a section of their own, with a passage of their name."""
+TESTBEDS = ("testbed-a", "testbed-b")
+"""The places of the quick form."""
 PROFILING_RATIO = 18.1
 """How much more GPU time profiling whole plans takes than Arena's own (its section 5.5)."""
-DEADLINE_BUDGETS = 5.0
+BUDGET_FACTOR = 5.0
 """The artifact's simulator multiplies the time that each job has until its deadline by this."""
 PRIORITY_SEED = 0
-"""The seed of the priorities that jobs draw; no trace has any."""
+"""Seed of the priorities that jobs draw, because no trace has priorities."""
 RESTRICTED = (InformationClass.DATA_PARALLEL, InformationClass.BOOTSTRAP)
-"""What policies know that profile data-parallel plans alone; the memory rule restricts these."""
-
-
+"""Information classes of policies that profile data-parallel plans only; the memory rule restricts them."""
 MARGIN, USABLE = 1.2, 0.8
 """The artifact's test of whether pure data parallelism fits: memory x 1.2 <= 0.8 x the GPU's."""
 
 
 def check_data(folder: Path) -> None:
     """Raise an `InputError` unless the published files are there."""
-    check_published(folder / "arena" / name for name in (MEASUREMENTS, MEMORY, *TRACES))
+    check_published(folder / "arena" / name for name in (MEASUREMENTS, MEMORY, *TRACES.values()))
 
 
 def run_of(trace: str, rounds: int | None, setting: str, policy: str, **parameters: Any) -> RunSpec:
@@ -45,18 +72,29 @@ def run_of(trace: str, rounds: int | None, setting: str, policy: str, **paramete
     return RunSpec(trace, horizon_s, setting, policy, tuple(parameters.items()))
 
 
+def plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+    """Return a run, its rounds and its figures as JSON values."""
+    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
+    return {**spec.plain(figures), "rounds": rounds}
+
+
 RunOf = Callable[[str, str], RunSpec]
 """Returns the run of a policy in a setting."""
 
 
 def runs_at(trace: str, rounds: int | None = None) -> RunOf:
-    """Return what names the run of a policy in a setting, on a trace."""
+    """Return a function that gives the run of a policy in a setting, on this trace."""
     return lambda setting, policy: run_of(trace, rounds, setting, policy)
 
 
 def variant(setting: str, change: str, value: float | None = None) -> str:
-    """Return the name of a setting with one of `CHANGES`."""
+    """Return the name of a setting to which one of `CHANGES` is applied."""
     return f"{setting}; {change}" if value is None else f"{setting}; {change} {value:g}"
+
+
+def is_measured(place: str) -> bool:
+    """Return whether iteration times there are the artifact's measurements."""
+    return _MEASURED in PLACES[place]
 
 
 def scenario_of(data: Path, spec: RunSpec) -> Scenario:
@@ -67,7 +105,7 @@ def scenario_of(data: Path, spec: RunSpec) -> Scenario:
         scenario = replace(scenario, horizon_s=spec.horizon_s)
     if setting == PUBLISHED:
         information = spec.make_policy().information_class
-        scenario = _as_published(scenario, data, information, PLACES[spec.trace].measured)
+        scenario = _as_published(scenario, data, information, is_measured(spec.trace))
     for change in changes:
         name, _, value = change.partition(" ")
         scenario = CHANGES[name](scenario, float(value or 1.0))
@@ -78,14 +116,14 @@ def scenario_of(data: Path, spec: RunSpec) -> Scenario:
 def _of_place(data: Path, name: str) -> Scenario:
     from clustergym.scenarios.by_name import load_scenario
 
-    folder, place = data.absolute() / "arena", PLACES[name]
-    return load_scenario(place.scenario, [one.replace("{data}", str(folder)) for one in place.overrides])
+    folder, (scenario, *overrides) = data.absolute() / "arena", PLACES[name].split()
+    return load_scenario(scenario, [override.replace("{data}", str(folder)) for override in overrides])
 
 
 def _as_published(
     scenario: Scenario, data: Path, information: InformationClass, memory_rule: bool
 ) -> Scenario:
-    """Return a scenario without checkpoints and profiling; for a baseline with full searches and the rule."""
+    """Return a scenario without checkpoints and profiling, in which baselines search in full."""
     search: Search = "pruned" if information == InformationClass.PROFILED else "full"
     costs = replace(scenario.costs, profile={}, search=search)
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
@@ -99,12 +137,12 @@ def _as_published(
 
 @dataclass(frozen=True)
 class PreciseBootstrap(Scenario):
-    """A scenario in which bootstrapped policies know the `precise` least counts (Arena, section 2.3)."""
+    """A scenario whose bootstrapped policies know times on the `precise` smallest counts (section 2.3)."""
 
     precise: int = 1
 
     def known_times(self, information: InformationClass) -> Floats:
-        """Return what a class knows; a bootstrapped one more than the least count."""
+        """Return the times that a class knows; a bootstrapped one knows more than the smallest count."""
         if information != InformationClass.BOOTSTRAP:
             return super().known_times(information)
         times = super().known_times(InformationClass.CLAIRVOYANT)
@@ -112,38 +150,14 @@ class PreciseBootstrap(Scenario):
 
 
 def _precise(scenario: Scenario, counts: float) -> Scenario:
-    given = {one.name: getattr(scenario, one.name) for one in fields(scenario) if one.init}
+    given = {field.name: getattr(scenario, field.name) for field in fields(scenario) if field.init}
     return PreciseBootstrap(**given, precise=int(counts))
 
 
 def _full_profiling(scenario: Scenario, _: float) -> Scenario:
     prices = scenario.costs.profile or Costs().profile
-    longer = {name: replace(one, seconds=one.seconds * PROFILING_RATIO) for name, one in prices.items()}
+    longer = {name: replace(price, seconds=price.seconds * PROFILING_RATIO) for name, price in prices.items()}
     return _costs(scenario, profile=longer)
-
-
-def _deadlines(scenario: Scenario, factor: float) -> Scenario:
-    submit_s, deadline_s = scenario.trace.submit_s, scenario.trace.deadline_s
-    return _trace(scenario, deadline_s=submit_s + factor * (deadline_s - submit_s))
-
-
-def _lifespan(scenario: Scenario, factor: float) -> Scenario:
-    return _trace(scenario, iterations=np.maximum((scenario.trace.iterations * factor).astype(np.int64), 1))
-
-
-def _density(scenario: Scenario, factor: float) -> Scenario:
-    trace = scenario.trace
-    return _trace(scenario, submit_s=trace.submit_s / factor, deadline_s=trace.deadline_s / factor)
-
-
-def _priorities(scenario: Scenario, queues: float) -> Scenario:
-    random = np.random.default_rng(PRIORITY_SEED)
-    return _trace(scenario, priority=random.integers(0, int(queues), len(scenario.trace)))
-
-
-def _jitter(scenario: Scenario, seed: float) -> Scenario:
-    late_s = np.random.default_rng(int(seed)).uniform(0.0, ROUND_S, len(scenario.trace))
-    return _trace(scenario, submit_s=np.sort(scenario.trace.submit_s + late_s))
 
 
 def _trace(scenario: Scenario, **columns: Any) -> Scenario:
@@ -155,19 +169,35 @@ def _costs(scenario: Scenario, **rules: Any) -> Scenario:
 
 
 CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
-    "full-search": lambda scenario, _: _costs(scenario, search="full"),
+    "full-search": lambda s, _: _costs(s, search="full"),
     "full-profiling": _full_profiling,
-    "profiling": lambda scenario, _: _costs(scenario, profile=Costs().profile),
-    "deadlines-x": _deadlines,
-    "lifespan-x": _lifespan,
-    "density-x": _density,
-    "queues": _priorities,
-    "jitter": _jitter,
+    # Profiling at our price.
+    "profiling": lambda s, _: _costs(s, profile=Costs().profile),
+    # The time until a deadline, the iterations, or the submissions a second, times a factor.
+    "deadlines-x": lambda s, factor: _trace(
+        s, deadline_s=s.trace.submit_s + factor * (s.trace.deadline_s - s.trace.submit_s)
+    ),
+    "lifespan-x": lambda s, factor: _trace(
+        s, iterations=np.maximum((s.trace.iterations * factor).astype(np.int64), 1)
+    ),
+    "density-x": lambda s, factor: _trace(
+        s, submit_s=s.trace.submit_s / factor, deadline_s=s.trace.deadline_s / factor
+    ),
+    # Random priorities of so many values.
+    "queues": lambda s, queues: _trace(
+        s, priority=np.random.default_rng(PRIORITY_SEED).integers(0, int(queues), len(s.trace))
+    ),
+    # Submissions late by up to a round, drawn with this seed.
+    "jitter": lambda s, seed: _trace(
+        s,
+        submit_s=np.sort(
+            s.trace.submit_s + np.random.default_rng(int(seed)).uniform(0.0, ROUND_S, len(s.trace))
+        ),
+    ),
+    # So many precise counts in a bootstrap.
     "precise": _precise,
 }
-"""What a setting may be changed by, given one number: full search, profiling of whole plans, or at our
-price; deadline budgets, iterations or submissions a second times a factor; random priorities of so many
-values; submissions late by up to a round (seed); so many precise counts in a bootstrap."""
+"""What a setting may be changed by, given one number."""
 
 
 Memory = Mapping[tuple[str, str, int], Mapping[int, float]]
@@ -195,7 +225,7 @@ def read_memory(path: Path) -> Memory:
 def data_parallel_fits(scenario: Scenario, memory: Memory) -> Bools:
     """Return where the memory rule holds, shape (C, T, K).
 
-    A count above the greatest recorded degree takes as much as that one; what has no value does not fit.
+    A count above the greatest recorded degree takes as much as that degree; without a record it does not fit.
     """
     tables, groups = scenario.tables, scenario.cluster.groups
     usable_gb = {group.gpu_type.name: USABLE * group.gpu_type.memory_gb for group in groups}

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 
 from clustergym.reproduction import page
-from clustergym.reproduction.arena_places import PLACES
-from clustergym.reproduction.arena_scenarios import DEADLINE_BUDGETS, PROFILING_RATIO, run_of, variant
+from clustergym.reproduction.arena_scenarios import (
+    BUDGET_FACTOR,
+    PROFILING_RATIO,
+    is_measured,
+    run_of,
+    variant,
+)
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column, number
-from clustergym.reproduction.page import Labelled, RunColumn, Section, padded_in
+from clustergym.reproduction.page import Labelled, RunColumn, Section, padded_in, passage
 from clustergym.reproduction.study import Found, RunSpec
 from clustergym.terminal.markdown import table
 
@@ -20,14 +25,10 @@ SETTINGS = (FAIR, PUBLISHED)
 ROUNDS = 664
 
 FINISHED, DROPPED = RunColumn("finished", "jobs_finished"), RunColumn("dropped", "jobs_dropped")
-THROUGHPUT, PEAK = (
-    RunColumn("samples/s", "throughput_mean"),
-    RunColumn("peak samples/s", "throughput_peak"),
-)
-JCT, CENSORED = (
-    RunColumn("JCT finished, s", "jct_mean"),
-    RunColumn("JCT censored, s", "jct_mean_censored"),
-)
+THROUGHPUT = RunColumn("samples/s", "throughput_mean")
+PEAK = RunColumn("peak samples/s", "throughput_peak")
+JCT = RunColumn("JCT finished, s", "jct_mean")
+CENSORED = RunColumn("JCT censored, s", "jct_mean_censored")
 COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
 
 
@@ -44,7 +45,7 @@ def length_of(trace: str, rounds: int | None) -> str:
 
 # Departures from the paper, one at a time
 
-DEPARTURE_RUNS: Labelled = {
+_DEPARTURES = {
     ("as the paper",): arena(PUBLISHED),
     ("normalised throughput",): arena(PUBLISHED, throughput="normalised"),
     ("queues by estimated run time",): arena(PUBLISHED, queues="run_time", overtaking="any"),
@@ -57,26 +58,22 @@ DEPARTURE_RUNS: Labelled = {
     ("our own parameters (arena-tuned)",): run_of("philly", ROUNDS, PUBLISHED, "arena-tuned"),
 }
 DEPARTURES = page.runs_table(
-    f"## Departures from the paper's text, one at a time: {ROUNDS} rounds\n\nAs published. The policy's "
-    "parameters default to the text; its `scheduler` in the artifact has one queue in order of "
-    "submission and adds samples/s (`_get_delta_thr`).",
+    passage("arena", "departures", rounds=ROUNDS),
     ["variant"],
-    DEPARTURE_RUNS,
+    _DEPARTURES,
     COLUMNS,
-    lambda found: {"JCT finished, relative": page.changes(found, DEPARTURE_RUNS, "jct_mean")},
+    lambda found, runs: {"JCT finished, relative": page.changes(found, runs, "jct_mean")},
 )
 JITTER_RUNS = [arena(variant(PUBLISHED, "jitter", seed)) for seed in range(8)]
 """Runs in which each job arrives up to a round later."""
 
 
 def _chance(found: Found) -> str:
-    jcts = np.array([found[one]["jct_mean"] for one in JITTER_RUNS])
-    finished = [found[one]["jobs_finished"] for one in JITTER_RUNS]
-    return (
-        f"With every submission late by up to a round, {len(JITTER_RUNS)} draws: {min(finished)} to "
-        f"{max(finished)} finished, JCT of the finished {jcts.min():,.0f} to {jcts.max():,.0f} s, mean "
-        f"{jcts.mean():,.0f} s: differences below that are chance."
-    )
+    jct_s = np.array([found[spec]["jct_mean"] for spec in JITTER_RUNS])
+    finished = [found[spec]["jobs_finished"] for spec in JITTER_RUNS]
+    counts = {"draws": len(JITTER_RUNS), "fewest": min(finished), "most": max(finished)}
+    seconds = {"low": jct_s.min(), "high": jct_s.max(), "mean": jct_s.mean()}
+    return passage("arena", "chance", **counts, **seconds)
 
 
 CHANCE = Section(JITTER_RUNS, _chance)
@@ -97,35 +94,26 @@ ABLATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
 DEPTHS = (1, 3, 5)
 
 
-def ablation_runs(rounds: int) -> Labelled:
-    """Return the ablations, by label and setting."""
-    return {
+def ablations(rounds: int) -> Section:
+    """Return the table of the ablations, by label and setting."""
+    runs = {
         (label, setting): arena(f"{setting}{to}", rounds, **parameters)
         for setting in SETTINGS
         for label, (to, parameters) in ABLATIONS.items()
     }
-
-
-def ablations(rounds: int) -> Section:
-    """Return the table of the ablations."""
-    text = (
-        f"## Ablations (section 5.7, Fig. 17): {rounds:,} rounds\n\nWithout pruning is `costs.search=full`; "
-        f"profiling of whole plans is {PROFILING_RATIO} times the seconds of our price (the paper's ratio of "
-        "profiling GPU time), also where profiling is free otherwise. The text at hand has lost the figures "
-        "of the paper's Fig. 17; those of the preprint are on [Crius's page](crius.md)."
-    )
-    return ablations_table(text, ablation_runs(rounds), "arena")
+    text = passage("arena", "ablations", rounds=rounds, ratio=PROFILING_RATIO)
+    return ablations_table(text, runs, "arena")
 
 
 def ablations_table(
     text: str, runs: Labelled, whole: str, published: Mapping[str, Sequence[str]] | None = None
 ) -> Section:
-    """Return a table of what is left without parts of the policy `whole`.
+    """Return a table of the policy `whole` and of variants that lack a part of it.
 
     `published` has, by label, the paper's JCT and throughput in words.
     """
 
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
         means = {setting: padded_in(found, runs, whole, setting) for setting in SETTINGS}
         times = [means[s][label] / means[s][whole] if means[s] else None for label, s in runs]
         more = {"JCT padded, times": column(times, 2)}
@@ -139,40 +127,27 @@ def ablations_table(
     return page.runs_table(text, ["variant", "setting"], runs, COLUMNS, added)
 
 
-def depth_runs(rounds: int) -> Labelled:
-    """Return runs by search depth and setting."""
-    return {(str(d), s): arena(s, rounds, search_depth=d) for s in SETTINGS for d in DEPTHS}
-
-
 def depths(rounds: int) -> Section:
-    """Return the table of search depths."""
+    """Return the table of search depths, by depth and setting."""
+    runs = {(str(depth), s): arena(s, rounds, search_depth=depth) for s in SETTINGS for depth in DEPTHS}
     text = f"## Search depth (section 5.8): {rounds:,} rounds"
-    return page.runs_table(text, ["search depth", "setting"], depth_runs(rounds), COLUMNS)
+    return page.runs_table(text, ["search depth", "setting"], runs, COLUMNS)
 
 
 # Deadlines (section 5.6)
 
 
-def deadline_runs(preset: str = "arena") -> Labelled:
-    """Return runs of ElasticFlow and of a preset, deadline budgets as long as the artifact makes them."""
-    return {
-        (policy, setting): run_of(
-            "philly", ROUNDS, variant(setting, "deadlines-x", DEADLINE_BUDGETS), policy, **parameters
-        )
-        for setting in SETTINGS
+def deadlines(preset: str = "arena") -> Section:
+    """Return the table of deadlines met by ElasticFlow and a preset, in budgets as long as the artifact's."""
+    budgets = {setting: variant(setting, "deadlines-x", BUDGET_FACTOR) for setting in SETTINGS}
+    runs = {
+        (policy, setting): run_of("philly", ROUNDS, changed, policy, **parameters)
+        for setting, changed in budgets.items()
         for policy, parameters in (("elasticflow", {}), (preset, {"objective": "deadline"}))
     }
+    text = passage("arena", "deadlines", rounds=ROUNDS, factor=BUDGET_FACTOR)
 
-
-def deadlines(preset: str = "arena") -> Section:
-    """Return the table of deadlines met."""
-    runs = deadline_runs(preset)
-    text = (
-        f"## Deadlines: {ROUNDS} rounds\n\nEach job has {DEADLINE_BUDGETS:g} times the time "
-        "that the trace gives it until its deadline, as in the artifact's simulator."
-    )
-
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: Labelled) -> dict[str, list[str]]:
         return {"JCT padded, s": column([padded_in(found, runs, preset, s).get(name) for name, s in runs])}
 
     met = RunColumn("deadlines met", "deadline_satisfaction", 1, "%")
@@ -183,47 +158,31 @@ def deadlines(preset: str = "arena") -> Section:
 # Number of queues (section 5.8)
 
 CROWDED = variant(PUBLISHED, "density-x", 4)
-QUEUE_RUNS: Labelled = {(str(n),): arena(variant(CROWDED, "queues", n)) for n in (1, 2, 3, 4, 5)}
-"""Runs with random priorities, submissions four times as dense."""
+_QUEUES = {(str(n),): arena(variant(CROWDED, "queues", n)) for n in (1, 2, 3, 4, 5)}
 
 
-def _waits(found: Found) -> dict[str, list[str]]:
+def _waits(found: Found, runs: Labelled) -> dict[str, list[str]]:
     """Return how long jobs of the highest and the lowest priority take so far, and the longest wait."""
-    high, low, waits = [], [], []
-    for spec in QUEUE_RUNS.values():
-        groups = {int(key): figures for key, figures in found[spec]["by_priority"].items()}
-        high.append(groups[max(groups)]["jct_mean_so_far"] if groups else None)
-        low.append(groups[min(groups)]["jct_mean_so_far"] if groups else None)
-        waits.append(max((one["queue_max"] for one in groups.values()), default=None))
+    rows: list[tuple[float | None, ...]] = []
+    for spec in runs.values():
+        groups = {int(priority): jobs for priority, jobs in found[spec]["by_priority"].items()}
+        ends = (groups[end(groups)]["jct_mean_so_far"] if groups else None for end in (max, min))
+        rows.append((*ends, max((jobs["queue_max"] for jobs in groups.values()), default=None)))
     titles = ("JCT so far, highest priority, s", "lowest, s", "longest wait, s")
-    return {title: column(values) for title, values in zip(titles, (high, low, waits), strict=True)}
+    return {title: column(values) for title, values in zip(titles, zip(*rows, strict=True), strict=True)}
 
 
-QUEUES = page.runs_table(
-    f"## Number of queues (section 5.8): {ROUNDS} rounds, submissions 4 times as dense\n\nAs "
-    "published. No trace has priorities: each job draws one of as many values as there are queues, with "
-    "equal chance. At the trace's own density no job waits longer than a round or two, and the number of "
-    "queues changes nothing.",
-    ["queues"],
-    QUEUE_RUNS,
-    COLUMNS,
-    _waits,
-)
+QUEUES = page.runs_table(passage("arena", "queues", rounds=ROUNDS), ["queues"], _QUEUES, COLUMNS, _waits)
 
 # Sia with precise data (section 2.3)
 
-PRECISE_RUNS: Labelled = {
-    (str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)
-}
-"""Sia's runs with so many precise counts in its linear estimate."""
+_PRECISE = {(str(n),): run_of("philly", ROUNDS, variant(PUBLISHED, "precise", n), "sia") for n in (1, 3, 5)}
 PRECISE = page.runs_table(
-    f"## Share of precise data in Sia's linear estimate (section 2.3): {ROUNDS} rounds\n\nAs published. "
-    "With 1 Sia knows the least count of each type that runs and scales it linearly; with 5 it knows "
-    "the five least counts as they are. It corrects its estimates by what it observes in every row.",
+    passage("arena", "precise", rounds=ROUNDS),
     ["precise counts"],
-    PRECISE_RUNS,
+    _PRECISE,
     COLUMNS,
-    lambda found: {"samples/s, relative": page.changes(found, PRECISE_RUNS, "throughput_mean")},
+    lambda found, runs: {"samples/s, relative": page.changes(found, runs, "throughput_mean")},
 )
 
 # GPU time by job class (section 5.7, Fig. 18)
@@ -238,23 +197,19 @@ CLASS_RUNS = {
 
 def gpu_time(found: Found, name: str) -> dict[str, float]:
     """Return, by model family, the mean ratio of GPU time a sample to Arena's, over models that both ran."""
-    one, other = (found[CLASS_RUNS[who]]["gpu_s_per_sample"] for who in (name, "arena"))
+    theirs, arenas = (found[CLASS_RUNS[policy]]["gpu_s_per_sample"] for policy in (name, "arena"))
     ratios: dict[str, list[float]] = {}
-    for model in sorted(one.keys() & other.keys()):
+    for model in sorted(theirs.keys() & arenas.keys()):
         for family in (model.split("-")[0], "all"):
-            ratios.setdefault(family, []).append(one[model] / other[model])
+            ratios.setdefault(family, []).append(theirs[model] / arenas[model])
     return {family: float(np.mean(values)) for family, values in sorted(ratios.items())}
 
 
 def _classes(found: Found) -> str:
     pruned, sia = gpu_time(found, "without pruning"), gpu_time(found, "sia")
     rows = [[family, f"{pruned.get(family, 1.0):.2f}", f"{sia[family]:.2f}"] for family in sia]
-    return (
-        f"## GPU time by job class (section 5.7, Fig. 18): {ROUNDS} rounds\n\nAs published. GPU-seconds of "
-        "work a sample over Arena's, the mean over models. The artifact's measurements do not part "
-        "computation from communication, so the paper's second split is left out.\n\n"
-        f"{table(['family', 'arena without pruning', 'sia'], rows)}"
-    )
+    shown = table(["family", "arena without pruning", "sia"], rows)
+    return f"{passage('arena', 'job classes', rounds=ROUNDS)}\n\n{shown}"
 
 
 CLASSES = Section(list(CLASS_RUNS.values()), _classes)
@@ -276,14 +231,10 @@ def _lifespans(found: Found) -> str:
     rows = []
     for factor in FACTORS:
         ours, *others = (found[spec]["throughput_mean"] for spec in lifespan_runs(factor))
-        rows.append([f"{factor:g}", number(ours), *(f"{number(one)} ({ours / one:.2f})" for one in others)])
+        gains = (f"{number(other)} ({ours / other:.2f})" for other in others)
+        rows.append([f"{factor:g}", number(ours), *gains])
     headers = ["iterations, times", "arena, data-parallel profiles", *LIFESPAN_BASELINES]
-    return (
-        f"## Scheduling alone, by job lifespan (section 5.7, Fig. 19): {ROUNDS} rounds\n\nAs published, "
-        "samples/s; in brackets Arena's over the baseline's. Arena decides on data-parallel profiles within "
-        "the same memory rule as the baselines. Sia is left out for its solver's time.\n\n"
-        f"{table(headers, rows)}"
-    )
+    return f"{passage('arena', 'lifespans', rounds=ROUNDS)}\n\n{table(headers, rows)}"
 
 
 LIFESPANS = Section([spec for factor in FACTORS for spec in lifespan_runs(factor)], _lifespans)
@@ -301,12 +252,8 @@ def _fidelity(found: Found) -> str:
     for policy, (finished, jct_s) in STORED.items():
         jobs, ours = (found[TESTBED[policy]][name] for name in ("jobs_finished", "jct_mean"))
         rows.append([policy, *map(number, (jobs, finished, ours, jct_s)), change(ours, jct_s)])
-    return (
-        "## Simulation fidelity (section 5.2): testbed A for six hours\n\nAs published, against the logs "
-        "of the testbed that the artifact keeps for two policies. How long those ran is not known; the "
-        "trace's jobs come within six hours.\n\n"
-        f"{table(['policy', 'finished', 'stored', 'JCT finished, s', 'stored', 'ours'], rows)}"
-    )
+    headers = ["policy", "finished", "stored", "JCT finished, s", "stored", "ours"]
+    return f"{passage('arena', 'fidelity')}\n\n{table(headers, rows)}"
 
 
 FIDELITY = Section(list(TESTBED.values()), _fidelity)
@@ -327,17 +274,16 @@ GAINS = {
 
 def place(name: str, policies: Sequence[str], reference: str = "arena") -> Section:
     """Return the table of a place, and what the reference gains over the other policies."""
-    where = PLACES[name]
-    settings = SETTINGS if where.measured else SETTINGS[:1]
+    settings = SETTINGS if is_measured(name) else SETTINGS[:1]
     runs = {(policy, s): run_of(name, None, s, policy) for s in settings for policy in policies}
-    shown = page.runs_table(f"## {where.title}\n\n{where.claim}", ["policy", "setting"], runs, PLACE_COLUMNS)
+    shown = page.runs_table(passage("arena", name), ["policy", "setting"], runs, PLACE_COLUMNS)
 
     def gain(found: Found, setting: str) -> str:
         parts = []
         for metric, what in GAINS.items():
             theirs = {policy: found[runs[policy, setting]][metric] for policy in policies}
             ours = theirs.pop(reference)
-            ratios = {policy: ours / one if one else float("inf") for policy, one in theirs.items()}
+            ratios = {policy: ours / value if value else float("inf") for policy, value in theirs.items()}
             low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
             parts.append(f"{what} {ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})")
         opening = f"Figures of {reference} divided by the others', {setting}, least to greatest: "

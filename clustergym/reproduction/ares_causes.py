@@ -1,4 +1,4 @@
-"""What turns the order of Ares and Pollux: one change at a time, and a map of scaling and load."""
+"""What decides whether Ares or Pollux is faster: one change at a time, and a map of scaling and load."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.reproduction.ares_study import (
-    FIXED,
-    ROOFLINE,
-    UNROUNDED,
-    AresStudy,
-    bend,
-    offered_load,
-    request_efficiency,
-    scenario_of,
-)
-from clustergym.reproduction.details import number
-from clustergym.reproduction.page import Section
-from clustergym.reproduction.plots import Draw, PolicyGrid, grid_plot
+from clustergym.reproduction import ares_study
+from clustergym.reproduction.ares_study import FIXED, AresStudy, bend, scenario_of
+from clustergym.reproduction.details import column, number
+from clustergym.reproduction.page import Section, passage
+from clustergym.reproduction.plots import Draw, grid_plot
 from clustergym.reproduction.study import Found, Parameters, RunSpec
 from clustergym.terminal.markdown import table
 
 EXACT: Parameters = (("search", "exact"),)
 POLLUX: Parameters = (*EXACT, *FIXED["pollux"])
-"""Pollux's fitness by an integer program, in a third of the time of its genetic search."""
+"""Pollux optimises its fitness by an integer program, in a third of the time of its genetic search."""
 NAMES = ("ares", "pollux", "work-conserving form")
 CONSERVING: Parameters = (("work_conserving", True),)
 POWERS = (1.0, 0.75, 0.5, 0.25)
@@ -51,8 +43,8 @@ CHANGES = {
     "pollux by its genetic search, as in Fig. 7": OneChange(pollux=FIXED["pollux"]),
     CHOOSES: OneChange(pollux=EXACT),
     BELOW: OneChange(pollux=(*POLLUX, ("at_least_request", True))),
-    FLAT: OneChange(ROOFLINE),
-    "Ares on unrounded requests (`scenario.counts=any`)": OneChange(UNROUNDED),
+    FLAT: OneChange(ares_study.ROOFLINE),
+    "Ares on unrounded requests (`scenario.counts=any`)": OneChange(ares_study.UNROUNDED),
     "Ares with hysteresis 4": OneChange(ares=(("hysteresis", 4.0),), quick=False),
     "Ares deciding at arrivals and finishes": OneChange(ares=(("round_s", None),), quick=False),
     "pollux that reckons with the scenario's restarts": OneChange(
@@ -62,7 +54,7 @@ CHANGES = {
 
 
 class Causes(NamedTuple):
-    """The runs of this part and what they show."""
+    """The runs that look for causes, and what they show."""
 
     study: AresStudy
 
@@ -86,7 +78,7 @@ class Causes(NamedTuple):
         )
 
     def point(self, trace: str, power: float, load: float) -> tuple[RunSpec, RunSpec, RunSpec]:
-        """Return the same three at a point of the map."""
+        """Return the runs of the three policies at a point of the map."""
         return self.three(trace, OneChange(bend(power, load)))
 
     def relative(self, found: Found, specs: tuple[RunSpec, RunSpec, RunSpec]) -> float:
@@ -99,7 +91,7 @@ class Causes(NamedTuple):
         ratios = []
         for trace in self.traces:
             seconds = [float(found[spec]["jct_mean"]) for spec in self.point(trace, power, load)]
-            ratios.append([one / seconds[0] for one in seconds])
+            ratios.append(np.array(seconds) / seconds[0])
         return [float(mean) for mean in np.mean(ratios, axis=0)]
 
     def ladder(self) -> Section:
@@ -117,21 +109,18 @@ class Causes(NamedTuple):
             rows = []
             for labels, specs in runs.items():
                 scenario = scenario_of(self.study.data, specs[0])
-                where = [number(offered_load(scenario), 2), number(request_efficiency(scenario), 2)]
+                where = [
+                    number(ares_study.offered_load(scenario), 2),
+                    number(ares_study.request_efficiency(scenario), 2),
+                ]
                 hours = [number(found[spec]["jct_mean"] / 3600, 3) for spec in specs]
                 rows.append([*labels, *where, *hours, f"{self.relative(found, specs):+.0f} %"])
-            return (
-                "## Ares against Pollux, one change at a time\n\n"
-                "Mean JCT. Load: GPU time at the requests over that of the cluster while jobs arrive. "
-                "Efficiency: throughput per GPU at the request over that on the fewest GPUs, mean over jobs. "
-                "Pollux searches by an integer "
-                "program here, except where its genetic search is named.\n\n" + table(headers, rows)
-            )
+            return f"{passage('ares', 'ladder')}\n\n{table(headers, rows)}"
 
         return Section([spec for specs in runs.values() for spec in specs], text)
 
     def map(self) -> Section:
-        """Return the map."""
+        """Return the table and the picture of the map."""
         points = [(power, load) for power in self.axes[0] for load in self.axes[1]]
         headers = ["efficiency to the power", "load", "pollux", "work-conserving form"]
         headers += ["first of ares and pollux", "first of the three"]
@@ -140,16 +129,10 @@ class Causes(NamedTuple):
             rows = []
             for power, load in points:
                 values = self.at(found, power, load)
-                shown = [f"{power:g}", f"{load:g}", *(number(one, 2) for one in values[1:])]
+                shown = [f"{power:g}", f"{load:g}", *column(values[1:], 2)]
                 rows.append([*shown, _first(values[:2]), _first(values)])
-            return (
-                "## A map of scaling and load\n\n"
-                "The measured efficiency of every job raised to a power (1: as measured; 0 would be linear "
-                "scaling), at the same GPU time at the request, and submissions stretched to a load. Mean "
-                f"JCT over Ares's, mean over {' and '.join(self.traces)}: above 1, Ares is better.\n\n"
-                f"{table(headers, rows)}\n\n![Who is first]({self.study.file('map')})\n\n"
-                "Colours: the first of Ares and Pollux."
-            )
+            named = {"traces": " and ".join(self.traces), "plot": self.study.file("map")}
+            return passage("ares", "map", table=table(headers, rows), **named)
 
         return Section([s for trace in self.traces for at in points for s in self.point(trace, *at)], text)
 
@@ -157,17 +140,16 @@ class Causes(NamedTuple):
         """Return the picture of the map."""
         powers, loads = self.axes
         values = [[self.at(found, power, load) for load in loads] for power in powers]
-        grid = PolicyGrid(
-            "Mean JCT over Ares's:\npollux; work-conserving form",
-            "offered load at the request",
-            "efficiency to the power",
+        return grid_plot(
             [f"{load:g}" for load in loads],
             [f"{power:g}" for power in powers],
-            [[_first(one[:2]) for one in row] for row in values],
-            [[f"{one[1]:.2f}\n{one[2]:.2f}" for one in row] for row in values],
+            [[_first(three[:2]) for three in row] for row in values],
+            [[f"{pollux:.2f}\n{own:.2f}" for _, pollux, own in row] for row in values],
             NAMES[:2],
+            title="Mean JCT over Ares's:\npollux; work-conserving form",
+            xlabel="offered load at the request",
+            ylabel="efficiency to the power",
         )
-        return grid_plot(grid)
 
 
 def _first(values: Sequence[float]) -> str:

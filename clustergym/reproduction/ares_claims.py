@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.reproduction.ares_causes import BASE, BELOW, CHANGES, CHOOSES, FLAT, Causes
 from clustergym.reproduction.ares_looks import DEEP_TRACE, growth, logarithmic, on_time
 from clustergym.reproduction.ares_study import KINDS, OWN, TESTBED, AresStudy
-from clustergym.reproduction.claims import PaperClaim, difference, quantity
+from clustergym.reproduction.claims import PaperClaim, difference, not_simulated, quantity
 from clustergym.reproduction.study import Figures, Found
 
 SECOND_BEST: Mapping[str, Mapping[str, float]] = {
@@ -32,7 +32,7 @@ IN_TEXT = "the paper's text gives no figure"
 
 
 class AresFigures(NamedTuple):
-    """What the claims are worked out from."""
+    """The figures from which the claims are computed."""
 
     study: AresStudy
     found: Found
@@ -45,7 +45,7 @@ class AresFigures(NamedTuple):
 def claims_of(parts: AresFigures) -> list[PaperClaim]:
     """Return a row for each figure and table of the evaluation."""
     rows = (_testbed(parts), _simulated(parts), _looked(parts), _sensitivity(parts))
-    return [claim for part in (*rows, NOT_SIMULATED) for claim in part]
+    return [claim for part in (*rows, not_simulated("ares")) for claim in part]
 
 
 def _testbed(parts: AresFigures) -> Iterator[PaperClaim]:
@@ -90,7 +90,7 @@ def _why_load(parts: AresFigures) -> str:
 
 
 def _why(parts: AresFigures, kind: str) -> str:
-    """Return what single changes made of the comparison with Pollux, or that it is not known."""
+    """Say how single changes alter the comparison with Pollux, or that this is not known."""
     trace, causes, found = f"{kind} sia 1", parts.causes, parts.found
     if trace not in causes.traces:
         ares, own = (parts.study.averages(found, kind, name)["jct_mean"] for name in ("ares", OWN))
@@ -140,22 +140,5 @@ def _sensitivity(parts: AresFigures) -> Iterator[PaperClaim]:
     why = f"{float(np.mean(runs)):.2f} a job on average"
     yield PaperClaim(claim, source, 100.0, ours, unit="% of traces", why=why)
     few = next(gain for gain in study.gains(found, "newtrace", "preemptions_mean") if gain.other in PREEMPT)
-    claim, why = (
-        "newTrace, preemptions a job against the fewest of the others",
-        f"{few.other} here; {IN_TEXT}",
-    )
-    yield PaperClaim(claim, source, None, -100 * few.share, why=why)
-
-
-NOT_SIMULATED = [
-    PaperClaim(claim, source, None, why=why)
-    for claim, source, why in (
-        ("testbed and simulator differ by less than 5 %", "section 5.2, Fig. 6", "needs the hardware"),
-        ("test accuracy of ResNet-50, 0.540 to 0.546", "section 5.2", "nothing is trained here"),
-        (
-            *("relaunch costs, 1 to 73 s", "section 5.2"),
-            "measured on hardware; taken as given (`costs=ares`)",
-        ),
-        ("models and batches", "Table 2", "an input: the generators and `oracle=sia` have them"),
-    )
-]
+    claim = "newTrace, preemptions a job against the fewest of the others"
+    yield PaperClaim(claim, source, None, -100 * few.share, why=f"{few.other} here; {IN_TEXT}")

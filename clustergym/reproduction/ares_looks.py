@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.reproduction.ares_study import (
-    FIXED,
-    JOBS_PER_HOUR_A_GPU,
-    AresStudy,
-    scenario_of,
-    timed_scenario,
-)
-from clustergym.reproduction.page import RunColumn, figures_table
+from clustergym.reproduction import ares_study
+from clustergym.reproduction.ares_study import AresStudy, scenario_of, timed_scenario
+from clustergym.reproduction.page import RunColumn, figures_table, passage
 from clustergym.reproduction.plots import Panel
 from clustergym.reproduction.study import Figures, Options, RunSpec, kept
 
@@ -28,14 +23,14 @@ POINTS = 49
 GPUS = (64, 128, 256, 512, 1024, 2048)
 QUICK_GPUS = (64, 512, 2048)
 LIMIT_S = 0.06
-"""Ares reports less at 2,048 GPUs and 640 jobs an hour."""
+"""Ares reports that its decisions at 2,048 GPUs and 640 jobs an hour take less than this."""
 
 
 def looks(options: Options, study: AresStudy) -> dict[str, Figures]:
     """Return runs on one trace, job by job and over time, by policy; each is made once and kept."""
     runs = {}
-    for policy in (one for one in LOOKED_AT if one in study.policies):
-        spec = RunSpec(DEEP_TRACE, None, study.length, policy, FIXED.get(policy, ()))
+    for policy in (name for name in LOOKED_AT if name in study.policies):
+        spec = RunSpec(DEEP_TRACE, None, study.length, policy, ares_study.FIXED.get(policy, ()))
         what = f"{scenario_of(options.data, spec).sha256} {spec.label} job by job"
         runs[policy] = kept(options.work, what, partial(_looked_at, options, spec))
     return runs
@@ -75,12 +70,8 @@ def look_text(runs: Mapping[str, Figures], plot: str) -> str:
         (policy,): {**run, "jct_mean": float(np.mean(run["jct_s"])), "on_time": on_time(run)}
         for policy, run in runs.items()
     }
-    return (
-        "## One Helios trace (section 5.4, Figs. 8 and 9)\n\n"
-        f"`{DEEP_TRACE}`: GPUs held over time, and the distributions of JCT and finish-time fairness "
-        "(JCT over that under fair sharing, in which no job has more than it asked for).\n\n"
-        f"{figures_table(['policy'], rows, columns)}\n\n![Allocation, JCT and fairness]({plot})"
-    )
+    shown = figures_table(["policy"], rows, columns)
+    return passage("ares", "look", trace=DEEP_TRACE, table=shown, plot=plot)
 
 
 def look_panels(runs: Mapping[str, Figures]) -> list[Panel]:
@@ -128,7 +119,7 @@ def _decision_times(gpus: int) -> Figures:
     seconds, jobs = np.array(taken).T
     return {
         "gpus": gpus,
-        "jobs_per_hour": JOBS_PER_HOUR_A_GPU * gpus,
+        "jobs_per_hour": ares_study.JOBS_PER_HOUR_A_GPU * gpus,
         "decisions": len(seconds),
         "jobs_most": int(jobs.max()),
         "decision_s_mean": float(seconds.mean()),
@@ -148,15 +139,10 @@ def times_text(timed: Sequence[Figures], plot: str) -> str:
         RunColumn("p99, ms", "decision_s_p99", 2, "ms"),
         RunColumn("longest, ms", "decision_s_max", 2, "ms"),
     )
-    rows = {(f"{one['gpus']:,}",): one for one in timed}
-    first, last = timed[0], timed[-1]
-    return (
-        "## Decision time (Fig. 11)\n\nTwo hours of generated Philly-like jobs at a rate that grows with the "
-        "cluster, one process; wall-clock times of the machine that this page was made on, so they differ "
-        f"from run to run.\n\n{figures_table(['GPUs'], rows, columns)}\n\n![Decision time]({plot})\n\n"
-        f"From {first['gpus']:,} GPUs on, {last['gpus'] // first['gpus']} times as many take "
-        f"{growth(timed):.1f} times as long ({logarithmic(timed):.1f} times would be logarithmic)."
-    )
+    shown = figures_table(["GPUs"], {(f"{figures['gpus']:,}",): figures for figures in timed}, columns)
+    first, last = timed[0]["gpus"], timed[-1]["gpus"]
+    times = {"times": last // first, "growth": growth(timed), "logarithmic": logarithmic(timed)}
+    return passage("ares", "decision times", table=shown, plot=plot, first=first, **times)
 
 
 def growth(timed: Sequence[Figures]) -> float:
@@ -165,11 +151,11 @@ def growth(timed: Sequence[Figures]) -> float:
 
 
 def logarithmic(timed: Sequence[Figures]) -> float:
-    """Return what `growth` would be if decisions took as the logarithm of the GPUs."""
+    """Return what `growth` would be if decision times rose as the logarithm of the GPU count."""
     return float(np.log(timed[-1]["gpus"]) / np.log(timed[0]["gpus"]))
 
 
 def time_panel(timed: Sequence[Figures]) -> Panel:
     """Return the plot of decision times."""
-    lines = {name: [1000 * one[f"decision_s_{name}"] for one in timed] for name in ("mean", "p99")}
-    return Panel("Ares's decisions", "GPUs", "ms", [one["gpus"] for one in timed], lines, log_x=True)
+    lines = {name: [1000 * row[f"decision_s_{name}"] for row in timed] for name in ("mean", "p99")}
+    return Panel("Ares's decisions", "GPUs", "ms", [row["gpus"] for row in timed], lines, log_x=True)

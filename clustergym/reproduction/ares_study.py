@@ -16,17 +16,15 @@ from clustergym.scenarios.scenario import Scenario
 WHOLE, START = "whole", "start"
 """Settings: the whole trace, or its first `START_JOBS` jobs. A variant may follow, after a blank."""
 START_JOBS = 160
-
 ROOFLINE, UNROUNDED = "roofline", "any-count"
 """Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
-
 JOBS_PER_HOUR_A_GPU = 640 / 2048
 """Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
 TIMED_S = 2 * 3600.0
 
 
 class TraceKind(NamedTuple):
-    """A kind of trace: Sia's folder of it, and what a generated one has."""
+    """A kind of trace: Sia's folder of it, what a generated one has, and which of Sia's workloads run."""
 
     sia: str
     generator: str
@@ -34,19 +32,18 @@ class TraceKind(NamedTuple):
     span_s: float
     most_s: float
     start_hour: int
+    workloads: Sequence[int]
 
 
 KINDS = {
-    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8),
-    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8),
-    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0),
+    "philly": TraceKind("philly", "philly-like", 160, 28800.0, 86400.0, 8, (1, 2, 3, 4)),
+    "helios": TraceKind("saturn", "helios-like", 160, 28800.0, 172800.0, 8, (1, 2, 3, 4)),
+    "newtrace": TraceKind("newtrace", "newtrace-like", 960, 172800.0, 86400.0, 0, (1,)),
 }
-"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios."""
+"""Ares has 160 jobs in 8 h, in newTrace 960 in 48 h. Saturn is a cluster of Helios.
 
-WORKLOADS = {"philly": (1, 2, 3, 4), "helios": (1, 2, 3, 4), "newtrace": (1,)}
-"""The numbers of Sia's workloads that run, beside as many generated ones; newTrace takes minutes each."""
-
-
+As many generated traces run beside Sia's workloads; each run on newTrace takes minutes.
+"""
 TESTBED, TESTBED_SEEDS = "testbed", (1, 2, 3)
 """The generated traces on 16 GPUs (section 5.2) have a name and seeds of their own."""
 
@@ -57,7 +54,7 @@ def trace_names(kind: str, quick: bool) -> list[str]:
         names = [f"philly {TESTBED} {seed}" for seed in TESTBED_SEEDS]
     else:
         sources = ("sia", "generated")
-        names = [f"{kind} {source} {number}" for source in sources for number in WORKLOADS[kind]]
+        names = [f"{kind} {source} {number}" for source in sources for number in KINDS[kind].workloads]
     return names[:1] if quick else names
 
 
@@ -148,7 +145,7 @@ def bent(scenario: Scenario, power: float, load: float) -> Scenario:
 
 
 def generated(kind: TraceKind, jobs: int, span_s: float, seed: int) -> list[str]:
-    """Return the overrides of a generated trace: as the committed ones, of another seed."""
+    """Return the overrides of a trace generated as the committed ones are, with another seed."""
     parameters = (
         f"rule=ares any_type=true jobs={jobs} span_s={span_s} load=1.0 max_gpus=16 min_duration_s=60.0 "
         f"max_duration_s={kind.most_s} start_hour={kind.start_hour} seed={seed}"
@@ -171,23 +168,23 @@ POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", 
 ALPHAS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 QUICK_ALPHAS = (0.5, 0.65, 0.75, 0.8, 0.85, 1.0)
 OWN = "ares work_conserving=True"
-"""Our own baseline on Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
+"""Our own baseline, in Ares's order: jobs shrink rather than wait, and leftover GPUs are given out."""
 FIXED: Mapping[str, Parameters] = {"pollux": (("batch", "requested"),)}
 """Parameters of policies that would choose the batch: all jobs train at the requested one (section 3.1)."""
 FEWER = {("newtrace", "pollux"): 1}
-"""How many traces of a kind a policy runs on, where one takes minutes (Pollux's genetic search)."""
+"""Number of traces that a policy runs on, where a run takes minutes (Pollux's genetic search)."""
 METRICS = ("jct_mean", "jct_p99", "unfair_fraction", "ftf_worst", "preemptions_mean", "restarts_mean")
 
 
 class Gain(NamedTuple):
-    """How far Ares is below another policy in a metric, a share; below 0: it is above."""
+    """By what share Ares's metric is below another policy's; negative where it is above."""
 
     other: str
     share: float
 
 
 class AresStudy(NamedTuple):
-    """What is run: the policies, on the published data in a folder, in the quick form or whole."""
+    """The study: the folder of published data, whether it is quick or whole, and the policies."""
 
     data: Path
     quick: bool
@@ -227,24 +224,22 @@ class AresStudy(NamedTuple):
 
     def averages(self, found: Found, kind: str, policy: str) -> Figures:
         """Return the mean of each metric over the runs of a policy."""
-        return averages(found, self.specs(kind, policy))
+        return _averages(found, self.specs(kind, policy))
 
     def beside(self, found: Found, kind: str, policy: str) -> Figures:
         """Return the mean of each metric over Ares's runs on the traces that a policy was run on."""
         names = {spec.trace for spec in self.specs(kind, policy)}
-        return averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
+        return _averages(found, [spec for spec in self.specs(kind, "ares") if spec.trace in names])
 
     def gains(self, found: Found, kind: str, metric: str) -> list[Gain]:
         """Return how far Ares is below each other policy, the closest first."""
         compared = []
-        for policy in self.policies:
-            if policy != "ares":
-                ours = self.beside(found, kind, policy)[metric]
-                theirs = self.averages(found, kind, policy)[metric]
-                compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
+        for policy in (name for name in self.policies if name != "ares"):
+            ours = self.beside(found, kind, policy)[metric]
+            theirs = self.averages(found, kind, policy)[metric]
+            compared.append(Gain(policy, 1 - ours / theirs if theirs else 0.0))
         return sorted(compared, key=lambda gain: gain.share)
 
 
-def averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
-    """Return the mean of each metric over runs."""
+def _averages(found: Found, specs: Sequence[RunSpec]) -> Figures:
     return {name: float(np.mean([found[spec][name] for spec in specs])) for name in METRICS}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from clustergym.terminal.markdown import table
 
 TOLERANCE = 0.1
-"""Share of the paper's figure that ours may lack, or differ by, and still reproduce it."""
+"""Ours reproduces a paper's figure if it lacks, or differs by, at most this share of it."""
 _ROUNDING = 1e-9
 
 REPRODUCED, SMALLER, LARGER, REVERSED = "reproduced", "smaller", "larger", "reversed"
@@ -39,25 +42,22 @@ class PaperClaim:
 
     Attributes
     ----------
-    claim : str
-        What the paper says, in our words, without the figure: "mean JCT against FCFS".
-    source : str
-        Section, figure or table: "section 5.3, Fig. 12".
+    claim, source : str
+        What the paper says, in our words and without the figure ("mean JCT against FCFS"), and where.
     paper, fair, as_published : float or None
-        The paper's figure; ours under one set of rules for all; ours under the rules of the paper's own
-        simulator. None: there is none. Where only the paper's is missing, the verdict is "no figure".
+        The paper's figure; ours under one set of rules for all policies; ours under the rules of the
+        paper's own simulator. None: there is none.
     unit : str
         "%", "x", "h", "s", "jobs" or "" (a plain number).
     neutral : float or None
         The value that means "no effect": 0 for a change in percent, 1 for a ratio. None: the figure is a
         quantity of its own, such as hours, and ours should equal it.
     why : str
-        One line: what was switched off and what that showed; for a claim that cannot be simulated, why not.
+        What was switched off and what that showed; for a claim that cannot be simulated, why not.
     decimals : int
         Of the printed figures.
     quick : bool
-        Whether the quick form measures it too. Where it does not, its figures are None there and the verdict
-        is "not run".
+        False where the quick form, and it alone, leaves the claim out: then ours is None.
     """
 
     claim: str
@@ -122,6 +122,12 @@ class PaperClaim:
         return f"{value:{sign},.{self.decimals}f}{gap}{self.unit}"
 
 
+def not_simulated(paper: str) -> list[PaperClaim]:
+    """Return the rows of `texts/not_simulated.yaml` for a paper."""
+    rows = (Path(__file__).parent / "texts" / "not_simulated.yaml").read_text(encoding="utf-8")
+    return [PaperClaim(**{"paper": None, **row}) for row in yaml.safe_load(rows)[paper]]
+
+
 HEADERS = ("claim", "source", "paper", "ours, fair", "ours, as published", "verdict", "why")
 
 
@@ -140,7 +146,7 @@ def quantity(
     decimals: int = 1,
     why: str = "",
 ) -> PaperClaim:
-    """Return a row whose figures should equal the paper's."""
+    """Return a claim whose figures should equal the paper's."""
     return PaperClaim(claim, source, paper, fair, as_published, unit, None, why, decimals)
 
 
@@ -151,7 +157,7 @@ Measure = Callable[[str], float | None]
 def measured(
     claim: str, source: str, paper: float | None, of: Measure, unit: ClaimUnit = PERCENT, why: str = ""
 ) -> PaperClaim:
-    """Return a row whose figure is `of(setting)`; a row that was run in neither setting says so.
+    """Return a claim whose figures are `of(setting)`; without a run in either setting it is "not run".
 
     Where ours is not the paper's and no reason is given, the reason is not known.
     """

@@ -10,14 +10,13 @@ from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction import claims as c
 from clustergym.reproduction import page
 from clustergym.reproduction.arena_claims import METRICS, Compared, PlaceRow, labelled
-from clustergym.reproduction.arena_places import ROUND_S
-from clustergym.reproduction.arena_scenarios import check_data, run_of, runs_at, scenario_of, variant
+from clustergym.reproduction.arena_scenarios import check_data, plain, run_of, runs_at, scenario_of, variant
 from clustergym.reproduction.arena_sections import DEPTHS, ROUNDS, SETTINGS, length_of
-from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, quantity
+from clustergym.reproduction.claims import PUBLISHED, PaperClaim, measured, not_simulated, quantity
 from clustergym.reproduction.details import change, column, number
 from clustergym.reproduction.oracle_claims import oracle_claims
 from clustergym.reproduction.plots import Panel, panel_plot
-from clustergym.reproduction.study import Figures, Found, Options, RunSpec, choose, run_all
+from clustergym.reproduction.study import Found, Options, choose, run_all
 
 JCT_LOWER = {"fcfs": 81.3, "elasticflow-ls": 75.8, "gandiva": 80.1, "gavel": 66.4}
 """The baselines, and by how many percent the preprint's mean JCT is below theirs (section 8.4)."""
@@ -43,37 +42,22 @@ ABLATIONS = {
 DENSITIES = (1.0, 2.0, 4.0)
 
 
-def ablation_runs(rounds: int | None) -> page.Labelled:
-    """Return the ablations, by label and setting."""
-    return {
-        (label, setting): run_of("philly", rounds, setting, "crius", **one.parameters)
-        for setting in SETTINGS
-        for label, one in ABLATIONS.items()
-    }
-
-
-def depth_runs() -> page.Labelled:
-    """Return runs by search depth and by how many times as dense submissions are."""
-    settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
-    return {
-        (str(depth), density): run_of("philly", ROUNDS, setting, "crius", search_depth=depth)
-        for density, setting in settings.items()
-        for depth in DEPTHS
-    }
-
-
 def claims_of(found: Found, lengths: Sequence[int]) -> list[PaperClaim]:
-    """Return all rows; those of the trace at each number of rounds that the page runs."""
+    """Return all claims; the JCT against baselines once for each number of rounds."""
     return [
         *(claim for rounds in lengths for claim in _against(found, rounds)),
-        *(*_cluster(found, lengths[-1]), *arena.place_claims(found, ("crius", *JCT_LOWER), PLACES), *NO_LOGS),
+        *(
+            *_cluster(found, lengths[-1]),
+            *arena.place_claims(found, ("crius", *JCT_LOWER), PLACES),
+            *not_simulated("crius"),
+        ),
         *arena.deadline_claims(found, "crius", "section 8.5, Fig. 19"),
         *(*_ablations(found, lengths[-1]), *_depths(found)),
     ]
 
 
 def _against(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield Fig. 17a."""
+    """Yield the claims of Fig. 17a."""
     runs = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER))
     for policy, percent in JCT_LOWER.items():
         claim = f"mean JCT against {policy}, padded as in the preprint, {rounds:,} rounds"
@@ -81,7 +65,7 @@ def _against(found: Found, rounds: int) -> Iterator[PaperClaim]:
 
 
 def _cluster(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield Figs 16, 17b and 17c."""
+    """Yield the claims of Figs 16, 17b and 17c."""
     runs, lasts = Compared(found, runs_at("philly", rounds), ("crius", *JCT_LOWER)), f"{rounds:,} rounds"
     for source, metric, figure in (
         ("section 8.4, Fig. 17b", "jobs_finished", 1.29),
@@ -109,32 +93,26 @@ PLACES: Sequence[PlaceRow] = (
     ("venus-day", "Helios Venus day", FIG_18, arena.VENUS_DAY, ""),
     ("pai-day", "PAI day, low load", FIG_18, arena.PAI_DAY, OWN_DAY),
 )
-_WHY = "needs the testbed's logs; for two policies' JCT see Arena's page"
-NO_LOGS = [
-    quantity(f"error of simulated {what}", "section 8.3, simulation fidelity", figure, why=_WHY)
-    for what, figure in (("throughput", 3.16), ("JCT", 7.31))
-]
 
 
 def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
-    """Yield Fig. 20."""
-    source, runs = "section 8.6, Fig. 20", labelled(found, ablation_runs(rounds))
-    for label, one in ((label, one) for label, one in ABLATIONS.items() if one.jct is not None):
-        jct, lasts = runs.padded_times(label, "crius"), f"{label}, {{}}{rounds:,} rounds"
-        yield measured(f"mean JCT with {lasts.format('padded, ')}", source, one.jct, jct, c.TIMES)
-        for metric, figure in (
-            ("jobs_finished", one.finished),
-            ("throughput_mean", one.throughput),
-            ("throughput_peak", one.peak),
-        ):
-            change = runs.change(metric, label, "crius")
-            yield measured(f"{METRICS[metric]} with {lasts.format('')}", source, figure, change)
+    """Yield the claims of Fig. 20."""
+    source, runs = "section 8.6, Fig. 20", labelled(found, _ablations_table(rounds))
+    metrics = ("jobs_finished", "throughput_mean", "throughput_peak")
+    for label, (_, jct, *figures) in ABLATIONS.items():
+        if jct is None:
+            continue
+        times = runs.padded_times(label, "crius")
+        yield measured(f"mean JCT with {label}, padded, {rounds:,} rounds", source, jct, times, c.TIMES)
+        for metric, figure in zip(metrics, figures, strict=True):
+            claim, change = f"{METRICS[metric]} with {label}", runs.change(metric, label, "crius")
+            yield measured(f"{claim}, {rounds:,} rounds", source, figure, change)
 
 
 def _depths(found: Found) -> Iterator[PaperClaim]:
-    """Yield Fig. 21."""
+    """Yield the claims of Fig. 21."""
     low, *_, high = map(str, DEPTHS)
-    runs, crowded = depth_runs(), f"{DENSITIES[-1]:g}"
+    runs, crowded = _depths_table().runs, f"{DENSITIES[-1]:g}"
     compared = Compared(found, lambda _, depth: runs[depth, crowded], (high, *map(str, DEPTHS)))
     jct = c.only_published(lambda: compared.padded_change(high, low)(PUBLISHED))
     throughput = c.only_published(lambda: compared.change("throughput_mean", high, low)(PUBLISHED))
@@ -148,19 +126,6 @@ def _depths(found: Found) -> Iterator[PaperClaim]:
 SUMMARY = "Arena's preprint on 1,280 GPUs: against its baselines, Arena itself, and its ablations"
 POLICIES = ("crius", "arena", "fcfs", "elasticflow-ls", "gandiva", "gavel")
 COLUMNS = (parts.FINISHED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSORED, page.RESTARTS)
-
-INTRODUCTION = """# Crius: Arena's preprint, on Arena's traces
-
-Generated by `python -m clustergym.reproduce crius`. The scenarios of [Arena's page](arena.md): 1,280
-GPUs of four types, decisions every 300 s, iteration times from the artifact's measurements, estimates
-where it has none. *Fair*: the same costs and allotments for all; *as published*: no checkpoint, nobody is
-profiled, a full search for baselines and only what fits in data-parallel memory. The preset `crius` is the
-policy `arena` with opportunistic execution (jobs started beside a blocked head of the queue are
-suspended when it fits) and half to twice the request as the only counts.
-
-Three means of the JCT: of *finished* jobs; *censored* (unfinished and dropped jobs count up to the horizon);
-*padded*, as the preprint's figures have it: each policy's list is filled up to the count of jobs that Crius
-finished with the greatest JCT of any policy, and Crius's own is over its finished jobs."""
 
 
 def reproduce(options: Options) -> page.Report:
@@ -178,13 +143,9 @@ def reproduce(options: Options) -> page.Report:
     sections += [parts.place(name, chosen, "crius") for name in places]
     found = run_all(page.specs_of(sections), scenario_of, options)
     claims = [*claims_of(found, lengths), *oracle_claims(options.data, "crius")]
+    introduction = page.passage("crius", "introduction") + note
     bars = {plot: panel_plot([_bars(chosen, lengths[0], setting, found) for setting in SETTINGS])}
-    return page.make_report(INTRODUCTION + note, claims, sections, found, bars, _plain)
-
-
-def _plain(spec: RunSpec, figures: Figures) -> dict[str, object]:
-    rounds = None if spec.horizon_s is None else round(spec.horizon_s / ROUND_S)
-    return {**spec.plain(figures), "rounds": rounds}
+    return page.make_report(introduction, claims, sections, found, bars, plain)
 
 
 def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> Panel:
@@ -196,7 +157,7 @@ def _bars(policies: Sequence[str], rounds: int, setting: str, found: Found) -> P
 def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
     runs = {(policy, s): run_of("philly", rounds, s, policy) for policy in policies for s in SETTINGS}
 
-    def added(found: Found) -> dict[str, list[str]]:
+    def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
         means = {setting: _padded(runs, found, setting) for setting in SETTINGS}
         gains = [
             change(means[s]["crius"], means[s][policy]) if means[s] and policy != "crius" else "-"
@@ -212,7 +173,7 @@ def _comparison(policies: Sequence[str], rounds: int | None) -> page.Section:
 def _padded(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]:
     """Return the padded JCT of the preprint's policies, seconds; empty where Crius is not among them.
 
-    Arena, which is not the preprint's, has no part in how far lists are padded.
+    Arena is not in the preprint, so it does not set how far lists are padded.
     """
     own = {labels: spec for labels, spec in runs.items() if labels[0] != "arena"}
     both = {labels: spec for labels, spec in runs.items() if labels[0] in ("crius", "arena")}
@@ -221,26 +182,30 @@ def _padded(runs: page.Labelled, found: Found, setting: str) -> dict[str, float]
 
 def _ablations_table(rounds: int | None) -> page.Section:
     published = {
-        label: (number(one.jct, 2), "-" if one.throughput is None else f"{one.throughput:+.1f} %")
-        for label, one in ABLATIONS.items()
+        label: (number(left.jct, 2), "-" if left.throughput is None else f"{left.throughput:+.1f} %")
+        for label, left in ABLATIONS.items()
+    }
+    runs = {
+        (label, setting): run_of("philly", rounds, setting, "crius", **ablation.parameters)
+        for setting in SETTINGS
+        for label, ablation in ABLATIONS.items()
     }
     text = f"### Ablations, {length_of('philly', rounds)}"
-    return parts.ablations_table(text, ablation_runs(rounds), "crius", published)
+    return parts.ablations_table(text, runs, "crius", published)
 
 
 def _depths_table() -> page.Section:
-    """Return the table of search depths."""
-    runs = depth_runs()
-    text = (
-        f"## Search depth where submissions are dense (section 8.7, Fig. 21): {parts.ROUNDS} rounds\n\nAs "
-        "published. The preprint makes submissions denser and does not say by how much; its JCT falls by "
-        "14.6 % and its throughput rises by 1.03 % from its least to its greatest depth."
-    )
+    """Return the table by search depth and by how many times as dense submissions are."""
+    settings = {f"{density:g}": variant(PUBLISHED, "density-x", density) for density in DENSITIES}
+    runs = {
+        (str(depth), density): run_of("philly", ROUNDS, setting, "crius", search_depth=depth)
+        for density, setting in settings.items()
+        for depth in DEPTHS
+    }
+    text = page.passage("crius", "depths", rounds=ROUNDS)
 
-    def added(found: Found) -> dict[str, list[str]]:
-        means = [
-            page.padded_in(found, runs, str(parts.DEPTHS[-1]), density).get(depth) for depth, density in runs
-        ]
+    def added(found: Found, runs: page.Labelled) -> dict[str, list[str]]:
+        means = [page.padded_in(found, runs, str(DEPTHS[-1]), at).get(depth) for depth, at in runs]
         return {"JCT padded, s": column(means)}
 
     return page.runs_table(text, ["search depth", "submissions, times"], runs, parts.COLUMNS, added)

@@ -27,14 +27,11 @@ def change(value: float | None, reference: float | None) -> str:
 
 
 def details_of(result: Result) -> dict[str, Any]:
-    """Return the longest JCT, GPU time by model, and waiting by priority, as plain JSON values.
+    """Return figures of a run as plain JSON values.
 
-    Returns
-    -------
-    dict
-        `jct_max`: seconds, None where no job finished. `gpu_s_per_sample`: by model, GPU-seconds of
-        work that a sample took. `by_priority`: where a trace has priorities, by priority: jobs, the
-        mean JCT of all (unfinished ones up to now), and the longest wait, seconds.
+    `jct_max` is the longest JCT (seconds; None where no job finished). `gpu_s_per_sample` is, by model, the
+    GPU-seconds of work that a sample took. `by_priority` is, where a trace has priorities, by priority: the
+    jobs, the mean JCT of all (unfinished ones up to now) and the longest wait, seconds.
     """
     trace, records = result.run.simulation.scenario.trace, result.jobs
     finished = np.isfinite(records.jct_s)
@@ -71,21 +68,11 @@ def _by_priority(result: Result) -> dict[str, dict[str, float]]:
 
 
 def padded_jct(runs: Mapping[str, Mapping[str, Any]], reference: str) -> dict[str, float]:
-    """Return mean JCTs as Arena's and Crius's figures have them (the artifact's simulator).
+    """Return mean JCTs by policy, in seconds, as Arena's and Crius's figures and artifact have them.
 
     The list of a policy that finished fewer jobs than the reference is padded to as many with the greatest
-    JCT of any policy; the mean of the reference, and of one that finished as many, is over its finished jobs.
-
-    Parameters
-    ----------
-    runs : mapping of str to mapping
-        By policy: `jobs_finished`, `jct_mean` and `jct_max` (seconds; None where none finished).
-    reference : str
-
-    Returns
-    -------
-    dict of str to float
-        Seconds by policy; empty where the reference finished no job.
+    JCT of any policy; the mean of any other policy is over its finished jobs. Empty where the reference
+    finished no job.
     """
     count = int(runs[reference]["jobs_finished"])
     if not count:

@@ -9,41 +9,9 @@ from pathlib import Path
 
 from clustergym.inputs.errors import InputError
 from clustergym.reproduction import PAPERS
-from clustergym.reproduction.claims import (
-    HEADERS,
-    TOLERANCE,
-    VERDICTS,
-    PaperClaim,
-)
+from clustergym.reproduction.claims import HEADERS, TOLERANCE, VERDICTS, PaperClaim
+from clustergym.reproduction.page import passage
 from clustergym.terminal.markdown import table
-
-HEAD = """\
-# What the papers claim, and what comes out here
-
-Every claim of the evaluation sections of {papers} papers in one table, with our figure beside the paper's.
-Written by `clustergym reproduce {command}`; each paper's page has the runs behind its rows, and the command
-that makes them.
-"""
-
-READING = f"""\
-## How to read it
-
-- **paper's**: the authors' own figure, on their hardware or in their simulator.
-- **ours, fair**: all policies under one set of rules: what a policy knows is paid for by its class, and
-  restarts cost the same for all.
-- **ours, as published**: under the rules of the paper's own simulator or text, where they differ.
-- **verdict**: of "as published", else of "fair"; where the two differ, both are given. It is worked out from
-  the figures:
-    - *reproduced*: an effect of at least {1 - TOLERANCE:.0%} of the paper's, or a quantity within
-      {TOLERANCE:.0%} of it;
-    - *smaller*: an effect in the same direction, or a quantity, below that;
-    - *larger*: a quantity above it;
-    - *reversed*: the effect has the other sign, or is none;
-    - *no figure*: the paper gives no figure, or the copy of its text that we have lost it;
-    - *not simulated*: it needs what a simulator has not; the last column says what;
-    - *not run*: left out of the quick form.
-- **why**: what was switched off, and what that showed; "not known" where nothing has shown a cause.
-"""
 
 
 def claims_path(page: Path) -> Path:
@@ -52,7 +20,7 @@ def claims_path(page: Path) -> Path:
 
 
 def claims_text(paper: str, quick: bool, claims: Sequence[PaperClaim]) -> str:
-    """Return the file of a paper's claims."""
+    """Return the content of the file of a paper's claims."""
     plain = {"paper": paper, "quick": quick, "claims": [claim.plain() for claim in claims]}
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -68,7 +36,7 @@ def read_claims(path: Path) -> list[PaperClaim]:
 
 
 def page_name(paper: str, quick: bool) -> str:
-    """Return the file of a paper's page."""
+    """Return the name of the file of a paper's page."""
     return f"{paper}{'-quick' * quick}.md"
 
 
@@ -80,8 +48,10 @@ def found_claims(folder: Path, quick: bool) -> dict[str, list[PaperClaim]]:
 
 def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     """Return the page in Markdown, of the claims by paper; it says which papers have none."""
-    head = HEAD.format(papers=len(PAPERS), command="all" + " --quick" * quick)
-    return "\n".join([head, _counts(claims, quick), READING, "## Claims\n", _rows(claims, quick)])
+    head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
+    reading = passage("all", "reading", most=1 - TOLERANCE, tolerance=TOLERANCE)
+    parts = [head, _counts(claims, quick), reading, "## Claims", _rows(claims, quick)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _counts(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
@@ -94,7 +64,7 @@ def _counts(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     every = [claim for found in claims.values() for claim in found]
     rows.append(["all", _command("all", quick), *_told(every)])
     headers = ["paper", "command", "claims", *VERDICTS, "otherwise if fair"]
-    return table(headers, rows, words=(0, 1)) + "\n"
+    return table(headers, rows, words=(0, 1))
 
 
 def _command(paper: str, quick: bool) -> str:
@@ -111,7 +81,7 @@ def _told(claims: list[PaperClaim]) -> list[str]:
 def _rows(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     headers = ["paper's" if name == "paper" else name for name in HEADERS]
     rows = ([_link(paper, quick), *claim.cells] for paper in PAPERS for claim in claims.get(paper, ()))
-    return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7)) + "\n"
+    return table(["paper", *headers], rows, words=(0, 1, 2, 6, 7))
 
 
 def _link(paper: str, quick: bool) -> str:

@@ -39,7 +39,7 @@ def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
     measured = read_measurements(path, load_catalog())
     strategy = STRATEGIES[paper]
     letter, charged = GridOracle(strategy=strategy, overlap=True), GridOracle(strategy=strategy)
-    every = (_OracleFigures(planned(one, PAPER_COUNTS)) for one in (GridOracle(), letter, charged))
+    every = (_OracleFigures(planned(oracle, PAPER_COUNTS)) for oracle in (GridOracle(), letter, charged))
     found = _Oracles(*every)
     if paper == "crius":
         return list(_crius(found, measured))
@@ -80,14 +80,14 @@ class _OracleFigures:
 
 
 class _Oracles(NamedTuple):
-    """Figures of the oracle as simulations use it, by the paper's letter, and by that without `overlap`."""
+    """Figures of three oracles: as simulations use it, to the paper's letter, and that without `overlap`."""
 
     ours: _OracleFigures
     letter: _OracleFigures
     charged: _OracleFigures
 
     def both(self, of: Callable[[_OracleFigures], float]) -> tuple[float, float]:
-        """Return a figure as simulations have it, and by the letter."""
+        """Return a figure of the oracle of simulations, and of that of the paper's letter."""
         return of(self.ours), of(self.letter)
 
 
@@ -96,7 +96,10 @@ def _arena(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
     why = f"{ILLEGIBLE}; the next row has all models and grids"
     yield PaperClaim(claim, "section 5.4, Fig. 14", None, why=why)
     name, claim = "proxy_share_of_optimum_mean", "best proxy plan: share of the searched optimum"
-    pair, why = found.both(lambda one: one.percent(name)), f"{WITHOUT} {found.charged.percent(name):.1f} %"
+    pair, why = (
+        found.both(lambda figures: figures.percent(name)),
+        f"{WITHOUT} {found.charged.percent(name):.1f} %",
+    )
     yield quantity(claim, "section 5.4", 93.4, *pair, why=why)
     pruned = found.ours.percent("pruned_share_of_optimum_mean")
     by_rules = found.letter.percent("three_rules_share_of_optimum_mean")
@@ -110,11 +113,11 @@ def _arena(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
             f"against its measured optima {stored:.1f} % ({count} rows)"
         )
         claim = f"error of profiled iteration time, {gpus} GPU{'s' * (gpus != '1')}"
-        errors = found.both(lambda one, gpus=gpus: one.error[gpus])  # type: ignore[misc]
+        errors = found.both(lambda figures, gpus=gpus: figures.error[gpus])  # type: ignore[misc]
         yield quantity(claim, "section 5.5, Fig. 16", 100 * paper, *errors, why=why)
     yield from _profiling("section 5.5, Fig. 16", found)
     source, why = "section 5.8", f"{COSTS}; all grids of 1 to 16 GPUs"
-    minutes = found.both(lambda one: float(one.job_min.mean()))
+    minutes = found.both(lambda figures: float(figures.job_min.mean()))
     yield quantity("profiling a job on one GPU of each type", source, 8.5, *minutes, "min", why=why)
     minutes = found.ours.minutes("pruned_gpu_s"), found.letter.minutes("three_rules_gpu_s")
     why = f"{COSTS}, side by side on the job's GPUs"
@@ -133,10 +136,8 @@ def _motivation(ours: _OracleFigures, measured: Measurements, memory: Path) -> I
         ("data parallelism", 4.0, parallel, _fewest_by_memory(memory), "by its artifact's memory"),
         ("the best plan", 2.0, best, float(min(fits)), "the fewest that its artifact measured"),
     ):
-        claim, why = (
-            f"fewest A100 for MoE-2.4B by {by}",
-            f"batch 512 (the text names none); as published: {how}",
-        )
+        claim = f"fewest A100 for MoE-2.4B by {by}"
+        why = f"batch 512 (the text names none); as published: {how}"
         yield quantity(claim, "section 2.2, Fig. 3a", paper, fair, stored, "GPUs", 0, why)
     found = np.isfinite(ours.rows.data_parallel_s)
     slower = 100 * (ours.rows.data_parallel_s[found] / ours.rows.best_s[found] - 1)
@@ -162,20 +163,22 @@ def _crius(found: _Oracles, measured: Measurements) -> Iterator[PaperClaim]:
         f"{WITHOUT} {found.charged.accuracy:.1f} %; Arena's "
         f"artifact's estimates against its measured optima {100 - stored:.1f} % ({count} rows)"
     )
-    yield quantity("estimation accuracy, mean", source, 93.4, *found.both(lambda one: one.accuracy), why=why)
+    yield quantity(
+        "estimation accuracy, mean", source, 93.4, *found.both(lambda figures: figures.accuracy), why=why
+    )
     why = (
         "of the means by GPU count (the text does not say of what it is the worst); "
         f"{WITHOUT} {found.charged.worst:.1f} %"
     )
-    pair = found.both(lambda one: one.worst)
+    pair = found.both(lambda figures: figures.worst)
     yield quantity("estimation accuracy, worst", source, 90.5, *pair, why=why)
     yield from _profiling(source, found)
-    seconds = found.both(lambda one: float(one.rows.plan_profiling_gpu_s.mean()))
+    seconds = found.both(lambda figures: float(figures.rows.plan_profiling_gpu_s.mean()))
     yield quantity("profiling one plan", "section 8.2", 30.0, *seconds, "s", why=COSTS)
-    minutes = found.both(lambda one: float(one.job_min.max()))
+    minutes = found.both(lambda figures: float(figures.job_min.max()))
     why = f"{COSTS}; all grids of 1 to 16 GPUs, one plan a grid (Crius: two)"
     yield quantity("profiling one job, at most", "section 8.2", 30.0, *minutes, "min", why=why)
-    accuracy = found.both(lambda one: one.tuning_accuracy)
+    accuracy = found.both(lambda figures: figures.tuning_accuracy)
     why = f"{WITHOUT} {found.charged.tuning_accuracy:.1f} %"
     yield quantity("tuning accuracy", "section 8.2, Fig. 13", 96.2, *accuracy, why=why)
     yield from _savings("section 8.2, Fig. 13", found, ("half_space", "half_space"))

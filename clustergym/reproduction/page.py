@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clustergym.reproduction.claims import PaperClaim, claims_table
@@ -26,11 +30,28 @@ class Report:
     plots: Mapping[str, Draw] = field(default_factory=dict)
 
 
+Labelled = Mapping[Any, RunSpec]
+"""Runs by the labels that open their rows, each a tuple of str."""
+
+
 class Section(NamedTuple):
-    """A part of a page: the runs that it needs, and the text that it makes of them."""
+    """A part of a page: the runs that it needs, the text that it makes of them, and the runs of its table."""
 
     specs: Sequence[RunSpec]
     text: Callable[[Found], str]
+    runs: Labelled = MappingProxyType({})
+
+
+@cache
+def _passages(paper: str) -> Mapping[str, str]:
+    written = (Path(__file__).parent / "texts" / f"{paper}.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"<!-- (.+) -->\n", written)
+    return {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def passage(paper: str, name: str, **values: Any) -> str:
+    """Return the passage that stands under `<!-- name -->` in `texts/PAPER.md`, with values filled in."""
+    return _passages(paper)[name].format(**values)
 
 
 def words(text: str) -> Section:
@@ -77,8 +98,6 @@ class RunColumn(NamedTuple):
 
 
 RESTARTS = RunColumn("restarts a job", "restarts_mean", 1)
-Labelled = Mapping[Any, RunSpec]
-"""Runs by the labels that open their rows, each a tuple of str."""
 Added = Mapping[str, Sequence[str]]
 """Further columns by header; a blank at the end tells two equal headers apart and is not shown."""
 
@@ -104,15 +123,15 @@ def runs_table(
     labels: Sequence[str],
     runs: Labelled,
     columns: Sequence[RunColumn],
-    added: Callable[[Found], Added] = lambda found: {},
+    added: Callable[[Found, Labelled], Added] = lambda found, runs: {},
 ) -> Section:
     """Return a section of a text and a table of runs."""
 
     def render(found: Found) -> str:
         rows = {opening: found[spec] for opening, spec in runs.items()}
-        return f"{text}\n\n{figures_table(labels, rows, columns, added(found))}"
+        return f"{text}\n\n{figures_table(labels, rows, columns, added(found, runs))}"
 
-    return Section(list(runs.values()), render)
+    return Section(list(runs.values()), render, runs)
 
 
 def changes(found: Found, runs: Labelled, metric: str) -> list[str]:

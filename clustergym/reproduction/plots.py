@@ -26,21 +26,8 @@ class Panel(NamedTuple):
     log_x: bool = False
 
 
-class PolicyGrid(NamedTuple):
-    """Fields of a policy's colour with a text in each; `x` labels the columns, `y` the rows from the top."""
-
-    title: str
-    x_label: str
-    y_label: str
-    x: Sequence[str]
-    y: Sequence[str]
-    policy: Sequence[Sequence[str]]
-    text: Sequence[Sequence[str]]
-    legend: Sequence[str]
-
-
 def panel_plot(panels: Sequence[Panel]) -> Draw:
-    """Return what draws panels side by side."""
+    """Return a function that draws panels side by side."""
 
     def fill(figure: Any) -> None:
         for at, panel in enumerate(panels, start=1):
@@ -63,26 +50,34 @@ def panel_plot(panels: Sequence[Panel]) -> Draw:
     return lambda path: draw_figure(path, (4.5 * len(panels), 3.6), fill, "--out")
 
 
-def grid_plot(grid: PolicyGrid) -> Draw:
-    """Return what draws a grid."""
+def grid_plot(
+    x: Sequence[str],
+    y: Sequence[str],
+    policies: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[str]],
+    legend: Sequence[str],
+    **labels: str,
+) -> Draw:
+    """Return a function that draws a grid of fields, each with a policy's colour and a text.
+
+    `x` labels the columns, `y` the rows from the top; `labels` are the title and those of Matplotlib's axes.
+    """
 
     def fill(figure: Any) -> None:
         from matplotlib.patches import Patch, Rectangle
 
         axes = figure.add_subplot()
-        for row, policies in enumerate(grid.policy):
-            for column, policy in enumerate(policies):
+        for row, named in enumerate(policies):
+            for column, policy in enumerate(named):
                 corner, colour = (column - 0.5, row - 0.5), style_of(policy).colour
                 axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, alpha=0.5, edgecolor="white"))
-                axes.text(column, row, grid.text[row][column], ha="center", va="center")
-        axes.set_xlim(-0.5, len(grid.x) - 0.5)
-        axes.set_ylim(len(grid.y) - 0.5, -0.5)
-        axes.set_xticks(range(len(grid.x)), grid.x)
-        axes.set_yticks(range(len(grid.y)), grid.y)
-        axes.set(xlabel=grid.x_label, ylabel=grid.y_label)
-        axes.set_title(grid.title, fontsize="small")
-        handles = [Patch(facecolor=style_of(name).colour, alpha=0.5, label=name) for name in grid.legend]
+                axes.text(column, row, texts[row][column], ha="center", va="center")
+        axes.set(xlim=(-0.5, len(x) - 0.5), ylim=(len(y) - 0.5, -0.5), **labels)
+        axes.set_xticks(range(len(x)), x)
+        axes.set_yticks(range(len(y)), y)
+        axes.title.set_fontsize("small")
+        handles = [Patch(facecolor=style_of(name).colour, alpha=0.5, label=name) for name in legend]
         figure.legend(handles=handles, loc="outside right upper", fontsize="small")
 
-    size = 1.3 * len(grid.x) + 3.2, 0.8 * len(grid.y) + 1.6
+    size = 1.3 * len(x) + 3.2, 0.8 * len(y) + 1.6
     return lambda path: draw_figure(path, size, fill, "--out")

@@ -34,18 +34,9 @@ Parameters = tuple[tuple[str, Any], ...]
 class Options:
     """What the user asks a reproduction for.
 
-    Attributes
-    ----------
-    data : Path
-        Folder of the published data.
-    quick : bool
-        Only what fits in a few minutes.
-    policies : tuple of str or None
-        Names of conf/policy to run; None: those of the paper.
-    work : Path
-        Folder of finished runs, which are not run again.
-    workers : int
-        Number of processes.
+    `data` is the folder of the published data; `work` is that of finished runs, which are not run again.
+    `quick` asks for only what fits in a few minutes. `policies` are files of conf/policy; None: the paper's.
+    `workers` counts processes.
     """
 
     data: Path
@@ -59,17 +50,8 @@ class Options:
 class RunSpec:
     """What one run consists of.
 
-    Attributes
-    ----------
-    trace : str
-    horizon_s : float or None
-    setting : str
-        The paper's module gives this name a meaning.
-    policy : str
-        A file of conf/policy.
-    parameters : tuple of (str, value)
-        The policy's parameters that differ from that file.
-    seed : int
+    The paper's module gives the names of the trace and of the setting a meaning. `policy` is a file of
+    conf/policy, and `parameters` are those that differ from that file.
     """
 
     trace: str
@@ -132,7 +114,7 @@ def check_published(paths: Iterable[Path]) -> None:
 
 
 def kept(work: Path, what: str, make: Callable[[], Figures]) -> Figures:
-    """Return figures that this code makes once and keeps in the folder `work`."""
+    """Return figures that are kept in the folder `work`; make them if this code has not made them yet."""
     key = hashlib.sha256(f"{code_sha256()} {what}".encode()).hexdigest()
     path = work / f"{key[:40]}.json"
     if not path.is_file():
@@ -150,7 +132,7 @@ def run_all(specs: Iterable[RunSpec], scenario_of: ScenarioOf, options: Options)
 
 def _run(scenario_of: ScenarioOf, data: Path, work: Path, spec: RunSpec) -> Figures:
     from clustergym.results.measured_run import simulate
-    from clustergym.results.writing import run_key
+    from clustergym.results.result_writing import run_key
 
     scenario, policy, placer = scenario_of(data, spec), spec.make_policy(), make_placer({"name": "buddy"})
 

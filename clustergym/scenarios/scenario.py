@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,7 @@ from clustergym.oracle.base import OracleTables
 from clustergym.oracle.bootstrap import linear, same_local_batch
 from clustergym.scenarios.batch_choices import BatchChoices
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.failures import Failures
-from clustergym.scenarios.reservations import Reservation
+from clustergym.scenarios.disturbance import Disturbance
 from clustergym.workload.trace import Trace
 
 
@@ -51,10 +50,8 @@ class Scenario:
         given, jobs share the links between switches (`sim.links`): a job whose traffic is slowed down by
         a factor f takes execution + (f - 1) x communication seconds per iteration. The tables then hold
         for free links (`oracle.traffic`).
-    failures : Failures, optional
-        Failures of nodes.
-    reservations : tuple of Reservation
-        Planned jobs, which no policy sees: the engine keeps nodes for them and starts them.
+    disturbances : tuple of Disturbance
+        What befalls nodes and jobs whatever the policy decides; at most one of each kind.
     """
 
     name: str
@@ -69,8 +66,7 @@ class Scenario:
     counts_rule: str = "power_of_two"
     oversize: str = "error"
     communication_s: Floats | None = None
-    failures: Failures | None = None
-    reservations: tuple[Reservation, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
 
     @cached_property
     def sha256(self) -> str:
@@ -88,11 +84,14 @@ class Scenario:
         }
         if self.communication_s is not None:
             parts["communication_s"] = self.communication_s.tolist()
-        if self.failures is not None:
-            parts["failures"] = asdict(self.failures)
-        if self.reservations:
-            parts["reservations"] = self.reservations
+        parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def checkpoint_every_s(self) -> float:
+        """Seconds of work between a job's checkpoints; 0: there are none."""
+        given = (disturbance.checkpoint_every_s for disturbance in self.disturbances)
+        return min((seconds for seconds in given if seconds is not None), default=0.0)
 
     @cached_property
     def class_of(self) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,8 +22,7 @@ from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.traffic import on_free_links, require_fabric
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.failures import failures_from_config
-from clustergym.scenarios.reservations import reservations_from_config
+from clustergym.scenarios.disturbances import KINDS
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.trace import Trace
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rules(Parameters):
-    """The `scenario` group of the configuration.
+    """The `scenario` group of the configuration, without the keys of disturbances.
 
     Attributes
     ----------
@@ -49,10 +48,6 @@ class Rules(Parameters):
         `error` or `any`: a request for a GPU type that the cluster does not have.
     contention : bool
         Whether jobs share the links between switches (`clustergym.sim.links`).
-    failures : mapping
-        Keys of `clustergym.scenarios.failures.FailureChoice`.
-    reservations : mapping
-        Keys of `clustergym.scenarios.reservations.ReservationChoice`.
     """
 
     config_key: ClassVar[str] = "scenario"
@@ -63,8 +58,6 @@ class Rules(Parameters):
     oversize: Literal["error", "drop"] = "error"
     other_types: Literal["error", "any"] = "error"
     contention: bool = False
-    failures: Mapping[str, str | int | float | None] = field(default_factory=dict)
-    reservations: Mapping[str, str | float | None] = field(default_factory=dict)
 
 
 def build_scenario(config: Mapping[str, Any]) -> Scenario:
@@ -80,7 +73,8 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     InputError
         If anything in the configuration, or in a file it names, is not valid.
     """
-    rules: Rules = build(Rules, config["scenario"], "scenario")
+    given = config["scenario"]
+    rules: Rules = build(Rules, given, "scenario", beside=KINDS)
     costs: Costs = build(Costs, config["costs"], "costs")
     horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
     cluster = make_cluster(config["cluster"])
@@ -96,6 +90,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     for model in classes:
         _known(model, catalog, trace)
     tables, communication_s = _tables(oracle, classes, cluster, rules)
+    asked = (kind.from_config(given.get(key, {}), cluster, trace, seed) for key, kind in KINDS.items())
     return Scenario(
         name=rules.name,
         version=rules.version,
@@ -109,8 +104,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
         counts_rule=rules.counts,
         oversize=rules.oversize,
         communication_s=communication_s,
-        failures=failures_from_config(rules.failures, len(cluster.node_type), seed),
-        reservations=reservations_from_config(rules.reservations, trace),
+        disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
     )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from clustergym.arrays import Bools, Ints
 from clustergym.cluster.spec import Locality, Nodes
 from clustergym.interface.policy import Decision, InformationClass, Placer, View
+from clustergym.scenarios.clock import seconds, ticks
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.decision_checks import Limits, check_decision, coerced
-from clustergym.sim.state import seconds, ticks
 from clustergym.sim.world import StalledError, World
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
@@ -110,19 +110,19 @@ class Simulation(World):
                 return None
             while self._clock.peek() == instant:
                 self._clock.step()
-            if self._book.nodes:
-                self._serve_planned_jobs()
+            for course in self._courses:
+                course.serve()
             if not (self._decision_due and self._decision_comes_first):
                 self._start_profiling()
-            if self._decision_due and not (self._horizon is not None and self._now >= self._horizon):
+            if self._decision_due and not (self._horizon is not None and self.now >= self._horizon):
                 self._decision_due = False
-                if self._decided_at == self._now:
+                if self._decided_at == self.now:
                     # The decision log identifies decisions by their times, so an instant has at most one.
                     self._after(1, self._round_due)
                 elif self._in_view:
                     return self._decision_point()
             self._share_links()
-        self._finish(self._now)
+        self._finish(self.now)
         return None
 
     def _finish(self, end: int) -> None:
@@ -130,7 +130,7 @@ class Simulation(World):
         self._ahead = self._present = 0
 
     def _decision_point(self) -> View:
-        self._decided_at = self._now
+        self._decided_at = self.now
         self.decision_points += 1
         self._defragment()
         if self._rows is None:
@@ -138,7 +138,7 @@ class Simulation(World):
         free = self.allocations.free.copy()
         available = self.scenario.cluster.capacity - self._gpus_out_of_use()
         self._limits = Limits(self._rows, available.copy(), self.jobs.profiled)
-        return self._views.view(self._now, self._rows, available, free)
+        return self._views.view(self.now, self._rows, available, free)
 
     def apply(self, decision: Decision) -> None:
         """Carry out a decision at the current decision point.
@@ -178,7 +178,7 @@ class Simulation(World):
             )
         )
         for row in drops:
-            self._drop(row, "policy")
+            self.drop(row, "policy")
         for row in preempts:
             self._preempt(row)
         batches = self._new_batches(decision, changed)
@@ -219,11 +219,11 @@ class Simulation(World):
         """Schedule the next round, if rounds are used and jobs are in the system."""
         if self._round is None or self._round_pending or not self._in_view:
             return
-        comes_now = self._decision_due or self._decided_at >= self._now
-        earliest = self._now + 1 if comes_now else self._now
+        comes_now = self._decision_due or self._decided_at >= self.now
+        earliest = self.now + 1 if comes_now else self.now
         due = -(-earliest // self._round) * self._round
         self._round_pending = True
-        self._after(due - self._now, self._round_due)
+        self._after(due - self.now, self._round_due)
 
     def _round_due(self) -> None:
         self._round_pending = False
@@ -234,7 +234,7 @@ class Simulation(World):
         if waits and self.allocations.down:
             return
         hopeless = waits and not self._ahead and not self._profiles.active
-        hopeless &= not self._book.active
+        hopeless &= not any(course.active for course in self._courses)
         self._idle_rounds = self._idle_rounds + 1 if hopeless else 0
         if self._idle_rounds > IDLE_ROUNDS:
             raise self._stalled()
@@ -270,9 +270,9 @@ class Simulation(World):
 
     def _defragment(self) -> None:
         every = self.placer.defragment_s
-        if every is None or self._now - self._defragmented_at < ticks(every):
+        if every is None or self.now - self._defragmented_at < ticks(every):
             return
-        self._defragmented_at = self._now
+        self._defragmented_at = self.now
         for row, nodes in self.placer.defragment(self.allocations):
             if self._worth_moving(row, nodes):
                 kind, gpus = int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
@@ -286,19 +286,19 @@ class Simulation(World):
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         scenario, jobs = self.scenario, self.jobs
-        if row in self._book.running:
+        if row in self._unseen:
             return False
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
         overhead_s = self._overhead_s(row, kind, level)
-        withheld = self._book.withheld(self._estimated_end(row, kind, level, ticks(overhead_s)))
+        withheld = self._withheld(self._estimated_end(row, kind, level, ticks(overhead_s)))
         if any(node in withheld for node, _ in nodes):
             return False
         locality = int(scenario.cluster.locality(nodes))
         # If the job would share links, assume its present slowdown; inside a leaf it shares no links.
         shared = self._links is not None and locality > Locality.LEAF
         slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
-        remaining = float(jobs.remaining_at(np.array([row]), self._now)[0])
-        faster = self._pace(row, kind, level, locality, remaining, slowdown)
-        standstill = max(seconds(int(jobs.ready[row]) - self._now), 0.0)
+        remaining = float(jobs.remaining_at(np.array([row]), self.now)[0])
+        faster = self._pace(row, kind, level, nodes, remaining, slowdown)
+        standstill = max(seconds(int(jobs.ready[row]) - self.now), 0.0)
         stay = standstill + remaining * float(jobs.iteration_s[row])
         return overhead_s + remaining * faster < stay

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class EventKind(enum.StrEnum):
-    """Kinds of events of jobs and nodes."""
+    """Kinds of events of jobs; those of nodes are named by the disturbances (`scenarios.disturbance`)."""
 
     SUBMIT = "submit"
     PROFILE_START = "profile_start"
@@ -31,22 +31,17 @@ class EventKind(enum.StrEnum):
     DROP = "drop"
     """The job leaves the system for good without completing; `reason` says why."""
     FAIL = "fail"
-    """A node of the job fails: the job loses its GPUs and its work since the last checkpoint, and waits."""
+    """A node of the job fails, or another disturbance interrupts it: it loses its GPUs and its work since
+    the last checkpoint, and waits."""
     UNPLACED = "unplaced"
     """The placer found no nodes for a launch: the job is not launched and waits; `reason` says why."""
-    NODE_FAIL = "node_fail"
-    """The node in `nodes` fails; all of its `gpus` are out of use."""
-    NODE_REPAIR = "node_repair"
-    """The node in `nodes` works again."""
 
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
 """Events after which a job holds the event's allocation and works from `time_s + overhead_s` on."""
 
-NODE_EVENTS = (EventKind.NODE_FAIL, EventKind.NODE_REPAIR)
-"""Events of a node; their `job` is `NO_JOB`."""
-
 NO_JOB = -1
+"""The job of an event of a node."""
 
 PACES = (*LAUNCHES, EventKind.RATE)
 """Events that set how fast a job works from `time_s + overhead_s` on."""
@@ -58,7 +53,8 @@ class Event(NamedTuple):
     Attributes
     ----------
     time_s : float
-    kind : EventKind
+    kind : str
+        An `EventKind`, or for an event of a node the name that a disturbance gives it.
     job : int
         Row of the trace; `NO_JOB` for an event of a node.
     gpu_type : int
@@ -84,7 +80,7 @@ class Event(NamedTuple):
     """
 
     time_s: float
-    kind: EventKind
+    kind: str
     job: int
     gpu_type: int = -1
     gpus: int = 0

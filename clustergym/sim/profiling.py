@@ -9,8 +9,8 @@ import numpy as np
 
 from clustergym.arrays import Bools, Ints
 from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.scenario import Scenario
-from clustergym.sim.state import ticks
 
 
 @dataclass(eq=False)

@@ -8,20 +8,8 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.interface.policy import BatchOptions, InformationClass, InformationError, Setting, View
+from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenarios.scenario import Scenario
-
-TICKS_PER_S = 1_000_000
-"""The clock counts whole microseconds, so that simultaneous events have exactly equal times."""
-
-
-def ticks(seconds: float) -> int:
-    """Return a time in seconds as the nearest clock tick (whole microseconds)."""
-    return round(seconds * TICKS_PER_S)
-
-
-def seconds(tick: int) -> float:
-    """Return a clock tick as seconds."""
-    return tick / TICKS_PER_S
 
 
 class Phase(enum.IntEnum):
@@ -44,18 +32,18 @@ class JobStates:
     are those at the requested batch; at another `batch`, `iteration_s` is the time in which the work of
     one such iteration is done.
     `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
-    written every `checkpoint_every` ticks of work since `ready` (0: no failures, so no checkpoints needed).
+    written every `checkpoint_every` ticks of work since `ready` (0: never).
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        trace, failures = scenario.trace, scenario.failures
+        trace = scenario.trace
         n, shape = len(trace), (len(trace), *scenario.feasible.shape[1:])
         self.submit = np.array([ticks(t) for t in trace.submit_s.tolist()], dtype=np.int64)
         self.iterations = trace.iterations.astype(np.float64)
         self.batch = trace.global_batch.copy()
         self.remaining = self.iterations.copy()
         self.checkpointed = self.iterations.copy()
-        self.checkpoint_every = 0 if failures is None else ticks(failures.checkpoint_every_s)
+        self.checkpoint_every = ticks(scenario.checkpoint_every_s)
         self.phase = np.zeros(n, dtype=np.int64)
         self.gpu_type = np.full(n, -1, dtype=np.int64)
         self.gpus = np.zeros(n, dtype=np.int64)
@@ -87,7 +75,7 @@ class JobStates:
         worked = now - int(self.ready[row])
         if self.phase[row] != Phase.RUNNING or worked <= 0:
             return float(self.checkpointed[row]), 0
-        since = worked % self.checkpoint_every
+        since = worked % self.checkpoint_every if self.checkpoint_every else worked
         if now - since <= max(self.worked_until[row], self.ready[row]):
             return float(self.checkpointed[row]), since
         return float(self.remaining_at(np.array([row]), now - since)[0]), since

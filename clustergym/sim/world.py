@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,13 @@ from clustergym.arrays import Ints
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
 from clustergym.interface.policy import Infeasible, InformationClass, Placer, Setting
-from clustergym.scenarios.failures import Failures
-from clustergym.scenarios.reservations import Book, Reservation, choose_nodes, filled
+from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
+from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
 from clustergym.sim.profiling import Profile, ProfileBook
-from clustergym.sim.state import TICKS_PER_S, JobStates, Phase, ViewMaker, seconds, ticks
+from clustergym.sim.state import JobStates, Phase, ViewMaker
 
 FRUITLESS_FAILURES = 200_000
 """A run counts as stalled after this many node failures in a row during which no job completes."""
@@ -59,6 +60,7 @@ class World(ABC):
             scenario.batch_models,
         )
         self.log = EventLog()
+        self.trace = scenario.trace
         self.jobs = JobStates(scenario)
         self.allocations = Allocations(scenario.cluster)
         self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
@@ -69,15 +71,14 @@ class World(ABC):
         self._rows: Ints | None = None
         self._profiles = ProfileBook(scenario, information)
         self._failures_in_a_row = 0
-        self._book = Book({planned.job: ticks(planned.start_s) for planned in scenario.reservations})
-        self._planned_allotments: dict[int, tuple[int, int]] = {}
+        self._out: Counter[int] = Counter()
+        self._slow: dict[int, list[float]] = {}
         self._present = 0
         self._ahead = len(scenario.trace)
         self._clock.process(self._arrivals())
-        if scenario.failures is not None:
-            self._clock.process(self._failing(scenario.failures))
-        for planned in scenario.reservations:
-            self._clock.process(self._planned(planned))
+        started = [disturbance.start(self) for disturbance in scenario.disturbances]
+        self._courses: list[Course] = [course for course in started if course is not None]
+        self._unseen = {row for course in self._courses for row in course.jobs}
 
     @abstractmethod
     def _request_decision(self) -> None:
@@ -86,7 +87,7 @@ class World(ABC):
     @property
     def now_s(self) -> float:
         """Simulated time, seconds."""
-        return seconds(self._now)
+        return seconds(self.now)
 
     @property
     def jobs_left(self) -> int:
@@ -99,7 +100,8 @@ class World(ABC):
         return len(self._in_view)
 
     @property
-    def _now(self) -> int:
+    def now(self) -> int:
+        """Present tick of the clock."""
         return int(self._clock.now)
 
     def _gpus_out_of_use(self) -> Ints:
@@ -107,7 +109,7 @@ class World(ABC):
         out, cluster = self._profiles.held.copy(), self.scenario.cluster
         for node in self.allocations.down:
             out[cluster.node_type[node]] += cluster.node_gpus[node]
-        for row in self._book.running:
+        for row in self._unseen & self.allocations.holders:
             out[self.jobs.gpu_type[row]] += self.jobs.gpus[row]
         return out
 
@@ -115,8 +117,8 @@ class World(ABC):
 
     def _arrivals(self) -> Generator[simpy.Event, Any, None]:
         for row, submit in enumerate(self.jobs.submit.tolist()):
-            if submit > self._now:
-                yield self._clock.timeout(submit - self._now)
+            if submit > self.now:
+                yield self._clock.timeout(submit - self.now)
             self._ahead -= 1
             self._clock.process(self._life(row))
 
@@ -125,8 +127,8 @@ class World(ABC):
         self._record(EventKind.SUBMIT, row)
         left = self._left[row] = self._clock.event()
         if not self.scenario.request_gpus[row]:
-            self._drop(row, "fits nowhere")
-        elif row in self._book.start:
+            self.drop(row, "fits nowhere")
+        elif row in self._unseen:
             self._enqueue(row)
         elif self._profiles.gpus:
             self._profiles.ask(row, self.jobs.profiled[row])
@@ -144,16 +146,15 @@ class World(ABC):
     def _leave(self, row: int, phase: Phase) -> None:
         self.jobs.phase[row] = phase
         self._pass_on_profiles(row)
-        self._book.running.discard(row)
         self._in_view.discard(row)
         self._rows = None
         self._left[row].succeed()
 
     def _enqueue(self, row: int) -> None:
         self.jobs.phase[row] = Phase.QUEUED
-        self.jobs.queued_since[row] = self._now
+        self.jobs.queued_since[row] = self.now
         self.jobs.batch[row] = self.scenario.trace.global_batch[row]
-        if row in self._book.start:
+        if row in self._unseen:
             return
         self._in_view.add(row)
         self._rows = None
@@ -171,13 +172,13 @@ class World(ABC):
         book = self._profiles
         for kind, queue in enumerate(book.waiting):
             while queue and self.allocations.free[kind] >= book.gpus:
-                nodes = self._place(kind, book.gpus, self._now + queue[0].left)
+                nodes = self._place(kind, book.gpus, self.now + queue[0].left)
                 if isinstance(nodes, Infeasible):
                     break
                 self._start_profile(queue.popleft(), nodes)
 
     def _start_profile(self, profile: Profile, nodes: Nodes) -> None:
-        started, row, kind = self._now, profile.row, profile.kind
+        started, row, kind = self.now, profile.row, profile.kind
         self.allocations.allocate(self._profile_holder(profile), nodes)
         self._profiles.start(profile, started)
         self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
@@ -189,7 +190,7 @@ class World(ABC):
     def _stop_profile(self, profile: Profile) -> Nodes:
         """Stop a profile and return the nodes it held."""
         nodes = self.allocations.release(self._profile_holder(profile))
-        self._profiles.stop(profile, self._now)
+        self._profiles.stop(profile, self.now)
         row, kind = profile.row, profile.kind
         self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
         return nodes
@@ -207,7 +208,7 @@ class World(ABC):
     def _pass_on_profiles(self, row: int) -> None:
         """Hand the profiles of a leaving job to another job that shares them, or stop them."""
         for profile in self._profiles.made_for(row):
-            others = set(self._profiles.jobs_of(profile).tolist()) - {row} - self._book.start.keys()
+            others = set(self._profiles.jobs_of(profile).tolist()) - {row} - self._unseen
             here = (job for job in self._left if job in others and self.jobs.phase[job] < Phase.COMPLETED)
             heir = next(here, None)
             runs = profile in self._profiles.running
@@ -234,10 +235,10 @@ class World(ABC):
             return
         self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
-        iteration_s = self._pace(row, kind, level, locality, float(jobs.remaining[row]))
+        iteration_s = self._pace(row, kind, level, nodes, float(jobs.remaining[row]))
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
-        jobs.iteration_s[row], jobs.ready[row] = iteration_s, self._now + overhead
-        jobs.worked_until[row] = jobs.held_since[row] = self._now
+        jobs.iteration_s[row], jobs.ready[row] = iteration_s, self.now + overhead
+        jobs.worked_until[row] = jobs.held_since[row] = self.now
         jobs.checkpointed[row] = jobs.remaining[row]
         jobs.restarts[row] += what != EventKind.START
         jobs.launched[row] = jobs.searched[row, kind, level] = True
@@ -245,16 +246,19 @@ class World(ABC):
             self._links.enter(row, nodes)
         self._await_completion(row)
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
+        for course in self._courses:
+            course.launched(row)
 
     def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
 
         An answer that names a failed node counts as `Infeasible`.
         """
-        allocations = self.allocations
-        if self._book.nodes:
-            nodes = self._place_beside_planned(kind, gpus, self._book.withheld(until))
-        else:
+        allocations, withheld = self.allocations, self._withheld(until)
+        with allocations.hidden(withheld):
+            if withheld and (short := gpus - int(allocations.free[kind])) > 0:
+                kept_for = next(iter(withheld.values()))
+                return Infeasible(f"nodes are kept for {kept_for}", gpus_short=short)
             nodes = self.placer.place(allocations, kind, gpus)
         if isinstance(nodes, Infeasible):
             return nodes
@@ -263,13 +267,11 @@ class World(ABC):
             return Infeasible(f"node {failed[0]} has failed", nodes_short=len(failed))
         return tuple((int(node), int(count)) for node, count in nodes)
 
-    def _place_beside_planned(self, kind: int, gpus: int, withheld: set[int]) -> Nodes | Infeasible:
-        with self.allocations.hidden(withheld):
-            short = gpus - int(self.allocations.free[kind])
-            if withheld and short > 0:
-                planned = self.scenario.trace.job_id[self._book.first_of(withheld)]
-                return Infeasible(f"nodes are kept for planned job {planned}", gpus_short=short)
-            return self.placer.place(self.allocations, kind, gpus)
+    def _withheld(self, until: float) -> dict[int, str]:
+        """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
+        return {
+            node: kept_for for course in self._courses for node, kept_for in course.withheld(until).items()
+        }
 
     def _unplaced(self, row: int, kind: int, gpus: int, answer: Infeasible) -> None:
         """Keep a job waiting because its launch found no nodes; a running job is preempted."""
@@ -286,7 +288,7 @@ class World(ABC):
         jobs = self.jobs
         jobs.generation[row] += 1
         generation = int(jobs.generation[row])
-        standstill = max(int(jobs.ready[row]) - self._now, 0)
+        standstill = max(int(jobs.ready[row]) - self.now, 0)
         remaining, iteration_s = float(jobs.remaining[row]), float(jobs.iteration_s[row])
         choices = self.scenario.batch_choices
         if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
@@ -298,12 +300,15 @@ class World(ABC):
         self._after(standstill + ticks(remaining * iteration_s), lambda: self._complete(row, generation))
 
     def _pace(
-        self, row: int, kind: int, level: int, locality: int, remaining: float, slowdown: float = 1.0
+        self, row: int, kind: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
     ) -> float:
         """Return the seconds a job needs now for the work of one iteration at its requested batch."""
         scenario, choices = self.scenario, self.scenario.batch_choices
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
+        locality = int(scenario.cluster.locality(nodes))
         iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
+        if self._slow:
+            iteration_s *= max(math.prod(self._slow.get(node, ())) for node, _ in nodes)
         if choices is None or column < 0:
             return iteration_s
         return iteration_s / choices.worth(row, column, remaining)
@@ -314,20 +319,21 @@ class World(ABC):
 
     def _change_batch(self, row: int, batch: int) -> None:
         """Change a running job's global batch, without a restart."""
-        self.jobs.settle(row, self._now)
+        self.jobs.settle(row, self.now)
         self.jobs.batch[row] = batch
         self._go_on(row)
 
     def _go_on(self, row: int) -> None:
         """Recompute a running job's speed from its batch, progress and share of the links."""
         jobs = self.jobs
-        jobs.settle(row, self._now)
+        jobs.settle(row, self.now)
         kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
-        level, locality = self._level(row), int(self.scenario.cluster.locality(self.allocations.holding(row)))
+        nodes, remaining = self.allocations.holding(row), float(jobs.remaining[row])
+        locality = int(self.scenario.cluster.locality(nodes))
         slowdown = 1.0 if self._links is None else self._links.slowdown(row)
-        jobs.iteration_s[row] = self._pace(row, kind, level, locality, float(jobs.remaining[row]), slowdown)
+        jobs.iteration_s[row] = self._pace(row, kind, self._level(row), nodes, remaining, slowdown)
         self._await_completion(row)
-        standstill_s = seconds(max(int(jobs.ready[row]) - self._now, 0))
+        standstill_s = seconds(max(int(jobs.ready[row]) - self.now, 0))
         self._record(
             EventKind.RATE, row, kind, gpus, (), locality, standstill_s, float(jobs.iteration_s[row])
         )
@@ -337,10 +343,9 @@ class World(ABC):
         if self._links is None:
             return
         for row, slowdown in self._links.update().items():
-            kind, level = int(self.jobs.gpu_type[row]), self._level(row)
-            locality = int(self.scenario.cluster.locality(self.allocations.holding(row)))
-            remaining = float(self.jobs.remaining_at(np.array([row]), self._now)[0])
-            if self._pace(row, kind, level, locality, remaining, slowdown) != self.jobs.iteration_s[row]:
+            kind, level, nodes = int(self.jobs.gpu_type[row]), self._level(row), self.allocations.holding(row)
+            remaining = float(self.jobs.remaining_at(np.array([row]), self.now)[0])
+            if self._pace(row, kind, level, nodes, remaining, slowdown) != self.jobs.iteration_s[row]:
                 self._go_on(row)
 
     def _level(self, row: int) -> int:
@@ -359,7 +364,7 @@ class World(ABC):
 
     def _vacate(self, row: int) -> Nodes:
         """Record a job's progress, release its GPUs and return the nodes it held."""
-        self.jobs.settle(row, self._now)
+        self.jobs.settle(row, self.now)
         self.jobs.generation[row] += 1
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
         if self._links is not None:
@@ -371,12 +376,6 @@ class World(ABC):
         self._record(EventKind.PREEMPT, row)
         self._enqueue(row)
 
-    def _drop(self, row: int, reason: str) -> None:
-        if self.jobs.gpus[row]:
-            self._vacate(row)
-        self._record(EventKind.DROP, row, reason=reason)
-        self._leave(row, Phase.DROPPED)
-
     def _complete(self, row: int, generation: int) -> None:
         if generation != self.jobs.generation[row]:
             return
@@ -387,79 +386,60 @@ class World(ABC):
         self._leave(row, Phase.COMPLETED)
         self._request_decision()
 
-    # Planned jobs
-
     def _estimated_end(self, row: int, kind: int, level: int, standstill: int) -> float:
         """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
 
-        The estimate uses what the policy's information class knows; it is inf where that is nothing.
+        The estimate uses what the policy's information class knows; it is inf where that is nothing, and
+        where nobody asks.
         """
-        if not self._book.nodes or self.information == InformationClass.NONE:
+        if not self._courses or self.information == InformationClass.NONE:
             return math.inf
         iteration_s = float(self._views.known[self._views.class_of[row], kind, level])
-        left_s = float(self.jobs.remaining_at(np.array([row]), self._now)[0]) * iteration_s
-        return self._now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
+        left_s = float(self.jobs.remaining_at(np.array([row]), self.now)[0]) * iteration_s
+        return self.now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 
-    def _planned(self, planned: Reservation) -> Generator[simpy.Event, Any, None]:
-        start = self._book.start[planned.job]
-        yield self._clock.timeout(max(start - ticks(planned.lead_s), 0))
-        if self.jobs.phase[planned.job] == Phase.DROPPED or not self.scenario.request_gpus[planned.job]:
-            return
-        self._book.drain(planned.job)
-        yield self._clock.timeout(start - self._now)
-        self._book.due.add(planned.job)
+    # What disturbances see and do
 
-    def _serve_planned_jobs(self) -> None:
-        """Find nodes for planned jobs that have none, and start due ones, in order of planned start."""
-        book = self._book
-        for row in sorted(book.nodes, key=lambda job: (book.start[job], job)):
-            kind, gpus = self._planned_allotment(row)
-            if not book.nodes[row]:
-                closed = {*self.allocations.down, *book.withheld(math.inf, row), *self._planned_nodes()}
-                cluster, busy = self.scenario.cluster, self._busy_at(book.start[row])
-                book.nodes[row] = choose_nodes(cluster, self.placer, kind, gpus, closed, busy)
-            if row in book.due and book.nodes[row] and self.jobs.phase[row] == Phase.QUEUED:
-                self._start_planned(row, kind, gpus)
+    def follow(self, steps: Iterator[int]) -> None:
+        """Run a generator beside the simulation; it yields the tick until which it waits."""
+        self._clock.process(self._waiting(steps))
 
-    def _planned_allotment(self, row: int) -> tuple[int, int]:
-        """Return (type index, GPUs) of a planned job's request; "any type" becomes its fastest type."""
-        if row in self._planned_allotments:
-            return self._planned_allotments[row]
+    def _waiting(self, steps: Iterator[int]) -> Generator[simpy.Event, Any, None]:
+        for tick in steps:
+            yield self._clock.timeout(max(tick - self.now, 0))
+
+    def waits(self, row: int) -> bool:
+        """Whether a job is in the queue."""
+        return bool(self.jobs.phase[row] == Phase.QUEUED)
+
+    def request(self, row: int) -> tuple[int, int]:
+        """Return (type index, GPUs) of a job's request; "any type" becomes the job's fastest type."""
         scenario = self.scenario
         kind, gpus = int(scenario.request_type[row]), int(scenario.request_gpus[row])
         if kind < 0:
             level = int(np.searchsorted(scenario.tables.counts, gpus))
             times = scenario.known_times(InformationClass.CLAIRVOYANT)
             kind = int(np.argmin(times[scenario.class_of[row], :, level]))
-        self._planned_allotments[row] = kind, gpus
         return kind, gpus
 
-    def _planned_nodes(self) -> set[int]:
-        return {node for row in self._book.running for node, _ in self.allocations.holding(row)}
-
-    def _busy_at(self, start: int) -> set[int]:
-        """Return the nodes whose jobs are estimated to be still running at tick `start`."""
+    def busy_at(self, tick: int) -> set[int]:
+        """Return the nodes whose jobs are estimated to be still running at a tick."""
         jobs, busy = self.jobs, set[int]()
         for row in self.allocations.holders:
-            if row >= 0 and row not in self._book.running:
-                level = int(np.searchsorted(self.scenario.tables.counts, jobs.gpus[row]))
-                standstill = max(int(jobs.ready[row]) - self._now, 0)
-                if self._estimated_end(row, int(jobs.gpu_type[row]), level, standstill) > start:
+            if row >= 0 and row not in self._unseen:
+                standstill = max(int(jobs.ready[row]) - self.now, 0)
+                if self._estimated_end(row, int(jobs.gpu_type[row]), self._level(row), standstill) > tick:
                     busy.update(node for node, _ in self.allocations.holding(row))
         return busy
 
-    def _start_planned(self, row: int, kind: int, gpus: int) -> None:
-        """Clear a due job's nodes of all other jobs and profiles, and start the job there."""
-        nodes = self._book.nodes.pop(row)
-        for holder in self._holders_on(nodes):
+    def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
+        """Clear nodes of all jobs and profiles, and start a waiting job there."""
+        for holder in self._holders_on([node for node, _ in nodes]):
             if holder >= 0:
                 self._preempt(holder)
             else:
                 self._put_off(holder)
-        self._book.due.discard(row)
-        self._book.running.add(row)
-        per_node = int(self.scenario.cluster.gpus_per_node[kind])
-        self._launch(row, kind, gpus, rescale=False, on=filled(nodes, gpus, per_node))
+        self._launch(row, kind, gpus, rescale=False, on=nodes)
         self._request_decision()
 
     def _holders_on(self, nodes: Collection[int]) -> list[int]:
@@ -475,53 +455,81 @@ class World(ABC):
         self._profiles.put_off(profile)
         return profile
 
-    # The life of a node
+    def take_out(self, node: int, duration: int, events: tuple[str, str], reason: str) -> None:
+        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew.
 
-    def _failing(self, failures: Failures) -> Generator[simpy.Event, Any, None]:
-        for time_s, node, repair_s in failures.upcoming(len(self.scenario.cluster.node_type)):
-            yield self._clock.timeout(max(ticks(time_s) - self._now, 0))
-            if node not in self.allocations.down:
-                self._fail_node(node, max(ticks(repair_s), 1))
-
-    def _fail_node(self, node: int, repair: int) -> None:
+        The first of the `events` is logged now, the second when the time is over. A node that several
+        disturbances have taken out is back in use when the last of them is over.
+        """
         self._failures_in_a_row += 1
         if self._failures_in_a_row > FRUITLESS_FAILURES:
             raise StalledError(
                 f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
             )
-        self._record_node(EventKind.NODE_FAIL, node)
-        self._book.release(node)
-        for holder in self._holders_on((node,)):
-            if holder >= 0:
-                self._fail(holder, node)
-            else:
-                self._profiles.forget(self._put_off(holder))
-        self.allocations.fail(node)
-        self._after(repair, lambda: self._repair_node(node))
+        self._record_node(events[0], node)
+        self._out[node] += 1
+        if self._out[node] == 1:
+            for holder in self._holders_on((node,)):
+                if holder >= 0:
+                    self.interrupt(holder, reason)
+                else:
+                    self._profiles.forget(self._put_off(holder))
+            self.allocations.fail(node)
+        self._after(duration, lambda: self._give_back(node, events[1]))
         self._request_decision()
 
-    def _fail(self, row: int, node: int) -> None:
-        """Release the GPUs of a job whose node failed, and set the job back to its last checkpoint."""
+    def _give_back(self, node: int, event: str) -> None:
+        self._out[node] -= 1
+        if not self._out[node]:
+            self.allocations.repair(node)
+        self._record_node(event, node)
+        self._request_decision()
+
+    def slow(self, node: int, factor: float, duration: int, events: tuple[str, str]) -> None:
+        """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
+
+        A job is as slow as its slowest node. Factors of one node multiply.
+        """
+        factors = self._slow.setdefault(node, [])
+        factors.append(factor)
+        self._slowed(node, events[0])
+
+        def over() -> None:
+            factors.remove(factor)
+            self._slowed(node, events[1])
+
+        self._after(duration, over)
+
+    def _slowed(self, node: int, event: str) -> None:
+        self._record_node(event, node)
+        for row in self._holders_on((node,)):
+            if row >= 0:
+                self._go_on(row)
+
+    def interrupt(self, row: int, reason: str) -> None:
+        """Take a running job's GPUs and its work since its last checkpoint; it waits again."""
         jobs = self.jobs
+        if not jobs.gpus[row]:
+            return
         kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
-        left, undone = jobs.at_checkpoint(row, self._now)
+        left, undone = jobs.at_checkpoint(row, self.now)
         self._vacate(row)
         lost = left - float(jobs.remaining[row])
         jobs.remaining[row] = left
-        failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=f"node {node} failed")
+        failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=reason)
         self.log.append(failed._replace(lost_s=seconds(undone), lost_iterations=lost))
         self._enqueue(row)
-        if row in self._book.running:
-            self._book.running.remove(row)
-            self._book.drain(row)
-            self._book.due.add(row)
+        for course in self._courses:
+            course.interrupted(row)
 
-    def _repair_node(self, node: int) -> None:
-        self.allocations.repair(node)
-        self._record_node(EventKind.NODE_REPAIR, node)
-        self._request_decision()
+    def drop(self, row: int, reason: str) -> None:
+        """Remove a job for good."""
+        if self.jobs.gpus[row]:
+            self._vacate(row)
+        self._record(EventKind.DROP, row, reason=reason)
+        self._leave(row, Phase.DROPPED)
 
-    def _record_node(self, kind: EventKind, node: int) -> None:
+    def _record_node(self, kind: str, node: int) -> None:
         cluster = self.scenario.cluster
         gpus = int(cluster.node_gpus[node])
         self._record(kind, NO_JOB, int(cluster.node_type[node]), gpus, ((node, gpus),))
@@ -531,7 +539,7 @@ class World(ABC):
 
     def _record(
         self,
-        kind: EventKind,
+        kind: str,
         row: int,
         gpu_type: int = -1,
         gpus: int = 0,

@@ -61,14 +61,9 @@ def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
 
 
 def _options(args: argparse.Namespace) -> ReadOptions:
-    types = args.gpu_types
-    chosen = (
-        None
-        if types is None
-        else ()
-        if types == "any"
-        else tuple(_canonical(name) for name in types.split(","))
-    )
+    chosen: tuple[str, ...] | None = None if args.gpu_types is None else ()
+    if args.gpu_types not in (None, "any"):
+        chosen = tuple(_canonical(name) for name in args.gpu_types.split(","))
     return ReadOptions(
         seed=args.seed,
         rule=args.rule,
@@ -103,21 +98,17 @@ def _left_out(trace: Trace) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 
-def _say_written(trace: Trace, output: Path, form: str) -> None:
-    print(f"wrote    {output}")
-    print(f"         {provenance_path(output)}")
-    print(f"format   {form}")
-    print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
-    if _left_out(trace):
-        print(f"left out {_left_out(trace)}")
-    print(f"sha256   {trace.sha256}")
-
-
 def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     write_trace(trace, args.output)
     figures = _figures(
         trace, format=form, output=str(args.output), provenance_file=str(provenance_path(args.output))
     )
     write_json(args.json, figures | {"provenance": trace.provenance})
-    _say_written(trace, args.output, form)
+    print(f"wrote    {args.output}")
+    print(f"         {provenance_path(args.output)}")
+    print(f"format   {form}")
+    print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
+    if _left_out(trace):
+        print(f"left out {_left_out(trace)}")
+    print(f"sha256   {trace.sha256}")
     return 0

@@ -13,7 +13,6 @@ from clustergym.workload.trace import Trace
 from clustergym.workload.trace_statistics import trace_statistics
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 SHOWN_PERCENTILES = ("p5", "p25", "p50", "p75", "p95", "p99")
@@ -94,6 +93,7 @@ def check_models(trace: Trace) -> None:
 def print_statistics(figures: dict[str, Any]) -> None:
     """Print the figures of `trace_statistics`, with a warning where the offered load is above 1."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
     for title, table in (
@@ -107,7 +107,7 @@ def print_statistics(figures: dict[str, Any]) -> None:
         console.print(table)
         console.print()
     for line in warnings(figures):
-        _warn(console, line)
+        console.print(Text.assemble(("warning: ", "bold yellow"), line))
 
 
 def warnings(figures: dict[str, Any]) -> list[str]:
@@ -127,12 +127,6 @@ def warnings(figures: dict[str, Any]) -> list[str]:
     if load["fits_nowhere"]:
         lines.append(f"{load['fits_nowhere']:,} jobs fit nowhere on {cluster}; they count nothing")
     return lines
-
-
-def _warn(console: Console, line: str) -> None:
-    from rich.text import Text
-
-    console.print(Text.assemble(("warning: ", "bold yellow"), line))
 
 
 def _plain(*headings: str, show_header: bool = True) -> Table:

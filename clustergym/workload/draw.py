@@ -72,8 +72,8 @@ class Records:
     duration_s : ndarray of float
         Seconds it ran on `gpus` GPUs, above 0.
     gpus : ndarray of int
-    gpu_type : list of str
-        Canonical; empty: any.
+    gpu_type : list of str, optional
+        Recorded GPU types; an empty name, or None for all jobs: any.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class Records:
     line: Sequence[int]
     duration_s: Floats
     gpus: Ints
-    gpu_type: Sequence[str]
+    gpu_type: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,11 @@ class Drawn:
     gpus: Ints
     facts: dict[str, Any]
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns, as `build_trace` takes them."""
+        return {name: value for name, value in vars(self).items() if name != "facts"}
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -103,17 +108,26 @@ class Rule:
 
     Attributes
     ----------
-    stratum : callable
-        GPU-seconds, shape (n,) -> class of each job, shape (n,).
+    limits_gpu_h : tuple of float
+        Recorded GPU-hours at which the next class of jobs begins, ascending.
     tiers : callable
         (class, GPU count) -> tiers of choices; a tier is used if no model of the earlier tiers fits.
     draws_gpu_type : bool
         Whether GPU types are drawn if the options do not name any.
     """
 
-    stratum: Callable[[Floats], Ints]
+    limits_gpu_h: tuple[float, ...]
     tiers: Callable[[int, int], Iterator[Choices]]
     draws_gpu_type: bool
+
+    @property
+    def strata(self) -> range:
+        """All classes of jobs."""
+        return range(len(self.limits_gpu_h) + 1)
+
+    def stratum(self, gpu_s: Floats) -> Ints:
+        """Return the class of each job, shape (n,), by its recorded GPU-seconds."""
+        return np.searchsorted(self.limits_gpu_h, gpu_s / 3600.0, side="right").astype(np.int64)
 
 
 def _even(table: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Choices:
@@ -144,13 +158,9 @@ def _ares_tiers(stratum: int, gpus: int) -> Iterator[Choices]:
         yield _even({family: {"": batches} for family, batches in ARES_CLASSES[index].items()})
 
 
-def _ares_stratum(gpu_s: Floats) -> Ints:
-    return np.searchsorted(ARES_LIMITS_GPU_H, gpu_s / 3600.0, side="right").astype(np.int64)
-
-
 RULES = {
-    "arena": Rule(lambda gpu_s: np.zeros(len(gpu_s), dtype=np.int64), _arena_tiers, draws_gpu_type=True),
-    "ares": Rule(_ares_stratum, _ares_tiers, draws_gpu_type=False),
+    "arena": Rule((), _arena_tiers, draws_gpu_type=True),
+    "ares": Rule(ARES_LIMITS_GPU_H, _ares_tiers, draws_gpu_type=False),
 }
 
 
@@ -191,6 +201,12 @@ class ReferenceTimes:
                 tier = int(cluster.compact_locality(t, gpus))
                 for c, model in enumerate(tables.classes):
                     self._known[model, kind, gpus] = float(tables.execution[c, t, k, tier])
+
+    def prepare_rule(self, rule: Rule, keys: Ints) -> None:
+        """Compute the times of all models that a rule may draw for rows of (class, GPU count, …)."""
+        pairs = keys[:, :2].tolist()
+        models = {model for pair in pairs for tier in rule.tiers(*pair) for model, _ in tier}
+        self.prepare(sorted(models), sorted({count for _, count in pairs}))
 
     def _nodes_of(self, gpu_type: str, gpus: int) -> ClusterSpec:
         from clustergym.cluster.cluster_files import canonical_gpu_type, load_gpu_types
@@ -234,16 +250,6 @@ def reference_of(options: ReadOptions) -> ReferenceTime:
     return options.reference_time_s or reference_times(options.reference_cluster)
 
 
-def _types_to_draw(options: ReadOptions, rule: Rule) -> tuple[str, ...]:
-    if options.gpu_types is not None:
-        return options.gpu_types
-    if not rule.draws_gpu_type:
-        return ()
-    from clustergym.cluster.cluster_files import load_cluster
-
-    return load_cluster(options.reference_cluster).gpu_types
-
-
 def uniforms(seed: int, row: Ints) -> Floats:
     """Return a random number in [0, 1) per row that depends only on the seed and the row's number.
 
@@ -275,24 +281,24 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     if options.rule not in RULES:
         raise InputError(f"unknown rule {options.rule!r}", field="rule", remedy=nearest(options.rule, RULES))
     rule, reference = RULES[options.rule], reference_of(options)
-    types = _types_to_draw(options, rule)
+    types = options.gpu_types
+    if types is None and rule.draws_gpu_type:
+        from clustergym.cluster.cluster_files import load_cluster
+
+        types = load_cluster(options.reference_cluster).gpu_types
     gpus = rounded_up(records.gpus) if options.power_of_two else records.gpus
     gpu_s = records.duration_s * records.gpus
-    asked = sorted(set(records.gpu_type))
-    kinds = np.array([asked.index(kind) for kind in records.gpu_type], dtype=np.int64)
+    recorded = records.gpu_type or [""] * len(records.row)
+    asked = sorted(set(recorded))
+    kinds = np.array([asked.index(kind) for kind in recorded], dtype=np.int64)
     keys, group = np.unique(np.stack([rule.stratum(gpu_s), gpus, kinds], axis=1), axis=0, return_inverse=True)
     if isinstance(reference, ReferenceTimes):
-        _prepare(reference, rule, keys)
-    picks = _Picks(records, options, rule, reference, types)
+        reference.prepare_rule(rule, keys)
+    picks = _Picks(records, options, rule, reference, types or ())
     chance = uniforms(options.seed, records.row)
     for index, (stratum, count, kind) in enumerate(keys.tolist()):
         picks.fill(np.flatnonzero(group.ravel() == index), stratum, count, asked[kind], chance)
     return picks.result(gpu_s, gpus)
-
-
-def _prepare(reference: ReferenceTimes, rule: Rule, keys: Ints) -> None:
-    models = {m for s, count, _ in keys.tolist() for tier in rule.tiers(s, count) for m, _ in tier}
-    reference.prepare(sorted(models), sorted({count for _, count, _ in keys.tolist()}))
 
 
 class _Picks:
@@ -306,13 +312,8 @@ class _Picks:
         reference: ReferenceTime,
         types: tuple[str, ...],
     ) -> None:
-        self.records, self.options, self.rule, self.reference, self.types = (
-            records,
-            options,
-            rule,
-            reference,
-            types,
-        )
+        self.records, self.options, self.types = records, options, types
+        self.rule, self.reference = rule, reference
         self.models: list[ModelClass] = []
         self.gpu_types: list[str] = []
         self.time_s: list[float] = []

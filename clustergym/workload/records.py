@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,29 +13,24 @@ import numpy as np
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.columns import from_first, iso
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.text_files import TextTable
 from clustergym.workload.draw import Records, draw
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_checks import build_trace
 
 
-@dataclass(frozen=True)
-class RecordedJobs:
+@dataclass(frozen=True, kw_only=True)
+class RecordedJobs(Records):
     """The jobs in a cluster's log, as columns of length n, in the order of the source.
 
     Attributes
     ----------
-    path : Path
-        File named in errors and in the trace.
     format, sha256 : str
         Format and SHA-256 of the source, for the provenance.
-    row : ndarray of int
-        Number of the row in the source, counting those that were left out.
-    line, job_id, gpu_type, user, virtual_cluster : list
+    job_id, user, virtual_cluster : list
     submit_s : ndarray of float
         Seconds on the source's clock: since 1970 if `dated`.
-    duration_s : ndarray of float
-    gpus : ndarray of int
     left_out : Counter
         Rows left out, by reason.
     dated : bool
@@ -45,17 +40,11 @@ class RecordedJobs:
         Further entries of the provenance.
     """
 
-    path: Path
     format: str
     sha256: str
-    row: Ints
-    line: Sequence[int]
     job_id: Sequence[str]
     submit_s: Floats
-    duration_s: Floats
-    gpus: Ints
     left_out: Counter[str]
-    gpu_type: Sequence[str] | None = None
     user: Sequence[str] | None = None
     virtual_cluster: Sequence[str] | None = None
     dated: bool = True
@@ -63,21 +52,63 @@ class RecordedJobs:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def leave_out(table: dict[str, Bools], rows: int) -> tuple[Ints, Counter[str]]:
-    """Return the rows to keep, and how many rows are left out for each reason (a row's first one).
+def recorded_jobs(
+    table: TextTable,
+    form: str,
+    names: Mapping[str, str],
+    *,
+    submit_s: Floats,
+    duration_s: Floats,
+    gpus: Ints,
+    left_out: Mapping[str, Bools],
+    unnamed: str = "job",
+    dated: bool = True,
+) -> RecordedJobs:
+    """Return the jobs of a log with a row for each job.
 
     Parameters
     ----------
-    table : dict
-        Reason -> which rows to leave out for it, shape (rows,).
-    rows : int
+    table : TextTable
+    form : str
+        Name of the format.
+    names : mapping
+        Our column -> the log's, also of texts that the log may lack.
+    submit_s, duration_s, gpus : ndarray, shape (n,)
+    left_out : mapping
+        Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
+    unnamed : str
+        Jobs of a log without ids are called this and their row.
+    dated : bool
     """
-    kept = np.ones(rows, dtype=np.bool_)
+    kept = np.ones(len(table), dtype=np.bool_)
     counts: Counter[str] = Counter()
-    for reason, out in table.items():
+    for reason, out in left_out.items():
         counts[reason] = int((out & kept).sum())
         kept &= ~out
-    return np.flatnonzero(kept).astype(np.int64), Counter({k: v for k, v in counts.items() if v})
+    rows = np.flatnonzero(kept)
+    index = rows.tolist()
+
+    def cells(column: str) -> list[str] | None:
+        found = table.columns.get(names.get(column, ""))
+        return None if found is None else [found[row] for row in index]
+
+    return RecordedJobs(
+        path=table.path,
+        row=rows,
+        line=[table.line[row] for row in index],
+        duration_s=duration_s[rows],
+        gpus=gpus[rows],
+        gpu_type=cells("gpu_type"),
+        format=form,
+        sha256=table.sha256,
+        job_id=cells("job_id") or [f"{unnamed}-{row}" for row in index],
+        submit_s=submit_s[rows],
+        left_out=+counts,
+        user=cells("user"),
+        virtual_cluster=cells("virtual_cluster"),
+        dated=dated,
+        source_names=names,
+    )
 
 
 def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -> dict[str, Any]:
@@ -98,20 +129,14 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         raise InputError(
             f"no job is left ({why})", file=log.path, remedy="give a trace with GPU jobs that ran"
         )
-    gpu_type = log.gpu_type or [""] * len(log.row)
-    drawn = draw(Records(log.path, log.row, log.line, log.duration_s, log.gpus, gpu_type), options)
+    drawn = draw(log, options)
     submit_s, origin = from_first(log.submit_s)
     return build_trace(
         path=log.path,
         line=log.line,
         job_id=log.job_id,
         submit_s=submit_s,
-        model_family=drawn.model_family,
-        model_size=drawn.model_size,
-        global_batch=drawn.global_batch,
-        iterations=drawn.iterations,
-        gpu_type=drawn.gpu_type,
-        gpus=drawn.gpus,
+        **drawn.columns,
         user=log.user,
         virtual_cluster=log.virtual_cluster,
         source_names=log.source_names,
@@ -125,9 +150,3 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
             **log.facts,
         ),
     )
-
-
-def pick(rows: Ints) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return a function that picks the given rows of a list."""
-    index = rows.tolist()
-    return lambda cells: [cells[row] for row in index]

@@ -35,7 +35,9 @@ def sliced(
     InputError
         If nothing is left, or a bound is not a number or negative.
     """
-    _check_bounds({"--start-s": start_s, "--end-s": end_s, "--skip": skip, "--first": first})
+    for name, value in {"--start-s": start_s, "--end-s": end_s, "--skip": skip, "--first": first}.items():
+        if value is not None and not value >= 0:
+            raise InputError(f"{value} is negative or no number", field=name, remedy="give 0 or more")
     low = -np.inf if start_s is None else start_s
     high = np.inf if end_s is None else end_s
     rows = np.flatnonzero((trace.submit_s >= low) & (trace.submit_s < high))[skip:][:first]
@@ -57,9 +59,3 @@ def sliced(
             "slices": [*trace.provenance.get("slices", []), {"of": trace.sha256, **chosen}],
         },
     )
-
-
-def _check_bounds(bounds: dict[str, float | None]) -> None:
-    for name, value in bounds.items():
-        if value is not None and not value >= 0:
-            raise InputError(f"{value} is negative or no number", field=name, remedy="give 0 or more")

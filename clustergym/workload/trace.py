@@ -84,6 +84,23 @@ class Trace:
     path: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
+        """Build a trace whose columns that are not given are empty.
+
+        Batches are 1 then, ids are row numbers, priorities and lines 0, and no job has a deadline.
+        """
+        n = len(gpus)
+        empty: dict[str, Any] = {
+            "job_id": tuple(str(row) for row in range(n)),
+            "global_batch": np.ones(n, dtype=np.int64),
+            "deadline_s": np.full(n, np.nan),
+            **{column: np.zeros(n, dtype=np.int64) for column in ("priority", "line")},
+        }
+        for column in ("model_family", "model_size", "gpu_type", "user", "virtual_cluster"):
+            empty[column] = ("",) * n
+        return cls(name=name, submit_s=submit_s, iterations=iterations, gpus=gpus, **{**empty, **columns})
+
     def __len__(self) -> int:
         return len(self.job_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import OracleTables
 from clustergym.workload.trace import Trace
-
-if TYPE_CHECKING:
-    from clustergym.oracle.base import Oracle
-
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 WINDOWS_S = {"10min": 600, "1h": 3600, "1d": 86_400}
@@ -58,23 +54,13 @@ class OfferedLoad:
     nowhere: int
 
 
-def tables_for(trace: Trace, cluster: ClusterSpec, oracle: Oracle | None = None) -> OracleTables:
-    """Return the oracle's tables of a trace's model classes, at every GPU count that `offer` needs.
+def tables_for(trace: Trace, cluster: ClusterSpec) -> OracleTables:
+    """Return the roofline's tables of a trace's model classes, at every GPU count that `offer` needs."""
+    from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-    Parameters
-    ----------
-    trace : Trace
-    cluster : ClusterSpec
-    oracle : Oracle, optional
-        By default the roofline oracle.
-    """
-    if oracle is None:
-        from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
-
-        oracle = RooflineOracle()
     classes = sorted({trace.model_class(row) for row in range(len(trace))})
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
-    return oracle.tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
+    return RooflineOracle().tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
 
 
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
@@ -199,7 +185,12 @@ def trace_statistics(
         "interarrival": interarrival_statistics(since_first),
         "counts": {name: count_statistics(since_first, width) for name, width in WINDOWS_S.items()},
         "hour_of_day_share": hour_of_day_share(trace.submit_s + origin_s).tolist(),
-        "gpus": _gpu_statistics(trace.gpus),
+        "gpus": {
+            "share": _shares(trace.gpus.tolist()),
+            "mean": float(trace.gpus.mean()),
+            "max": int(trace.gpus.max()),
+            **percentiles(trace.gpus),
+        },
         "gpu_type_share": _shares([kind or "any" for kind in trace.gpu_type]),
         "model_share": _shares([trace.model_class(row).model for row in range(len(trace))]),
         "deadlines": int(np.isfinite(trace.deadline_s).sum()),
@@ -276,13 +267,9 @@ def percentiles(values: Floats | Ints) -> dict[str, float]:
     return {f"p{rank}": float(np.percentile(values, rank)) for rank in PERCENTILES}
 
 
-def _gpu_statistics(gpus: Ints) -> dict[str, Any]:
-    share = {str(count): number / len(gpus) for count, number in sorted(Counter(gpus.tolist()).items())}
-    return {"share": share, "mean": float(gpus.mean()), "max": int(gpus.max()), **percentiles(gpus)}
-
-
-def _shares(names: Sequence[str]) -> dict[str, float]:
-    return {name: count / len(names) for name, count in sorted(Counter(names).items())}
+def _shares(values: Sequence[Any]) -> dict[str, float]:
+    """Return the share of each value, in ascending order."""
+    return {str(value): count / len(values) for value, count in sorted(Counter(values).items())}
 
 
 def _against(trace: Trace, cluster: ClusterSpec, offered: OfferedLoad) -> dict[str, Any]:

@@ -46,9 +46,7 @@ def solve_counts(instance: Instance, node_limit: int) -> Assignment:
     bound = min([search.score, *search.open])
     gap = (search.score - bound) / search.score
     proven = gap < EPSILON
-    return Assignment(
-        counts, solution=Solution("counts", proven, bound, 0.0 if proven else gap, search.nodes, 0.0)
-    )
+    return Assignment(counts, solution=Solution(proven, bound, 0.0 if proven else gap, search.nodes, 0.0))
 
 
 def tightest(needs: Ints, free: Ints) -> Ints:

@@ -18,7 +18,7 @@ from clustergym.interface.policy import Placer
 Share = tuple[int, int]
 
 NONE = np.iinfo(np.int64).max
-"""Larger than any count: marks what does not qualify in a search for the least."""
+"""Larger than any count: stands for what does not qualify where the least is searched."""
 
 
 @dataclass

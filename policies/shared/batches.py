@@ -12,7 +12,7 @@ from clustergym.interface.policy import BatchOptions, Setting, View
 from clustergym.workload.trace import Trace
 
 BatchMode = Literal["known", "chosen", "requested"]
-"""A batch is chosen for the jobs that have a choice; for all of them, or it is an error; for none."""
+"""The policy chooses the batch of jobs that have a choice; of all, or it is an error; of none."""
 
 
 def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:
@@ -62,9 +62,10 @@ def requested_time_s(view: View, options: BatchOptions | None) -> Floats:
 def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floats) -> tuple[Floats, Ints]:
     """Return each allotment's goodput in samples/s at its best batch, and that batch; shapes (n, T, K).
 
-    Goodput is throughput times statistical efficiency; samples count as at the requested batch. What
-    an estimate adds to a known time, such as the synchronisation that a bootstrap does not know, an
-    iteration takes at any batch; where it is below it is so in proportion.
+    Goodput is throughput times statistical efficiency; samples count as at the requested batch. Times at
+    other batches follow from those known: the seconds by which an estimate exceeds the known time, such as
+    synchronisation that a bootstrap does not see, are added at every batch; an estimate below the known time
+    scales the times of all batches by the same ratio.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def goodput_at_best_batch(view: View, options: BatchOptions | None, time_s: Floa
     options : BatchOptions or None
         None: all train at the requested batch.
     time_s : ndarray of float, shape (n, T, K)
-        Estimates at the requested batch; inf where infeasible, where the goodput is 0.
+        Estimates at the requested batch; inf where infeasible: the goodput is 0 there.
     """
     requested = view.global_batch[:, None, None]
     if options is None:

@@ -29,13 +29,13 @@ class VirtualCluster(Allotments):
     ----------
     view : View
     value : ndarray of float, shape (n, T, K)
-        What an allotment is worth, 0 where infeasible.
+        Value of each allotment; 0 where infeasible.
     time_s : ndarray of float, shape (n, T, K)
         Seconds per iteration, inf where infeasible.
     depth : int
         Most scalings of other jobs that one launch may take.
     repaid : bool
-        A job is scaled up only where that repays its restart.
+        Whether a job is scaled up only where that repays its restart.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class VirtualCluster(Allotments):
         return flat[at, best], kinds.reshape(len(held), -1)[at, best], level.reshape(len(held), -1)[at, best]
 
     def growth(self, held: Ints) -> tuple[Floats, Ints, Ints]:
-        """Return the gains of running jobs from twice their GPUs, or from half to twice on another type.
+        """Return what running jobs gain by twice their GPUs, or by half to twice as many of another type.
 
         Returns
         -------

@@ -28,7 +28,7 @@ class RequestTimes(NamedTuple):
     time_s : ndarray of float, shape (n, T)
         inf where the request cannot run, or is not known to.
     guessed : ndarray of bool, shape (n,)
-        Jobs whose class of information has no time for the request on any type.
+        Jobs for whose request the policy's information class has a time on no type.
     """
 
     time_s: Floats
@@ -38,9 +38,9 @@ class RequestTimes(NamedTuple):
 def request_times(view: View) -> RequestTimes:
     """Return the seconds per iteration of each job's request on every type.
 
-    A job that is known on no type but fits on some is guessed: to be as much slower on a
-    type than on its best as known jobs are in the median, and as fast as it has run so
-    far, else such that it needs as long as the median job at best.
+    The times of a job that is known on no type but fits on some are guessed. Their ratios between types are
+    the medians of the known jobs. Their level is such that the job is as fast as it has been so far or, if it
+    has not run yet, that on its best type it takes as long as the median job.
     """
     row, level = np.arange(len(view)), requested_level(view)
     time_s = view.iteration_time_s()[row, :, level]
@@ -49,7 +49,7 @@ def request_times(view: View) -> RequestTimes:
         return RequestTimes(time_s, ~known)
     fits = view.feasible[row, :, level]
     guessed = ~known & fits.any(axis=1)
-    # Where no job is guessed the others fit nowhere.
+    # If no job is guessed, the jobs without a known time fit nowhere.
     guess = np.where(fits, _guess_s(view, time_s, known), np.inf) if guessed.any() else np.inf
     return RequestTimes(np.where(known[:, None], time_s, guess), guessed)
 
@@ -85,8 +85,8 @@ def remaining_s(view: View) -> Floats:
     Returns
     -------
     ndarray of float, shape (n, T, K)
-        The restart it would cost, or what is left of the present one, and the work that
-        remains; inf where no time is known.
+        The restart that the allotment would cost, or the rest of the present restart, plus the remaining
+        work; inf where no time is known.
     """
     left: Floats = view.remaining_iterations[:, None, None] * view.iteration_time_s() + standstill_s(view)
     return left

@@ -10,10 +10,10 @@ from clustergym.arrays import Floats, Ints
 class GeneticSearch:
     """A search that maximises the total value of jobs' GPU counts within a capacity (Pollux, section 4.2).
 
-    A gene is a job's index into the counts. A generation: parents by tournaments of two, each gene
-    from either of them, one gene in n drawn anew, and genes lowered until the individual fits, those
-    of the jobs with most attained service first, as its published simulator has it; the best of
-    parents and children stay. The population goes on in the next search.
+    A gene is a job's index into the counts. In each generation, parents are chosen by tournaments of two, a
+    child takes each gene from either parent, and one gene in n is drawn anew. Genes are then lowered until
+    the child fits, those of the jobs with most attained service first, as in Pollux's published simulator.
+    The best of parents and children stay. The next search starts from the last population.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class GeneticSearch:
             Ascending from 0.
         capacity : int
         start : ndarray of int, shape (n,)
-            The genes of now.
+            The present genes.
         attained : ndarray of float, shape (n,)
             Service so far, in any unit.
         """

@@ -49,8 +49,8 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
     ----------
     view : View
     most_gpus : ndarray of int, shape (n,), or None
-        The most GPUs each job has held: it may have at most `growth` times as many, its least count at
-        any rate. None: no limit.
+        The most GPUs each job has held: it may have at most `growth` times as many, and its least count in
+        any case. None: no limit.
     growth : int
     """
     counts = view.setting.counts
@@ -68,11 +68,11 @@ def open_configurations(view: View, most_gpus: Ints | None, growth: int) -> Bool
 class ObservedSpeeds:
     """Iteration times that a policy observed, and estimates of all other iteration times from them.
 
-    The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the
-    batches that it may choose. While a job worked on one allotment from a decision to the next View,
-    the fall of its remaining iterations says how long an iteration takes there. At another batch than
-    the requested one, what is observed beyond the known time of that batch counts for the requested one
-    too.
+    The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the batches
+    that it may choose. While a job worked on one allotment from a decision to the next View, the fall of its
+    remaining iterations says how long an iteration takes there. If the job trained at another batch than it
+    requested, the seconds observed beyond the known time of that batch are taken to be added at the requested
+    batch as well.
     """
 
     def __init__(self) -> None:
@@ -149,10 +149,11 @@ class ObservedSpeeds:
     def estimates(self, view: View, prior: Floats) -> Floats:
         """Return `prior` corrected by what was observed (Sia, section 3.2).
 
-        Observed times stand. On a type where a job ran, the efficiency between two known counts is
-        interpolated log-linearly, and beyond the last stays: the least count that fits is known
-        from the prior. A type where it never ran on more than that takes the mean efficiency of
-        those where it did.
+        Observed times are returned as they are. On a type where a job ran, the logarithm of the ratio of
+        observed time to prior is interpolated linearly between known counts and stays constant beyond the
+        last; the least count that fits counts as known from the prior. A type where the job never ran on more
+        than that count starts from its own ratio there and follows, over the counts, the mean of the types
+        where it did.
 
         Parameters
         ----------

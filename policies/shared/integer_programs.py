@@ -14,7 +14,7 @@ from clustergym.inputs.parameters import checked
 
 Solver = Literal["scip", "highs"]
 OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"
-"""Proved to within the gap; the node limit came first; the solver gave nothing of use."""
+"""Proved to within the gap; stopped by the node limit; no usable answer of the solver."""
 
 
 class SolverError(RuntimeError):
@@ -87,10 +87,11 @@ def solve(
 ) -> ProgramSolution:
     """Choose at most one configuration per job so that the total value is greatest.
 
-    All steps but the last are exact and leave it little to do: configurations that cost no less and
-    bring no more than another of their type are left out; jobs of equal value rows share one integer
+    All steps but the last are exact and leave it little to do: configurations that need no fewer GPUs and are
+    worth no more than another of their type are left out; jobs of equal value rows share one integer
     variable; the LP relaxation gives prices and a bound; the start and the rounded LP, both improved
-    greedily, give a first solution; what by its reduced cost cannot be in a better one is left out.
+    greedily, give a first solution; variables whose reduced cost rules out a better solution with them are
+    left out.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def improved(problem: Choices, choice: Ints, none: float = 0.0) -> Ints:
     choice : ndarray of int, shape (n,)
         Legal; -1: none.
     none : float
-        What a job is worth that has no configuration.
+        Value of a job without a configuration.
     """
     choice = choice.copy()
     value, kind, gpus = problem.value, problem.kind, problem.gpus

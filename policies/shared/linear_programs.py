@@ -12,9 +12,9 @@ from clustergym.arrays import Bools, Floats, Ints
 from .integer_programs import SolverError
 
 INTERIOR_POINT_FROM = 200
-"""Groups of jobs from which HiGHS's interior point with crossover beats its dual simplex."""
+"""From this many groups on, HiGHS's interior point with crossover is faster than its dual simplex."""
 FLOOR_SLACK = 1e-6
-"""By what fraction a floor under progress is lowered: more than HiGHS's own tolerance, 1e-7."""
+"""Fraction by which floors under progress are lowered: above HiGHS's own tolerance of 1e-7."""
 SHADOW_PRICE = 1e-6
 """A job with more than this of the shadow prices, 1 in all, of a max-min program is a bottleneck."""
 FINISH_TOLERANCE = 1e-6
@@ -27,8 +27,8 @@ FINISH_STEPS = 50
 class ShareProblem:
     """A program over groups of equal jobs on a cluster; its variables are each job's shares of time.
 
-    Shares x[m, t] >= 0 of a group's every job obey: at most 1 a job over all types, and on
-    each type at most its GPUs, sum over m of members[m] gpus[m] x[m, t] <= capacity[t].
+    The shares x[m, t] >= 0 of every job of group m sum up to at most 1 over all types, and on each type they
+    use at most its GPUs: sum over m of members[m] gpus[m] x[m, t] <= capacity[t].
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def max_total_shares(problem: ShareProblem, weight: Floats, floor: Floats | None
 
 
 def water_filling_shares(problem: ShareProblem, need: Floats) -> Floats:
-    """Raise progress / need of all jobs together; jobs that can rise no further stay, the others go on.
+    """Raise progress / need of all jobs together; jobs that cannot rise further stop, the others go on.
 
     Gavel, section 4.3. Bottlenecked jobs are those that run all the time on their fastest type,
     found by bisection over the levels at which that happens, and those with a shadow price:

@@ -36,8 +36,8 @@ def times_or_guess(view: View) -> Floats:
 def per_gpu_efficiency(view: View, time_s: Floats) -> Floats:
     """Return throughput per GPU relative to that at the request on the same type, shape (n, T, K).
 
-    Where the request cannot run on a type, the next larger count that can is the reference;
-    0 where infeasible, and on counts below the reference the ratio as it is.
+    Where the request cannot run on a type, the next larger count that can is the reference. 0 where
+    infeasible; counts below the reference are compared with it too.
     """
     counts = view.setting.counts
     usable = np.isfinite(time_s) & (counts >= view.requested_gpus[:, None, None])
@@ -58,7 +58,7 @@ class Target(Allotments):
     time_s : ndarray of float, shape (n, T, K)
         Seconds per iteration, inf where infeasible or unknown.
     hysteresis : float
-        How many times its restart a change of a running job must save to be made for its sake.
+        A change made for a running job's own sake must save this many times its restart.
     """
 
     def __init__(self, view: View, time_s: Floats, hysteresis: float = 1.0) -> None:

@@ -13,7 +13,7 @@ from clustergym.interface.policy import View
 from .requests import request_options
 
 Blocks = Literal["nothing", "types", "cluster"]
-"""What a job that must wait closes to those after it: see `fill`."""
+"""What later jobs may not use while a job waits: see `fill`."""
 
 
 def fill(
@@ -27,12 +27,12 @@ def fill(
     order : ndarray of int
         Positions in the View, the first to be served first.
     preference : ndarray of float, shape (n, T)
-        The least finite one among the types with room is chosen; inf: not on this type.
+        A job takes the type with room of the least value; inf: not on this type.
     free : ndarray of int, shape (T,)
         GPUs to hand out.
     blocks : str
-        What a job that does not fit closes to later ones: `nothing`, the `types` it could
-        run on, or the whole `cluster`.
+        What later jobs may not use while a job does not fit: `nothing`, the `types` that job could run on, or
+        the whole `cluster`.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def first_type(options: Bools) -> Floats:
 def restart_gpu_s(view: View) -> Floats:
     """Return the GPU-seconds that a start of each job at its request wastes, shape (n,).
 
-    0 for a job that holds GPUs. Of the types it may run on, the least.
+    The least over the types it may run on; 0 for a job that holds GPUs.
     """
     level = np.searchsorted(view.setting.counts, view.requested_gpus)[:, None, None]
     cost = np.take_along_axis(view.restart_cost_s(), level, 2)[..., 0]

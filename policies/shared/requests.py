@@ -32,8 +32,8 @@ def request_options(view: View) -> Bools:
 def requested_time_s(view: View) -> Floats:
     """Return seconds per iteration at the request, shape (n,).
 
-    For a request of any type, on the fastest; where that type is not known (yet), at the
-    fastest known allotment of the requested count, else of any.
+    A request of any type has the time of the fastest type. Where the requested type has no known time (yet),
+    the time is that of the fastest known allotment with the requested count, or else with any count.
     """
     times = view.iteration_time_s()
     at_count = np.take_along_axis(times, requested_level(view)[:, None, None], axis=2)[..., 0]

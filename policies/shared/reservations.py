@@ -30,7 +30,7 @@ class Reservations:
     Parameters
     ----------
     free : int
-        GPUs that are free now and stay so.
+        GPUs that are free from now on.
     counts : ndarray of int, shape (K,)
         GPU counts a job may hold, ascending.
     """
@@ -48,7 +48,7 @@ class Reservations:
         rate : ndarray of float, shape (K,)
             Iterations per second at each count; 0 where it cannot run.
         iterations : float
-            What it has to do.
+            Iterations that the job has left.
         standstill_s : ndarray of float, shape (K,)
             Seconds in which it holds its GPUs before it works, by the count of the cap.
         """

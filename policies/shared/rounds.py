@@ -14,14 +14,13 @@ LEAST_SHARE = 1e-6
 
 
 class RoundMechanism:
-    """A record of the time that jobs had and should have had on each type, by which rounds are filled.
+    """Records the time that jobs had and should have had on each GPU type, and fills rounds by it.
 
-    A job's priority on a type is the time it should have had there by the end of this round
-    over the time it has had, the coming round counted half. While its share x stays the
-    same that is x over the fraction of time received; when shares change, what a job is
-    owed is kept. Pairs of job and type are taken in order of priority, each job once, while
-    its GPUs are free. Of equal priorities the first type in the cluster's order comes first,
-    then the job that is owed most. GPUs that would idle go to jobs without a share there.
+    A job's priority on a type is the time it should have had there by the end of this round over the time it
+    has had, the coming round counted half. While its share x stays the same, that is x over the fraction of
+    time received; when shares change, a job keeps what it is owed. Pairs of job and type are taken in order
+    of priority, each job once, while its GPUs are free. Of equal priorities the first type in the cluster's
+    order comes first, then the job that is owed most. GPUs that would idle go to jobs without a share there.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from .elastic import Scaling, VirtualCluster
 
 NODE_LIMIT = 500
 RELATIVE_GAP = 1e-3
-"""To the bound at which a solution is good enough; value is a sum of estimates."""
+"""Distance to the bound at which a solution is good enough: values are sums of estimates."""
 
 
 class ScalingCandidates(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from error_lines import error_line
 
 from clustergym.cluster.__main__ import main
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
@@ -105,7 +106,5 @@ def test_bad_input_is_one_line(
     types += [f"{{gpu_type: T{number}, count: 2, gpus_per_node: 2}}" for number in range(20)]
     (tmp_path / "many.yaml").write_text(f"nodes: [{', '.join(types)}]\ngpu_types:\n{own}\n", encoding="utf-8")
     assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(message)
-    assert captured.err.count("\n") == 1
+    assert error_line(capsys).startswith(message)
     assert not (tmp_path / "x.svg").exists()

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
@@ -61,14 +58,11 @@ def test_digest(name, variant):
 
 
 def test_another_process_sees_the_same():
-    done = subprocess.run(
-        [sys.executable, __file__],
-        capture_output=True,
-        check=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": "123", "PYTHONPATH": str(Path(__file__).parents[2])},
+    from python_process import printed_by
+
+    assert json.loads(printed_by(__file__, PYTHONHASHSEED="123")) == json.loads(
+        GOLDEN.read_text(encoding="utf-8")
     )
-    assert json.loads(done.stdout) == json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -51,15 +49,12 @@ def test_digest(name):
 
 
 def test_another_process_sees_the_same():
-    done = subprocess.run(
-        [sys.executable, __file__, "16-v0"],
-        capture_output=True,
-        check=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": "123", "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
+    from python_process import printed_by
+
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    assert json.loads(done.stdout) == {name: golden[name] for name in IDS if "16-v0" in name}
+    assert json.loads(printed_by(__file__, "16-v0", PYTHONHASHSEED="123")) == {
+        name: golden[name] for name in IDS if "16-v0" in name
+    }
 
 
 if __name__ == "__main__":

@@ -7,34 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from boards import small_board
 
 from clustergym.leaderboard.add import add, freeze
 from clustergym.leaderboard.board import load_board
 
-BOARD = {
-    "name": "small",
+BOARD = small_board((5, 6)) | {
     "version": 3,
     "title": "A small board",
     "summary": "Eight jobs, two seeds.",
-    "metric": "jct_mean",
-    "better": "lower",
-    "split": "test",
-    "seeds": [5, 6],
-    "placer": {"name": "buddy"},
-    "reference": {"name": "srtf"},
-    "scenarios": [
-        {
-            "name": "philly",
-            "overrides": [
-                "scenario=testbed",
-                "cluster=arena-16",
-                "trace=philly-like",
-                "trace.jobs=24",
-                "trace.load=6.0",
-                "trace.max_duration_s=3600",
-            ],
-        }
-    ],
 }
 
 

@@ -10,11 +10,12 @@ import shutil
 
 import pytest
 import yaml
+from boards import kinds
+from error_lines import error_line
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.cell_logs import read_logs
-from clustergym.leaderboard.check import check
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.render import bound_jct, pages, stale
 from clustergym.leaderboard.score import scores_of, standings
@@ -133,8 +134,7 @@ def test_a_bad_board_is_one_line(name, root, capsys):
     content = yaml.safe_load(path.read_text()) | changes
     path.write_text(yaml.safe_dump({key: value for key, value in content.items() if value is not None}))
     assert main(["--root", str(root), "score", "small"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = error_line(capsys)
     assert "board.yaml" in error
     assert expected in error
 
@@ -194,18 +194,14 @@ def test_the_next_version_is_frozen_and_its_entries_are_run_anew(root, capsys):
     assert main([*command, "score", "small"]) == 2
     expected = "is of version 3 of the board, which is at 4 (run it anew with `leaderboard add`)"
     assert expected in capsys.readouterr().err
-    assert flag_kinds(root, "first") == {"board"}
+    assert kinds(root, "first") == {"board"}
     for name, policy in (("first", "fcfs"), ("short", "srtf")):
         assert main([*command, "add", "small", name, f"policy={policy}"]) == 0
         assert f"{policy} on small: 2 of 2 cells" in capsys.readouterr().err
         # Run once, it is kept.
         assert main([*command, "add", "small", name, f"policy={policy}"]) == 0
         assert "cells" not in capsys.readouterr().err
-        assert flag_kinds(root, name) == set()
-
-
-def flag_kinds(root, name):
-    return {flag.kind.value for flag in check(load_board("small", root), name)}
+        assert kinds(root, name) == set()
 
 
 # Splits
@@ -248,9 +244,7 @@ def test_bad_splits_are_one_line(name, placers, capsys):
     change(content["scenarios"][0])
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     assert main(["--root", str(placers), "score", "placers"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert expected in error
+    assert expected in error_line(capsys)
 
 
 @pytest.mark.parametrize("name", board_names())

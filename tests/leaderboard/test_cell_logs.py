@@ -7,13 +7,13 @@ import json
 import shutil
 
 import pytest
+from checked_entries import check
 from entry_logs import change_log, packed_logs, replace_packed, write_packed
 
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, load_board
 from clustergym.leaderboard.cell_logs import FILE, pack, read_logs, write_logs
-from clustergym.leaderboard.check import check
 
 CELLS = [Cell("b", 2), Cell("b", 1), Cell("a-1", 7)]
 

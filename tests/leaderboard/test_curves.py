@@ -6,13 +6,15 @@ import json
 
 import numpy as np
 import pytest
+from checked_entries import check
+from error_lines import error_line
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.entry import read_results
 from clustergym.leaderboard.entry_curves import RANKS, STEPS, read_curves
 from clustergym.report.series import means
@@ -86,7 +88,7 @@ def test_bad_input_is_one_line(root, capsys):
     before = (root / "small" / "first" / "curves.json").read_bytes()
     for words in (["curves", "small", "first"], ["curves", "small", "frist"], ["curves", "smal"]):
         assert main(["--root", str(root), *words]) == 2, words
-        assert capsys.readouterr().err.count("\n") == 1
+        error_line(capsys)
     assert (root / "small" / "first" / "curves.json").read_bytes() == before
 
 

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from boards import claims_throughout, flags, kinds
 from entry_logs import change_headers
+from python_process import ROOT, run_python
 
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.render import markdown, page
 from clustergym.leaderboard.score import standings
-
-ROOT = Path(__file__).parent.parent.parent
-
-
-def claims(folder: Path, **changes: Any) -> None:
-    """Change entry.yaml, and the headers of the log so that they agree with it."""
-    path = folder / "entry.yaml"
-    entry = yaml.safe_load(path.read_text()) | changes
-    path.write_text(yaml.safe_dump(entry, allow_unicode=True))
-    same = {key: entry[key] for key in changes if key == "information_class"}
-    if "policy" in changes:
-        same["policy"] = changes["policy"]["name"]
-    change_headers(folder, **same)
 
 
 def srtf(**parameters: Any) -> dict[str, Any]:
     return {"policy": {"name": "srtf", "parameters": parameters}}
-
-
-def flags(root: Path, entry: str = "short", strict: int = 0) -> list[str]:
-    return [str(flag) for flag in check(load_board("small", root), entry, strict)]
 
 
 def nested(levels: int) -> list[Any]:
@@ -111,32 +92,32 @@ FALSE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", FALSE)
 def test_false(name: str, root: Path) -> None:
     changes, said = FALSE[name]
-    claims(root / "small" / "short", **changes)
-    found = flags(root)
+    claims_throughout(root / "small" / "short", **changes)
+    found = flags(root, "short")
     assert any(said in flag for flag in found), found
 
 
 def test_a_truthful_entry_is_believed(root: Path) -> None:
-    assert flags(root) == flags(root, strict=1) == []
-    claims(root / "small" / "short", trained_on=["test", "elsewhere"])
-    assert flags(root) == []
+    assert flags(root, "short") == flags(root, "short", 1) == []
+    claims_throughout(root / "small" / "short", trained_on=["test", "elsewhere"])
+    assert flags(root, "short") == []
     board = load_board("small", root)
     assert {one.division for one in standings(board)} == {"none, closed", "clairvoyant, open"}
 
 
 def test_trained_on_the_board_is_open(root: Path) -> None:
-    claims(root / "small" / "short", trained_on=["small"])
+    claims_throughout(root / "small" / "short", trained_on=["small"])
     assert "clairvoyant, open" in {one.division for one in standings(load_board("small", root))}
 
 
 def test_render_refuses_what_it_does_not_know(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    claims(root / "small" / "short", trained_on=["Test"])
+    claims_throughout(root / "small" / "short", trained_on=["Test"])
     assert main(["--root", str(root), "render", "small"]) == 2
     assert "trained_on: 'Test' is not a split of small" in capsys.readouterr().err
 
 
 def test_what_is_not_published_stays_its_own_word(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    claims(root / "small" / "short", policy={"name": "os.system", "parameters": {"of": ["a/b"]}})
+    claims_throughout(root / "small" / "short", policy={"name": "os.system", "parameters": {"of": ["a/b"]}})
     assert main(["--root", str(root), "check", "small", "short"]) == 0
     assert "class and parameters are the entry's word" in capsys.readouterr().out
 
@@ -147,8 +128,8 @@ HIDDEN = "a\x1b]0;owned\x07\x1b[2J\u202eevil\u2066\u200b\u200d\ufeff\u00ad\u3164
 def test_what_nobody_sees_is_written_out(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = root / "small" / "short"
     lines = dict.fromkeys(("version", "hardware", "licence", "limits", "solver", "command"), HIDDEN)
-    claims(folder, **lines, title=HIDDEN, authors=[HIDDEN], search_budget=HIDDEN)
-    claims(folder, policy={"name": "mine", "parameters": {HIDDEN: HIDDEN}})
+    claims_throughout(folder, **lines, title=HIDDEN, authors=[HIDDEN], search_budget=HIDDEN)
+    claims_throughout(folder, policy={"name": "mine", "parameters": {HIDDEN: HIDDEN}})
     assert main(["--root", str(root), "check", "small", "short"]) == 0
     assert main(["--root", str(root), "score", "small"]) == 0
     assert main(["--root", str(root), "render", "small"]) == 0
@@ -186,11 +167,12 @@ def test_a_folder_named_with_escapes(root: Path, capsys: pytest.CaptureFixture[s
 def test_nothing_that_an_entry_names_is_imported(root: Path, tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text("open('was-here', 'w')\nclass Evil: pass\n")
     change_headers(root / "small" / "short", policy="evil")
-    claims(root / "small" / "short", policy={"name": "evil", "parameters": {"_target_": "evil:Evil"}})
-    command = [sys.executable, "-m", "clustergym.leaderboard", "--root", str(root)]
+    claims_throughout(
+        root / "small" / "short", policy={"name": "evil", "parameters": {"_target_": "evil:Evil"}}
+    )
     for words in (["check", "small", "--strict", "2"], ["score", "small"], ["render", "small"]):
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
-        subprocess.run([*command, *words], cwd=tmp_path, env=environment, capture_output=True, check=False)
+        command = ("-m", "clustergym.leaderboard", "--root", root, *words)
+        run_python(*command, cwd=tmp_path, PYTHONPATH=f"{ROOT}:{tmp_path}")
     assert not (tmp_path / "was-here").exists()
 
 
@@ -199,15 +181,8 @@ def test_nothing_that_an_entry_names_is_imported(root: Path, tmp_path: Path) -> 
     [srtf(sizes=[1] * 90_000), srtf(note="x" * 3_000_000), srtf(sizes=nested(30)), srtf(seed=10**95)],
 )
 def test_parameters_do_not_hang_render(changes: dict[str, Any], root: Path) -> None:
-    claims(root / "small" / "short", **changes)
-    done = subprocess.run(
-        [sys.executable, "-m", "clustergym.leaderboard", "--root", str(root), "render", "small"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    claims_throughout(root / "small" / "short", **changes)
+    done = run_python("-m", "clustergym.leaderboard", "--root", root, "render", "small")
     assert done.returncode == 2
     assert "policy.parameters" in done.stderr
     assert len(done.stderr) < 2100
@@ -217,4 +192,4 @@ def test_a_log_may_not_be_sold_as_another_round(root: Path) -> None:
     # The log of an event-driven policy, presented as that of one with rounds, and the other way round.
 
     change_headers(root / "small" / "first", round_s=60.0)
-    assert {flag.kind for flag in check(load_board("small", root), "first")} == {FlagKind.HEADER}
+    assert kinds(root, "first") == {FlagKind.HEADER}

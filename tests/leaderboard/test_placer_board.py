@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from boards import claims, claims_throughout, flags, kinds
+from checked_entries import check
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.placers.minipod import MinipodPlacer
-from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
+from entry_logs import Lines, change_log, read_log, replace_packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +26,7 @@ from clustergym.interface.policy import Infeasible
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE, pack
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.render import pages
 from clustergym.leaderboard.score import standings
 from clustergym.results.placement_log import (
@@ -37,26 +39,6 @@ from clustergym.results.placement_log import (
 )
 
 CELL = "ii-6"
-
-
-def flags(root: Path, entry: str = "moving", strict: int = 0) -> list[str]:
-    return [str(flag) for flag in check(load_board("placers", root), entry, strict)]
-
-
-def kinds(root: Path, entry: str = "moving", strict: int = 0) -> set[FlagKind]:
-    return {flag.kind for flag in check(load_board("placers", root), entry, strict)}
-
-
-def claims(folder: Path, **changes: Any) -> None:
-    """Change keys of entry.yaml; None takes one out."""
-    content = yaml.safe_load((folder / "entry.yaml").read_text()) | changes
-    (folder / "entry.yaml").write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}))
-
-
-def claims_throughout(folder: Path, name: str, parameters: dict[str, Any]) -> None:
-    """Say in entry.yaml and in every log that another placer answered."""
-    claims(folder, placer={"name": name, "parameters": parameters})
-    change_headers(folder, placer={"name": name, **parameters})
 
 
 def test_the_baseline_scores_0_and_all_are_of_one_division(placers):
@@ -72,7 +54,7 @@ def test_the_baseline_scores_0_and_all_are_of_one_division(placers):
 
 
 def test_what_was_not_tampered_with_has_no_flag(placers):
-    assert flags(placers, strict=1) == flags(placers, "random-fit", strict=1) == []
+    assert flags(placers, "moving", 1) == flags(placers, "random-fit", strict=1) == []
     lines = read_log(placers / "placers" / "moving", CELL)[1:]
     assert {frozenset(line) for line in lines} == {
         frozenset({"time_s", "gpu_type", "gpus", "nodes"}),
@@ -87,20 +69,22 @@ def test_the_placer_is_not_needed_to_check(placers, monkeypatch):
     monkeypatch.setattr(Buddy, "place", never)
     monkeypatch.setattr(Buddy, "defragment", never)
     monkeypatch.setattr(MinipodPlacer, "place", never)
-    assert flags(placers) == flags(placers, "random-fit") == []
+    assert flags(placers, "moving") == flags(placers, "random-fit") == []
 
 
 def test_a_placer_that_is_not_published_is_replayed_and_never_run(placers):
-    claims_throughout(placers / "placers" / "moving", "my.own-placer", {"depth": 3})
-    assert flags(placers) == []
-    (line,) = flags(placers, strict=1)
+    placer = {"name": "my.own-placer", "parameters": {"depth": 3}}
+    claims_throughout(placers / "placers" / "moving", placer=placer)
+    assert flags(placers, "moving") == []
+    (line,) = flags(placers, "moving", 1)
     expected = "re-run differs: entry.yaml: 'my.own-placer' is not published here and cannot be run again"
     assert line == expected
 
 
 def test_the_answers_of_another_placer_are_found_by_running_it_again(placers):
     folder = placers / "placers" / "random-fit"
-    claims_throughout(folder, "minipod", {"defragment_s": None, "algorithm": "best_fit"})
+    parameters = {"defragment_s": None, "algorithm": "best_fit"}
+    claims_throughout(folder, placer={"name": "minipod", "parameters": parameters})
     assert flags(placers, "random-fit") == []
     assert kinds(placers, "random-fit", strict=1) == {FlagKind.RERUN}
 
@@ -159,7 +143,7 @@ def test_tampered_entry(name: str, placers: Path) -> None:
     claims(folder, **changes)
     lines = (folder / "entry.yaml").read_text().splitlines()
     at = next((row for row, line in enumerate(lines, 1) if line.startswith("policy:")), 0)
-    first = flags(placers)[0]
+    first = flags(placers, "moving")[0]
     assert expected.format(policy=at) in first, first
     assert "\n" not in first
 
@@ -329,7 +313,7 @@ def test_a_crowd_of_nodes_is_refused(placers):
         for _ in range(2_000_000 // 219 + 1):
             packed.write(crowd)
     replace_packed(folder, CELL, log.getvalue())
-    (line,) = flags(placers)
+    (line,) = flags(placers, "moving")
     assert line.startswith("decision log: ii-6: ")
     assert "2,000,000 jobs and nodes" in line
 
@@ -340,7 +324,7 @@ def test_a_wrong_count_of_answers_is_flagged(placers):
     row = first.split(",")
     row[3] = str(int(row[3]) - 1)
     path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
-    assert kinds(placers) == {FlagKind.DECISION_TIMES}
+    assert kinds(placers, "moving") == {FlagKind.DECISION_TIMES}
 
 
 # The parts

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from boards import claims, kinds
+from checked_entries import check
 from entry_logs import change_headers, change_log, packed_logs, read_log, replace_packed, write_packed
+from python_process import run_python
 
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
-from clustergym.leaderboard.check import FlagKind, check, check_entries
+from clustergym.leaderboard.cell_replay import FlagKind
+from clustergym.leaderboard.check import check_entries
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
-
-
-def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[FlagKind]:
-    return {flag.kind for flag in check(load_board("small", root), entry, strict)}
 
 
 def results(folder: Path, change) -> None:
@@ -41,11 +37,6 @@ def column(folder: Path, name: str, value: str) -> None:
         return [lines[0], ",".join(row), *lines[2:]]
 
     results(folder, change)
-
-
-def claims(folder: Path, **changes) -> None:
-    path = folder / "entry.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
 
 
 def text(folder: Path, content: str | bytes, name: str = "entry.yaml") -> None:
@@ -255,19 +246,19 @@ TAMPERED = {
 
 
 def test_what_was_not_tampered_with_has_no_flag(root):
-    assert flagged(root) == flagged(root, "short") == set()
-    assert flagged(root, strict=2) == set()
+    assert kinds(root, "first") == kinds(root, "short") == set()
+    assert kinds(root, "first", strict=2) == set()
 
 
 @pytest.mark.parametrize("name", TAMPERED)
 def test_tampered(name, root):
     change, expected = TAMPERED[name]
     change(root / "small" / "first")
-    assert expected in flagged(root), [str(flag) for flag in check(load_board("small", root), "first")]
+    assert expected in kinds(root, "first"), [str(flag) for flag in check(load_board("small", root), "first")]
     assert not Path("/tmp/clustergym-was-here").exists()
     # Its neighbour is none the worse.
     if name == "a metric":
-        assert flagged(root, "short") == set()
+        assert kinds(root, "short") == set()
 
 
 def test_there_are_enough():
@@ -280,15 +271,15 @@ def test_decisions_of_another_policy_are_found_by_running_it_again(root):
     folder = root / "small" / "short"
     claims(folder, policy={"name": "sjf", "parameters": {}})
     change_headers(folder, policy="sjf")
-    assert flagged(root, "short") == set()
-    assert flagged(root, "short", strict=2) == {FlagKind.RERUN}
+    assert kinds(root, "short") == set()
+    assert kinds(root, "short", strict=2) == {FlagKind.RERUN}
 
 
 def test_only_published_policies_are_run_again(root):
     claims(root / "small" / "first", policy={"name": "os.system", "parameters": {}})
     change_headers(root / "small" / "first", policy="os.system")
-    assert flagged(root) == set()
-    assert flagged(root, strict=1) == {FlagKind.RERUN}
+    assert kinds(root, "first") == set()
+    assert kinds(root, "first", strict=1) == {FlagKind.RERUN}
 
 
 def rerun_messages(root: Path, entry: str = "first", strict: int = 2) -> list[tuple[str, str]]:
@@ -341,13 +332,13 @@ def test_progress_is_shown_where_it_is_asked_for(root, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", ["../small/first", "First", "", "a" * 70, "/etc"])
 def test_a_name_is_no_path(name, root):
-    assert flagged(root, name) == {FlagKind.SCHEMA}
+    assert kinds(root, name) == {FlagKind.SCHEMA}
 
 
 def test_a_board_whose_scenario_changed_says_so(root):
     path = root / "small" / "board.yaml"
     path.write_text(path.read_text().replace("trace.jobs=24", "trace.jobs=23"))
-    assert flagged(root) == {FlagKind.TRACE_HASH}
+    assert kinds(root, "first") == {FlagKind.TRACE_HASH}
 
 
 def test_the_command_names_the_flags(root, capsys, tmp_path):
@@ -364,16 +355,9 @@ def test_bombs_take_little_memory(root):
     folder = root / "small" / "first"
     replace_packed(folder, CELL, bomb(2 * 10**8))
     text(folder, b"a" * 10**8, "README.md")
-    code = "import sys; from clustergym.leaderboard.__main__ import main; sys.exit(main(sys.argv[1:]))"
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--root", str(root), "check", "small", "first"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (10**9, 10**9)),
-    )
+    words = ("-m", "clustergym.leaderboard", "--root", root, "check", "small", "first")
+    done = run_python(*words, most_bytes=10**9)
     assert done.returncode == 2, done.stderr
     assert re.search("decision log: philly-5: .*longer than", done.stdout)
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 10**6)

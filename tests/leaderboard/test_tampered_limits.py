@@ -7,28 +7,22 @@ import io
 import json
 import os
 import re
-import resource
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from entry_logs import Lines, change_headers, change_log, read_log, replace_packed
+from boards import claims_throughout, kinds
+from entry_logs import Lines, change_log, read_log, replace_packed
+from python_process import run_python
 
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.check import FlagKind, check
+from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.render import markdown
 from clustergym.leaderboard.score import standings
 
 ROOT = Path(__file__).parent.parent.parent
 CELL = "philly-5"
-
-
-def flagged(root: Path, entry: str = "first", strict: int = 0) -> set[FlagKind]:
-    return {flag.kind for flag in check(load_board("small", root), entry, strict)}
 
 
 def _with_launch(lines: Lines, launch: list[Any]) -> Lines:
@@ -70,7 +64,7 @@ TAMPERED: dict[str, tuple[Callable[[Lines], Lines], FlagKind]] = {
 def test_tampered(name: str, root: Path) -> None:
     change, expected = TAMPERED[name]
     change_log(root / "small" / "first", CELL, change)
-    assert flagged(root) == {expected}
+    assert kinds(root, "first") == {expected}
 
 
 def test_one_decision_too_many_is_flagged(root: Path) -> None:
@@ -80,7 +74,7 @@ def test_one_decision_too_many_is_flagged(root: Path) -> None:
     at = header.split(",").index("decisions")
     row[at] = str(int(row[at]) + 1)
     path.write_text("\n".join([header, ",".join(row), *rest]) + "\n")
-    assert flagged(root) == {FlagKind.DECISION_TIMES}
+    assert kinds(root, "first") == {FlagKind.DECISION_TIMES}
 
 
 @pytest.mark.parametrize("name", ["results.csv", "entry.yaml", "README.md", "decisions.jsonl.gz"])
@@ -88,14 +82,7 @@ def test_a_pipe_is_not_opened(name: str, root: Path) -> None:
     path = root / "small" / "first" / name
     path.unlink()
     os.mkfifo(path)
-    assert flagged(root) == {FlagKind.SCHEMA}
-
-
-def _claimed(folder: Path, **changes: Any) -> None:
-    path = folder / "entry.yaml"
-    entry = yaml.safe_load(path.read_text()) | changes
-    path.write_text(yaml.safe_dump(entry))
-    change_headers(folder, information_class=entry["information_class"])
+    assert kinds(root, "first") == {FlagKind.SCHEMA}
 
 
 @pytest.mark.parametrize(
@@ -103,12 +90,12 @@ def _claimed(folder: Path, **changes: Any) -> None:
     [{"round_s": float("inf")}, {"round_s": 1e308}, {"round_s": -1.0}, {"nothing": 1}, {"round_s": "x"}],
 )
 def test_a_policy_that_cannot_run_is_flagged(parameters: dict[str, Any], root: Path) -> None:
-    _claimed(root / "small" / "short", policy={"name": "srtf", "parameters": parameters})
-    assert flagged(root, "short") & {FlagKind.PUBLISHED, FlagKind.SCHEMA}
+    claims_throughout(root / "small" / "short", policy={"name": "srtf", "parameters": parameters})
+    assert kinds(root, "short") & {FlagKind.PUBLISHED, FlagKind.SCHEMA}
 
 
 def test_a_title_stays_in_its_cell(root: Path) -> None:
-    _claimed(root / "small" / "short", title="a\n\n# b | [c](d) <img src=x>")
+    claims_throughout(root / "small" / "short", title="a\n\n# b | [c](d) <img src=x>")
     board = load_board("small", root)
     (line,) = (line for line in markdown(board, standings(board), 1.0).splitlines() if "# b" in line)
     assert line.startswith("| 1 | 1 | [a\\n\\n# b &#124; &#91;c&#93;(d) &lt;img src=x&gt;](short/)")
@@ -142,14 +129,7 @@ def test_crowds_take_little_memory(lines: Callable[[], Iterator[bytes]], found: 
         for line in lines():
             packed.write(line.replace(b"%s", job.encode()).replace(b"A40", kind.encode()))
     replace_packed(folder, CELL, log.getvalue())
-    code = "import sys; from clustergym.leaderboard.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--root", str(root), "check", "small", "first"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (10**9, 10**9)),
-    )
+    words = ("-m", "clustergym.leaderboard", "--root", root, "check", "small", "first")
+    done = run_python(*words, most_bytes=10**9)
     assert done.returncode == 2, done.stderr
     assert re.search(f"decision log: philly-5: .*{found}", done.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from error_lines import error_line
 
 from clustergym import train as train_command
 from clustergym.envs.policy_text import policy_of
@@ -217,9 +218,7 @@ def test_another_cluster_is_refused(trained):
 )
 def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
     assert train_command.main([*SMALL, f"output={tmp_path / 'm'}", *overrides]) == 2
-    printed = capsys.readouterr().err
-    assert printed.count("\n") == 1
-    assert words in printed
+    assert words in error_line(capsys)
 
 
 def test_a_checkpoint_of_renamed_columns_is_refused(trained, monkeypatch):

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import yaml
+from error_lines import error_line
 from gymnasium import spaces
 
 from clustergym import train as train_command
@@ -172,10 +173,7 @@ def test_splits_share_no_trace():
 )
 def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
     assert run_train(tmp_path / "a", "ppo", *overrides) == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith("error: ")
-    assert printed.count("\n") == 1
-    assert words in printed
+    assert words in error_line(capsys)
     assert not (tmp_path / "a").exists()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from error_lines import error_line
 from wandb_log import artifacts, rows, run_of
 
 from clustergym import train as train_command
@@ -144,9 +145,7 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, capsys, mo
 def test_mistakes_are_one_line_before_any_training(overrides, line, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert train_command.main([*ES, f"output={tmp_path / 'out'}", *overrides]) == 2
-    shown = capsys.readouterr()
-    assert line in shown.err
-    assert shown.err.count("\n") == 1
+    assert line in error_line(capsys)
     assert not (tmp_path / "out").exists()
 
 

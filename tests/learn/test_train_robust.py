@@ -14,6 +14,7 @@ import warnings
 
 import numpy as np
 import pytest
+from error_lines import error_line
 
 from clustergym import train as train_command
 from clustergym.learn import stable_baselines
@@ -36,13 +37,6 @@ WORDS = {"auction_es": ES, "ppo": PPO}
 
 def run_train(folder, agent: str, *more: str) -> int:
     return train_command.main([*WORDS[agent], f"output={folder}", *more])
-
-
-def printed_line(capsys) -> str:
-    text = capsys.readouterr().err
-    assert text.startswith("error: ")
-    assert text.count("\n") == 1, text
-    return text
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +122,7 @@ def test_a_failing_write_names_the_file(whole, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr("clustergym.learn.agents.Agent.save", fails)
     assert run_train(tmp_path / "ppo", "ppo") == 2
-    line = printed_line(capsys)
+    line = error_line(capsys)
     assert "ppo.safetensors: cannot be written: No space left on device" in line
     assert "the same command goes on with what was saved" in line
 
@@ -150,7 +144,7 @@ def test_a_damaged_state_of_a_network_is_one_line(change, whole, tmp_path, capsy
     else:
         (folder / "state.safetensors").write_bytes(contents[change])
     assert run_train(folder, "ppo") == 2
-    assert "state.safetensors: is " in printed_line(capsys)
+    assert "state.safetensors: is " in error_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -172,20 +166,20 @@ def test_a_damaged_state_of_evolution_is_one_line(change, whole, tmp_path, capsy
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "state.json").write_text(json.dumps(state))
     assert run_train(tmp_path / "a", "auction_es") == 2
-    assert "state.json: is " in printed_line(capsys)
+    assert "state.json: is " in error_line(capsys)
 
 
 @pytest.mark.parametrize("agent", WORDS)
 def test_a_folder_of_another_training_is_one_line(agent, whole, capsys):
     assert run_train(whole / agent, agent, "seed=5") == 2
-    assert "is of a training with other parameters" in printed_line(capsys)
+    assert "is of a training with other parameters" in error_line(capsys)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_reward_too_large_is_one_line(processes, tmp_path, capfd):
     words = ["env.reward={jobs_in_system: 1e308}", f"processes={processes}"]
     assert run_train(tmp_path / "a", "ppo", *words) == 2
-    assert "env.reward: the reward is " in printed_line(capfd)
+    assert "env.reward: the reward is " in error_line(capfd)
 
 
 def test_a_process_that_ends_is_one_line(tmp_path, monkeypatch, capfd):
@@ -197,7 +191,7 @@ def test_a_process_that_ends_is_one_line(tmp_path, monkeypatch, capfd):
 
     monkeypatch.setattr(TrainingLog, "__call__", kills)
     assert run_train(tmp_path / "a", "ppo", "processes=2") == 2
-    assert "processes: a process of the training was ended" in printed_line(capfd)
+    assert "processes: a process of the training was ended" in error_line(capfd)
 
 
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
@@ -214,7 +208,7 @@ def test_a_network_that_is_no_numbers_is_one_line(agent, tmp_path, capsys, monke
     plain = [word for word in PPO[1:] if not word.startswith("agent.n_")]
     words = [f"agent={agent}", *plain, *own, f"output={tmp_path / 'a'}"]
     assert train_command.main(words) == 2
-    assert "agent.learning_rate: the network has values that are no numbers" in printed_line(capsys)
+    assert "agent.learning_rate: the network has values that are no numbers" in error_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +235,7 @@ def test_mistakes_are_one_line(overrides, words, tmp_path, capsys):
         small += ES[4:]
     small = [word for word in small if word.partition("=")[0] not in {o.partition("=")[0] for o in overrides}]
     assert train_command.main([overrides[0], *small, *overrides[1:]]) == 2
-    assert words in printed_line(capsys)
+    assert words in error_line(capsys)
     assert not (tmp_path / "a").exists()
 
 
@@ -304,5 +298,5 @@ def test_masked_ppo_that_is_killed_goes_on_to_the_same_bytes(tmp_path):
 def test_memory_that_runs_out_is_one_line(tmp_path, capsys):
     # A layer of 300,000 by 300,000 weights has 360 GB.
     assert run_train(tmp_path / "ppo", "ppo", "agent.hidden=[300000,300000]") == 2
-    assert "out of memory: " in printed_line(capsys)
+    assert "out of memory: " in error_line(capsys)
     assert not (tmp_path / "ppo").exists()

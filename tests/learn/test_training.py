@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import yaml
+from error_lines import error_line
 
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
@@ -86,7 +87,7 @@ def test_a_state_of_another_training_is_refused(tmp_path, capsys):
     assert "of a training with other parameters" in capsys.readouterr().err
     (tmp_path / "a" / "state.json").write_text("[1, 2")
     assert run_train(tmp_path / "a") == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    error_line(capsys)
 
 
 def test_evolution_finds_a_better_schedule(tmp_path):
@@ -176,10 +177,7 @@ def test_the_tail_counts_in_the_objective():
 )
 def test_bad_input_is_one_line(tmp_path, capsys, overrides, words):
     assert run_train(tmp_path / "a", *overrides) == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith("error: ")
-    assert printed.count("\n") == 1
-    assert words in printed
+    assert words in error_line(capsys)
 
 
 def test_training_on_the_test_split_marks_the_checkpoint(tmp_path):
@@ -286,7 +284,7 @@ def test_evaluate_on_trace_files(tmp_path, capsys):
         assert bound[3:] == [None] * 5
     for bad in ("traces=5", "traces={files: [nowhere.csv]}", "traces={fils: []}", "loads=[1.0]"):
         assert evaluate_command.main([*words, bad]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
+        error_line(capsys)
 
 
 @pytest.mark.parametrize(("command", "key"), [("train", "allow_test: false"), ("evaluate", "policies:")])

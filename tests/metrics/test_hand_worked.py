@@ -10,11 +10,12 @@ import pytest
 from log_readings import job_records, timeline
 from scenarios import Job, small_cluster, small_trace
 
-from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.metrics.intervals import Outcome
 from clustergym.metrics.jobs import write_jobs_csv
 from clustergym.metrics.metrics import measure
 from clustergym.metrics.timeline import write_timeline_csv
+from clustergym.scenarios.disturbances.failures import NODE_FAIL, NODE_REPAIR
 from clustergym.sim.log import NO_JOB, Event, EventKind
 
 NAN = float("nan")
@@ -125,11 +126,11 @@ def test_work_that_a_failure_undid_is_done_again():
         Event(0.0, EventKind.SUBMIT, A),
         launch(0.0, EventKind.START, A, X, 4, 10.0, 2.0),
         launch(30.0, EventKind.RATE, A, X, 4, 0.0, 4.0),
-        Event(50.0, EventKind.NODE_FAIL, NO_JOB, X, 4, ((0, 4),)),
+        Event(50.0, NODE_FAIL, NO_JOB, X, 4, ((0, 4),)),
         Event(50.0, EventKind.FAIL, A, X, 4, reason="node 0 failed", lost_s=20.0, lost_iterations=5.0),
         Event(60.0, EventKind.UNPLACED, A, X, 8, reason="1 node short"),
         launch(80.0, EventKind.RESUME, A, X, 4, 10.0, 1.0),
-        Event(150.0, EventKind.NODE_REPAIR, NO_JOB, X, 4, ((0, 4),)),
+        Event(150.0, NODE_REPAIR, NO_JOB, X, 4, ((0, 4),)),
         Event(180.0, EventKind.COMPLETE, A),
     ]
     measured = measure(log, TRACE.take([A]), CLUSTER, REFERENCE[:1], 180.0)
@@ -252,7 +253,7 @@ EXPECTED = {
 def test_metrics():
     metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END).metrics
     assert list(metrics) == list(METRICS)
-    assert set(EXPECTED) == set(METRICS)
+    assert set(EXPECTED) | {metric.name for metric in OF_DISTURBANCES} == set(METRICS)
     for name, value in EXPECTED.items():
         assert metrics[name] == (None if value is None else pytest.approx(value, rel=1e-12)), name
     assert all(type(value) in (int, float, type(None)) for value in metrics.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from python_process import run_python
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
@@ -331,14 +331,7 @@ def test_a_script_without_a_main_guard_runs_once_even_where_its_processes_die(
     (tmp_path / "dying.py").write_text(DYING)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(imports=imports, oracle=oracle))
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "cache")],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": root},
-        timeout=60,
-    )
+    done = run_python(script, tmp_path / "cache")
     assert (done.returncode, done.stdout, done.stderr) == (0, "the script runs\n", "")
     assert len(list((tmp_path / "cache").iterdir())) == 3
 

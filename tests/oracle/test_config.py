@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from python_process import printed_by
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import conf_dir
@@ -94,5 +93,4 @@ def test_importing_the_oracles_imports_nothing_heavy() -> None:
         "import clustergym.oracle.measured.table_oracle; "
         "print([m for m in ('pydantic', 'scipy', 'rich', 'hydra', 'simpy', 'torch') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed_by("-c", code).strip() == "[]"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from python_process import printed_by
 
 from clustergym.cluster.cluster_files import load_cluster, load_gpu_types
 from clustergym.cluster.spec import ClusterSpec, Fabric, Locality, NodeGroup
@@ -239,16 +237,7 @@ def test_tables_are_the_same_in_any_process(tables: OracleTables) -> None:
         "import sys; sys.path.insert(0, 'tests/oracle'); import test_grid as t\n"
         "print(t.GridOracle(t.CATALOG).tables(t.MODELS, t.cluster(), t.COUNTS).sha256)"
     )
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.strip() == tables.sha256
+    assert printed_by("-c", code, PYTHONHASHSEED="7", OMP_NUM_THREADS="1").strip() == tables.sha256
 
 
 def test_a_column_is_quick(oracle: GridOracle) -> None:

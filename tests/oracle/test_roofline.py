@@ -20,7 +20,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.roofline.devices import Devices, Layout
-from clustergym.oracle.roofline.memory import UniformPlan, sample_bytes, state_bytes
+from clustergym.oracle.roofline.memory_fit import UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle, best_times
 from clustergym.oracle.roofline.work import Work
 

@@ -115,16 +115,6 @@ def test_rows_of_the_same_local_batch_are_averaged(folder: Path) -> None:
     assert times(folder)[1, 0] == 4.0
 
 
-def test_fingerprint_follows_the_files(folder: Path) -> None:
-    before = SiaProfileOracle(folder).fingerprint()
-    assert before == SiaProfileOracle(folder).fingerprint()
-    assert before != SiaProfileOracle(folder, "best").fingerprint()
-    assert before != SiaProfileOracle(folder, calibrated=False).fingerprint()
-    path = folder / "cifar10" / "placements-aws.csv"
-    path.write_text(path.read_text() + "2,64,5.0,0.5\n")
-    assert before != SiaProfileOracle(folder).fingerprint()
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -186,13 +186,6 @@ def test_missing_must_be_known(tmp_path: Path) -> None:
         TableOracle(write(tmp_path, ROWS[0]), "estimat")
 
 
-def test_the_fingerprint_changes_with_file_and_rule(tmp_path: Path) -> None:
-    one = TableOracle(write(tmp_path, ROWS[0])).fingerprint()
-    assert one == TableOracle(write(tmp_path, ROWS[0])).fingerprint()
-    assert one != TableOracle(write(tmp_path, ROWS[0]), "estimate").fingerprint()
-    assert one != TableOracle(write(tmp_path, ROWS[1])).fingerprint()
-
-
 def changed(column: str, value: str) -> Sequence[str]:
     cells = dict(zip(HEADER.split(","), ROWS[0].split(","), strict=True)) | {column: value}
     return (HEADER, ROWS[1], ",".join(cells.values()))

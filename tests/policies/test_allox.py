@@ -10,7 +10,12 @@ from clustergym.policies.allox import AlloX, Releases, match
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles
+from round_scenarios import (
+    assert_counts_jobs_without_profiles,
+    first_view,
+    random_scenarios,
+    run_to_the_end,
+)
 from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError
@@ -127,12 +132,7 @@ def test_it_is_legal_and_ends(scenario, fairness, preempt, window):
 @given(random_scenarios())
 def test_jobs_without_profiles_run_and_are_counted(scenario):
     policy = AlloX()
-    run_to_the_end(without_profiles(scenario, "m"), policy)
-    fits = [
-        model == "m" and bool(gpus)
-        for model, gpus in zip(scenario.trace.model_family, scenario.request_gpus, strict=True)
-    ]
-    assert policy.counters()["jobs_without_profile"] == sum(fits)
+    assert_counts_jobs_without_profiles(scenario, policy)
 
 
 @pytest.mark.parametrize("parameters", [{"fairness": 0.0}, {"fairness": 1.5}, {"window": 0}])

@@ -14,7 +14,7 @@ from clustergym.policies.shared.scaling_ilp import best_scalings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, price, small_scenario
+from scenarios import Job, decided, price, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass
@@ -32,14 +32,6 @@ def first_decision(scenario, **parameters):
     view = simulation.advance()
     decision = Arena(**parameters).schedule(view)
     return decided(scenario, decision)
-
-
-def decided(scenario, decision):
-    ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
-    return {
-        ids[row]: (kinds[kind], int(gpus))
-        for row, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
 
 
 def test_a_lone_job_takes_twice_its_request_and_what_stays_idle():

@@ -12,7 +12,7 @@ from fluid_finish import fluid_finish_s, virtual_finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, decided, small_scenario
 
 import clustergym
 from clustergym.inputs.errors import InputError
@@ -31,12 +31,7 @@ def allotments(scenario, policy):
     """Return what the policy decides first: job id -> (type, GPUs)."""
     view = Simulation(scenario, Buddy(), policy.information_class).advance()
     policy.reset(view.setting, np.random.default_rng(0))
-    decision = policy.schedule(view)
-    ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
-    return {
-        ids[job]: (kinds[kind], int(gpus))
-        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
+    return decided(scenario, policy.schedule(view))
 
 
 def ends(run):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
 from round_scenarios import without_profiles
-from scenarios import Job, price, small_scenario
+from scenarios import Job, decided, price, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
@@ -32,12 +32,7 @@ def times_of(run, kind):
 
 def first_decision(scenario, **parameters):
     simulation = Simulation(scenario, Buddy(), InformationClass.DATA_PARALLEL)
-    decision = ElasticFlow(**parameters).schedule(simulation.advance())
-    ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
-    return {
-        ids[row]: (kinds[kind], int(gpus))
-        for row, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
+    return decided(scenario, ElasticFlow(**parameters).schedule(simulation.advance()))
 
 
 # a needs all 4 GPUs for its 100 iterations to end by 110 (on 2 it would take 200 s). From 100 on,

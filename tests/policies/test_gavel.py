@@ -9,7 +9,13 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import finish_times, linear_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import first_view, random_scenarios, run_to_the_end, without_profiles
+from round_scenarios import (
+    assert_counts_jobs_without_profiles,
+    first_view,
+    random_scenarios,
+    run_to_the_end,
+    without_profiles,
+)
 from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError
@@ -140,12 +146,7 @@ def test_it_is_legal_at_every_event(scenario, objective):
 @given(random_scenarios(), st.sampled_from(sorted(OBJECTIVES)))
 def test_jobs_without_profiles_run_and_are_counted(scenario, objective):
     policy = Gavel(objective=objective)
-    run_to_the_end(without_profiles(scenario, "m"), policy)
-    fits = [
-        model == "m" and bool(gpus)
-        for model, gpus in zip(scenario.trace.model_family, scenario.request_gpus, strict=True)
-    ]
-    assert policy.counters()["jobs_without_profile"] == sum(fits)
+    assert_counts_jobs_without_profiles(scenario, policy)
 
 
 def test_a_type_without_profile_is_not_used_by_a_share():

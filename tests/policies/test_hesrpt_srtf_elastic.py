@@ -10,7 +10,7 @@ from clustergym.policies.srtf import ShortestRemainingTimeFirst
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, decided, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.scenarios.costs import Costs
@@ -24,11 +24,7 @@ ROOT = {"m": {"X": {k: 8 / k**0.5 for k in (1, 2, 4, 8, 16)}}}
 def allotments(scenario, policy):
     view = Simulation(scenario, Buddy(), policy.information_class).advance()
     policy.reset(view.setting, np.random.default_rng(0))
-    decision = policy.schedule(view)
-    return {
-        scenario.trace.job_id[job]: (scenario.cluster.gpu_types[kind], int(gpus))
-        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
+    return decided(scenario, policy.schedule(view))
 
 
 def test_optimal_shares_by_hand():

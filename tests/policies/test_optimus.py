@@ -7,7 +7,7 @@ from clustergym.policies.optimus import Optimus
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, allotments, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass
@@ -22,13 +22,6 @@ COSTS = Costs(search="proxy", profile={})
 def simulation_of(jobs, groups, times, checkpoint_s=None):
     scenario = small_scenario(jobs, groups, times, checkpoint_s=checkpoint_s, costs=COSTS, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.DATA_PARALLEL)
-
-
-def allotments(decision):
-    return {
-        int(job): (int(kind), int(gpus))
-        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
 
 
 def test_gpus_go_where_they_save_most_time():

@@ -12,7 +12,7 @@ from clustergym.policies.shared.genetic import GeneticSearch, repaired
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, allotments, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass
@@ -33,13 +33,6 @@ def policy_of(simulation, **parameters):
 def simulation_of(jobs, groups, times=LINEAR):
     scenario = small_scenario(jobs, groups, times, costs=COSTS, rounds=60.0)
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
-
-
-def allotments(decision):
-    return {
-        int(job): (int(kind), int(gpus))
-        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
 
 
 def test_the_speed_model_by_hand():

@@ -13,7 +13,7 @@ from clustergym.policies.sia import Sia
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
-from scenarios import Job, small_scenario
+from scenarios import Job, allotments, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass
@@ -34,13 +34,6 @@ def simulation_of(jobs, groups, times=LINEAR, checkpoint_s=0.0):
 def first_decision(jobs, groups, times=LINEAR, **parameters):
     simulation = simulation_of(jobs, groups, times)
     return allotments(Sia(**parameters).schedule(simulation.advance()))
-
-
-def allotments(decision):
-    return {
-        int(job): (int(kind), int(gpus))
-        for job, kind, gpus in zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
-    }
 
 
 def test_the_program_by_hand():

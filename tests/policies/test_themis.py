@@ -11,7 +11,11 @@ from clustergym.policies.shared.integer_programs import Choices
 from clustergym.policies.themis import AUCTIONS, Themis
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_scenarios import random_scenarios, run_to_the_end, without_profiles
+from round_scenarios import (
+    assert_counts_jobs_without_profiles,
+    random_scenarios,
+    run_to_the_end,
+)
 from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError
@@ -129,12 +133,7 @@ def test_it_is_legal_and_ends(scenario, fairness, lease_s, auction, counts):
 @given(random_scenarios())
 def test_jobs_without_profiles_run_and_are_counted(scenario):
     policy = Themis()
-    run_to_the_end(without_profiles(scenario, "m"), policy)
-    fits = [
-        model == "m" and bool(gpus)
-        for model, gpus in zip(scenario.trace.model_family, scenario.request_gpus, strict=True)
-    ]
-    assert policy.counters()["jobs_without_profile"] == sum(fits)
+    assert_counts_jobs_without_profiles(scenario, policy)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from clustergym.report.payload import payload
 from clustergym.report.seeds import band_of_distributions, band_over_time
 from clustergym.report.series import cdf, resampled
 from clustergym.results.result_files import read_results
-from clustergym.results.writing import FILES
+from clustergym.results.result_writing import FILES
 
 
 def log(path, *events):

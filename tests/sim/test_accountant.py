@@ -11,7 +11,7 @@ from scenarios import Job, Script, price, small_scenario
 
 from clustergym.interface.policy import InformationClass
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.scenarios.disturbances.failures import NODE_FAIL, Failures, NodeFailure
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 
@@ -30,7 +30,7 @@ def run():
         costs=costs,
     )
     failures = Failures((NodeFailure(40.5 + 20, 0, 10.0),), checkpoint_every_s=15.0)
-    scenario = replace(scenario, failures=failures)
+    scenario = replace(scenario, disturbances=(failures,))
     four = ("X", 4)
     entries = {5.0: {"a": four, "b": four}, 60.5: {"b": four}, 70.5: {"b": four, "a": ("X", 2)}}
     return simulate(scenario, Script(scenario, entries, InformationClass.PROFILED), Buddy()).simulation
@@ -64,7 +64,7 @@ TAMPERED = {
     "another speed": (EventKind.START, 0, lambda e, _: e._replace(iteration_time_s=0.99)),
     "done early": (EventKind.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s - 0.001)),
     "done late": (EventKind.COMPLETE, 1, lambda e, _: e._replace(time_s=e.time_s + 0.001)),
-    "another node": (EventKind.NODE_FAIL, 0, lambda e, _: e._replace(nodes=((1, 4),))),
+    "another node": (NODE_FAIL, 0, lambda e, _: e._replace(nodes=((1, 4),))),
     "known too soon": (EventKind.PROFILE_END, 0, lambda e, _: e._replace(time_s=4.9)),
     "another submission": (EventKind.SUBMIT, 0, lambda e, _: e._replace(time_s=1.0)),
     "launched twice": (EventKind.RESUME, 0, lambda e, _: e._replace(kind=EventKind.START)),

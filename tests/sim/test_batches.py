@@ -22,7 +22,7 @@ from clustergym.interface.policy import BatchOptions, Decision, InformationClass
 from clustergym.oracle.base import statistical_efficiency
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.measured_run import measurement_of
-from clustergym.results.writing import decision_lines
+from clustergym.results.result_writing import decision_lines
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.decision_checks import DecisionError

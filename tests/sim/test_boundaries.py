@@ -12,7 +12,7 @@ from scenarios import Job, Script, small_scenario
 
 from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
 from clustergym.sim import world
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError
@@ -24,7 +24,7 @@ ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 def failing(jobs, *times):
     scenario = small_scenario(jobs, {"X": (2, 4)}, ONE_S)
     failures = Failures(tuple(NodeFailure(time_s, 1, 1.0) for time_s in times), checkpoint_every_s=30.0)
-    return replace(scenario, failures=failures)
+    return replace(scenario, disturbances=(failures,))
 
 
 def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):

@@ -9,7 +9,7 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, Script, small_scenario
 
 from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.reservations import Reservation
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 
@@ -75,8 +75,8 @@ def test_a_move_onto_nodes_that_drain_ends_by_the_planned_start(start_s, informa
     # Node 0 is kept for p from 5 s on. Moved at 10 s, a ends at 10 + 7 + 95 = 112, its restart included.
     # Of a job of which nothing is known nobody can tell.
     jobs = [Job("a", 0.0, 100, 4), Job("p", 0.0, 10, 4)]
-    planned = (Reservation(1, start_s, start_s - 5.0),)
-    run = run_of(jobs, 7.0, information=information, reservations=planned, horizon_s=150.0)
+    planned = PlannedJobs((Reservation(1, start_s, start_s - 5.0),))
+    run = run_of(jobs, 7.0, information=information, disturbances=(planned,), horizon_s=150.0)
     started = next(e for e in run.simulation.log.events if e.kind == EventKind.START and e.job == 1)
     assert (started.time_s, started.nodes) == (start_s, ((0, 4),))
     assert times_of(run, EventKind.MIGRATE)[:1] == moved_s

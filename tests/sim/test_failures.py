@@ -22,9 +22,15 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Infeasible, InformationClass
 from clustergym.interface.registry import entry_points, make_policy
 from clustergym.results.measured_run import measurement_of
-from clustergym.results.writing import content_of, write_result
+from clustergym.results.result_writing import content_of, write_result
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.failures import Failures, NodeFailure, failures_from_config, read_schedule
+from clustergym.scenarios.disturbances.failures import (
+    NODE_FAIL,
+    NODE_REPAIR,
+    Failures,
+    NodeFailure,
+    read_schedule,
+)
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import StalledError
 from clustergym.sim.log import EventKind
@@ -33,7 +39,7 @@ ONE_S = {"m": {"X": {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}}}
 
 
 def with_failures(scenario, *schedule, every_s=30.0):
-    return replace(scenario, failures=Failures(tuple(schedule), checkpoint_every_s=every_s))
+    return replace(scenario, disturbances=(Failures(tuple(schedule), checkpoint_every_s=every_s),))
 
 
 def events_of(run, *kinds):
@@ -85,8 +91,8 @@ def test_a_node_that_nobody_uses_fails_and_comes_back():
     scenario = with_failures(scenario, NodeFailure(10.0, 1, 20.0))
     script = Script(scenario, {0.0: {"a": ("X", 4)}})
     run = simulate(scenario, script, Buddy())
-    assert events_of(run, EventKind.NODE_FAIL) == [(10.0, -1)]
-    assert events_of(run, EventKind.NODE_REPAIR) == [(30.0, -1)]
+    assert events_of(run, NODE_FAIL) == [(10.0, -1)]
+    assert events_of(run, NODE_REPAIR) == [(30.0, -1)]
     assert events_of(run, EventKind.COMPLETE) == [(50.0, 0)]
     assert [v.available.tolist() for v in script.views] == [[8], [4], [8]]
 
@@ -106,7 +112,7 @@ def test_a_profiling_that_a_failure_cuts_short_starts_anew():
 def test_nodes_that_only_fail_end_in_an_error(monkeypatch):
     monkeypatch.setattr("clustergym.sim.world.FRUITLESS_FAILURES", 50)
     scenario = small_scenario([Job("a", 0.0, 10**6, 4)], {"X": (1, 4)}, ONE_S)
-    scenario = replace(scenario, failures=Failures(mtbf_s=100.0, mttr_s=10.0))
+    scenario = replace(scenario, disturbances=(Failures(mtbf_s=100.0, mttr_s=10.0),))
     with pytest.raises(StalledError, match="50 node failures since a job completed"):
         simulate(scenario, make_policy({"name": "fcfs"}), Buddy())
 
@@ -147,13 +153,18 @@ def test_a_bad_schedule_is_named_by_line_and_column(rows, message, tmp_path):
 def test_configuration(tmp_path):
     path = tmp_path / "f.csv"
     path.write_text("repair_s,node,time_s\n10,1,70\n5,0,20\n")
-    got = failures_from_config({"path": str(path), "mtbf_s": 1e6, "checkpoint_every_s": 60}, 2, seed=7)
+    scenario = small_scenario([Job("a", 0.0, 1)], {"X": (2, 4)}, ONE_S)
+
+    def of(given):
+        return Failures.from_config(given, scenario.cluster, scenario.trace, seed=7)
+
+    got = of({"path": str(path), "mtbf_s": 1e6, "checkpoint_every_s": 60})
     assert got == Failures((NodeFailure(20, 0, 5), NodeFailure(70, 1, 10)), 1e6, 3600.0, 7, 60.0)
-    assert failures_from_config({"mttr_s": 5}, 2, seed=7) is None
+    assert of({"mttr_s": 5}) is None
     with pytest.raises(InputError, match=r"scenario\.failures\.mtbf_s: 0"):
-        failures_from_config({"mtbf_s": 0}, 2, seed=7)
+        of({"mtbf_s": 0})
     with pytest.raises(InputError, match=r"scenario\.failures\.mtbf: unknown key 'mtbf'"):
-        failures_from_config({"mtbf": 10}, 2, seed=7)
+        of({"mtbf": 10})
 
 
 def test_from_the_command_line_to_the_log(tmp_path):
@@ -182,7 +193,7 @@ POLICIES = sorted(set(entry_points("policy")) - {"learned"})
 def test_every_policy_lives_with_failures(name, scenario, seed):
     # Five nodes, each down for a tenth of the time.
     failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0)
-    scenario = replace(scenario, failures=failures)
+    scenario = replace(scenario, disturbances=(failures,))
     assert len(scenario.cluster.node_type) == sum(nodes for nodes, _ in RANDOM_GROUPS.values())
     assume(name != "elasticflow" or np.isfinite(scenario.trace.deadline_s).any())
     policy = make_policy({"name": name})

@@ -11,7 +11,7 @@ from scenarios import Job, Script, price, small_scenario
 from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.failures import Failures, NodeFailure
+from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
@@ -209,6 +209,8 @@ def test_a_shared_profile_goes_on_for_another_job_and_stops_with_the_last():
 
 def test_a_node_that_fails_loses_what_its_profile_has_measured():
     # 10 of its 30 s are lost at 10; the node is back at 20.
-    scenario = replace(scenario_of([Job("a", 0, 10)]), failures=Failures((NodeFailure(10.0, 0, 10.0),)))
+    scenario = replace(
+        scenario_of([Job("a", 0, 10)]), disturbances=(Failures((NodeFailure(10.0, 0, 10.0),)),)
+    )
     run = run_of(scenario, {50.0: {"a": ("X", 1)}})
     assert profiles_of(run) == [("start", 0, 0, 0), ("end", 10, 0, 0), ("start", 20, 0, 0), ("end", 50, 0, 0)]

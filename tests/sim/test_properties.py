@@ -18,10 +18,10 @@ from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import Decision, InformationClass, Policy
 from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.costs import REUSE, Costs
-from clustergym.scenarios.failures import Failures
-from clustergym.scenarios.reservations import Reservation
+from clustergym.scenarios.disturbances.failures import NODE_FAIL, Failures
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.sim.drive import replay, simulate
-from clustergym.sim.log import LAUNCHES, NODE_EVENTS, EventKind
+from clustergym.sim.log import LAUNCHES, NO_JOB, EventKind
 
 GROUPS = {"X": (3, 4), "Y": (2, 2)}
 TIMES = {
@@ -138,11 +138,11 @@ def with_extras(scenario, extras, seed):
         scenario = with_batches(scenario, [16, 32, 64, 256], np.array([[30.0, 500.0, 90.0]]))
     if "failures" in extras:
         failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
-        scenario = replace(scenario, failures=failures)
+        scenario = replace(scenario, disturbances=(failures,))
     if "planned" in extras:
         submit_s = scenario.trace.submit_s
         planned = (Reservation(row, submit_s[row] + 20.0, 40.0) for row in range(0, len(submit_s), 3))
-        scenario = replace(scenario, reservations=tuple(planned))
+        scenario = replace(scenario, disturbances=(*scenario.disturbances, PlannedJobs(tuple(planned))))
     return scenario
 
 
@@ -180,8 +180,8 @@ def assert_gpus_conserved(scenario, events):
                 take(scenario, event, free)
         assert free.min() >= 0
         for event in batch:
-            if event.kind in NODE_EVENTS:
-                (down.add if event.kind == EventKind.NODE_FAIL else down.discard)(event.nodes[0][0])
+            if event.job == NO_JOB:
+                (down.add if event.kind == NODE_FAIL else down.discard)(event.nodes[0][0])
         assert not down & {node for nodes in held.values() for node, _ in nodes}
     ended = {e.job for e in events if e.kind in (EventKind.COMPLETE, EventKind.DROP)}
     assert not ended & set(held)

@@ -18,8 +18,8 @@ from clustergym.interface.policy import Decision, InformationClass, Placer, Poli
 from clustergym.interface.registry import entry_points, make_policy
 from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.failures import Failures, NodeFailure
-from clustergym.scenarios.reservations import Reservation, reservations_from_config
+from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import EventKind
 
@@ -51,8 +51,16 @@ class InOrder(Policy):
 def scenario_of(jobs, planned, nodes=3, lead_s=60.0, **kwargs):
     scenario = small_scenario(jobs, {"X": (nodes, 4)}, ONE_S, **kwargs)
     row = {name: row for row, name in enumerate(scenario.trace.job_id)}
-    entries = (Reservation(row[name], start_s, lead_s) for name, start_s in planned.items())
-    return replace(scenario, reservations=tuple(entries))
+    entries = tuple(Reservation(row[name], start_s, lead_s) for name, start_s in planned.items())
+    return replace(scenario, disturbances=(PlannedJobs(entries),))
+
+
+def with_failures(scenario, failures):
+    return replace(scenario, disturbances=(failures, *scenario.disturbances))
+
+
+def planned_from(given, trace):
+    return PlannedJobs.from_config(given, scenario_of([Job("a", 0.0, 1)], {}).cluster, trace, seed=0)
 
 
 def events_of(run, *kinds):
@@ -191,7 +199,7 @@ def test_a_kept_node_that_fails_is_replaced_and_a_planned_job_starts_anew():
     # starts anew on node 1 at once.
     scenario = scenario_of([Job("p", 0.0, 30, 4)], {"p": 100.0})
     schedule = (NodeFailure(70.0, 2, 500.0), NodeFailure(110.0, 0, 500.0))
-    run = simulate(replace(scenario, failures=Failures(schedule)), InOrder(), Buddy())
+    run = simulate(with_failures(scenario, Failures(schedule)), InOrder(), Buddy())
     assert nodes_of(run, "p") == [(100.0, ((0, 4),)), (110.0, ((1, 4),))]
     assert events_of(run, EventKind.COMPLETE) == [(140.0, "p")]
 
@@ -199,7 +207,7 @@ def test_a_kept_node_that_fails_is_replaced_and_a_planned_job_starts_anew():
 def test_with_too_few_nodes_a_planned_job_waits_for_a_repair_and_nothing_is_half_placed():
     scenario = scenario_of([Job("p", 0.0, 30, 8), Job("g", 95.0, 2, 4)], {"p": 100.0}, nodes=2)
     failures = Failures((NodeFailure(90.0, 1, 30.0),))
-    run = simulate(replace(scenario, failures=failures), InOrder(), Buddy())
+    run = simulate(with_failures(scenario, failures), InOrder(), Buddy())
     assert nodes_of(run, "p") == [(120.0, ((0, 4), (1, 4)))]
     assert nodes_of(run, "g") == [(95.0, ((0, 4),))]
 
@@ -207,7 +215,7 @@ def test_with_too_few_nodes_a_planned_job_waits_for_a_repair_and_nothing_is_half
 def test_the_last_node_of_a_planned_job_keeps_its_other_gpus_for_others():
     times = {"m": {"X": {n: 1.0 for n in range(1, 13)}}}
     scenario = small_scenario([Job("p", 0.0, 30, 2), Job("g", 101.0, 5, 2)], {"X": (1, 4)}, times)
-    scenario = replace(scenario, reservations=(Reservation(0, 100.0, 60.0),))
+    scenario = replace(scenario, disturbances=(PlannedJobs((Reservation(0, 100.0, 60.0),)),))
     run = simulate(scenario, InOrder(), Buddy())
     assert nodes_of(run, "g") == [(101.0, ((0, 2),))]
 
@@ -215,7 +223,7 @@ def test_the_last_node_of_a_planned_job_keeps_its_other_gpus_for_others():
 def test_a_planned_job_of_any_type_gets_the_one_it_is_fastest_on():
     times = {"m": {"X": {2: 3.0}, "Y": {2: 2.0}}}
     scenario = small_scenario([Job("p", 0.0, 10, 2)], {"X": (1, 4), "Y": (1, 4)}, times)
-    scenario = replace(scenario, reservations=(Reservation(0, 100.0, 60.0),))
+    scenario = replace(scenario, disturbances=(PlannedJobs((Reservation(0, 100.0, 60.0),)),))
     run = simulate(scenario, InOrder(), Buddy())
     assert nodes_of(run, "p") == [(100.0, ((1, 2),))]
     assert events_of(run, EventKind.COMPLETE) == [(120.0, "p")]
@@ -231,8 +239,8 @@ def test_every_policy_lives_with_planned_jobs(name, scenario, lead_s, seed, fail
     assume(name != "elasticflow" or np.isfinite(scenario.trace.deadline_s).any())
     rows = range(0, len(scenario.trace), 3)
     planned = tuple(Reservation(row, float(scenario.trace.submit_s[row]) + 100.0, lead_s) for row in rows)
-    failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0) if fails else None
-    scenario = replace(scenario, reservations=planned, failures=failures)
+    failures = Failures(mtbf_s=900.0, mttr_s=100.0, seed=seed, checkpoint_every_s=20.0)
+    scenario = replace(scenario, disturbances=(failures, PlannedJobs(planned))[not fails :])
     policy = make_policy({"name": name})
     run = simulate(scenario, policy, Buddy(defragment_s=100.0), seed)
     assert all_left(run, drops=True)
@@ -261,20 +269,20 @@ def test_a_bad_file_is_named_by_line_and_column(rows, message, tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("job_id,start_s\n" + rows + "\n")
     with pytest.raises(InputError, match=message):
-        reservations_from_config({"path": str(path)}, TRACE)
+        planned_from({"path": str(path)}, TRACE)
 
 
 def test_configuration(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("start_s,job_id\n10,first\n20,second\n")
-    at_once = reservations_from_config({"path": str(path)}, TRACE)
-    assert at_once == (Reservation(0, 10.0, 3600.0), Reservation(1, 20.0, 3600.0))
+    at_once = planned_from({"path": str(path)}, TRACE)
+    assert at_once == PlannedJobs((Reservation(0, 10.0, 3600.0), Reservation(1, 20.0, 3600.0)))
     path.write_text("start_s,job_id\n90,first\n50,second\n")
-    planned = reservations_from_config({"path": str(path), "lead_s": 5}, TRACE)
-    assert planned == (Reservation(1, 50.0, 5.0), Reservation(0, 90.0, 5.0))
-    assert reservations_from_config({}, TRACE) == ()
+    planned = planned_from({"path": str(path), "lead_s": 5}, TRACE)
+    assert planned == PlannedJobs((Reservation(1, 50.0, 5.0), Reservation(0, 90.0, 5.0)))
+    assert planned_from({}, TRACE) is None
     with pytest.raises(InputError, match=r"scenario\.reservations\.lead_s: -1"):
-        reservations_from_config({"lead_s": -1}, TRACE)
+        planned_from({"lead_s": -1}, TRACE)
 
 
 def test_from_the_configuration_to_the_log(tmp_path):
@@ -294,7 +302,9 @@ def test_planned_jobs_choose_nodes_in_order_of_their_starts():
     # 100. q chooses first, though p stands before it in the trace: node 0, which is free by itself at 100.
     jobs = [Job("p", 0.0, 30, 4), Job("q", 0.0, 30, 4), Job("z", 0.0, 20, 4), Job("a", 1.0, 149, 4)]
     scenario = small_scenario(jobs, {"X": (2, 4)}, ONE_S)
-    scenario = replace(scenario, reservations=(Reservation(1, 100.0, 50.0), Reservation(0, 200.0, 150.0)))
+    scenario = replace(
+        scenario, disturbances=(PlannedJobs((Reservation(1, 100.0, 50.0), Reservation(0, 200.0, 150.0))),)
+    )
     run = simulate(scenario, InOrder(), Buddy())
     assert nodes_of(run, "q") == [(100.0, ((0, 4),))]
     assert nodes_of(run, "p")[0][0] == 200.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scenarios import failures_of, planned_of
 
 LAUNCHES = ("start", "resume", "rescale", "migrate")
 TICK_S = 1e-6
@@ -66,7 +67,7 @@ class Accountant:
     def __init__(self, scenario: Any, information: str) -> None:
         self.scenario, self.spec = scenario, scenario.cluster
         self.jobs = [JobBooks(float(n)) for n in scenario.trace.iterations]
-        self.planned = {one.job: tick(one.start_s) for one in scenario.reservations}
+        self.planned = {one.job: tick(one.start_s) for one in planned_of(scenario)}
         self.now = 0
         self.held: dict[tuple[str, int, int], tuple[int, tuple[tuple[int, int], ...]]] = {}
         self.down: dict[int, int] = {}
@@ -215,7 +216,7 @@ class Accountant:
     def _fail(self, event: Any) -> None:
         job, nodes = self.jobs[event.job], self.held["job", event.job, 0][1]
         assert any(node in self.down and self.down[node] == self.now for node, _ in nodes)
-        every = round(self.scenario.failures.checkpoint_every_s * 1e6)
+        every = round(failures_of(self.scenario).checkpoint_every_s * 1e6)
         worked = max(self.now - job.works_from, 0)
         undone = worked % every
         written = job.left_at(self.now - undone) if worked >= every else job.paces[0][1]
@@ -311,7 +312,7 @@ class Accountant:
         (node, gpus) = event.nodes[0]
         assert node not in self.down
         assert gpus == event.gpus == self.spec.node_gpus[node]
-        times = {(round(one.time_s * 1e6), one.node) for one in self.scenario.failures.schedule}
+        times = {(round(one.time_s * 1e6), one.node) for one in failures_of(self.scenario).schedule}
         assert (self.now, node) in times
         self.down[node] = self.now
 
@@ -320,7 +321,7 @@ class Accountant:
         failed = self.down.pop(node)
         lasted = {
             round(one.time_s * 1e6): round(one.repair_s * 1e6)
-            for one in self.scenario.failures.schedule
+            for one in failures_of(self.scenario).schedule
             if one.node == node
         }
         assert self.now - failed == lasted[failed]

@@ -31,7 +31,7 @@ def solve_literal(instance: Instance, node_limit: int) -> Assignment:
 
 
 def _flagged(made: Assignment, instance: Instance, outcome: Outcome) -> Assignment:
-    return Assignment(made.counts, solution=solution_of("literal", score(made, instance), outcome))
+    return Assignment(made.counts, solution=solution_of(score(made, instance), outcome))
 
 
 def _model(instance: Instance, node_limit: int):  # type: ignore[no-untyped-def]

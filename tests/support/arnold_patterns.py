@@ -142,7 +142,7 @@ def solve_patterns(instance: Instance, node_limit: int) -> Assignment:
 
 
 def _answer(made: Assignment, instance: Instance, outcome: Outcome) -> Assignment:
-    return Assignment(made.counts, solution=solution_of("patterns", score(made, instance), outcome))
+    return Assignment(made.counts, solution=solution_of(score(made, instance), outcome))
 
 
 def _weigh(built: Programme, instance: Instance, free: Ints, longest: int) -> None:

@@ -1,9 +1,17 @@
-"""A board of one scenario that is small enough to be run in a test."""
+"""A board of one scenario that is small enough to be run in a test, and what its check finds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import yaml
+from checked_entries import check
+from entry_logs import change_headers
+
+from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.cell_replay import Flag, FlagKind
 
 
 def small_board(seeds: Sequence[int]) -> dict[str, Any]:
@@ -24,3 +32,36 @@ def small_board(seeds: Sequence[int]) -> dict[str, Any]:
             {"name": "philly", "overrides": [*overrides, "trace.load=6.0", "trace.max_duration_s=3600"]}
         ],
     }
+
+
+def found(root: Path, entry: str, strict: int = 0) -> list[Flag]:
+    """Return the flags of an entry of the one board in a folder."""
+    (board,) = (folder.name for folder in root.iterdir() if (folder / "board.yaml").is_file())
+    return list(check(load_board(board, root), entry, strict))
+
+
+def flags(root: Path, entry: str, strict: int = 0) -> list[str]:
+    return [str(flag) for flag in found(root, entry, strict)]
+
+
+def kinds(root: Path, entry: str, strict: int = 0) -> set[FlagKind]:
+    return {flag.kind for flag in found(root, entry, strict)}
+
+
+def claims(folder: Path, **changes: Any) -> None:
+    """Change keys of entry.yaml; None takes one out."""
+    path = folder / "entry.yaml"
+    content = yaml.safe_load(path.read_text()) | changes
+    kept = {key: value for key, value in content.items() if value is not None}
+    path.write_text(yaml.safe_dump(kept, allow_unicode=True))
+
+
+def claims_throughout(folder: Path, **changes: Any) -> None:
+    """Change keys of entry.yaml, and the headers of its logs so that they agree with it."""
+    claims(folder, **changes)
+    same = {key: value for key, value in changes.items() if key == "information_class"}
+    if "policy" in changes:
+        same["policy"] = changes["policy"]["name"]
+    if "placer" in changes:
+        same["placer"] = {"name": changes["placer"]["name"], **changes["placer"]["parameters"]}
+    change_headers(folder, **same)

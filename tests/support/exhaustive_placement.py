@@ -43,7 +43,7 @@ def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignm
     best = min(every, key=lambda made: (round(score(made, instance), 9), sum(_spread(made, instance))))
     least = score(best, instance)
     seconds = perf_counter() - started
-    return Assignment(best.counts, solution=Solution("exhaustive", True, least, 0.0, 0, seconds))
+    return Assignment(best.counts, solution=Solution(True, least, 0.0, 0, seconds))
 
 
 def _spread(assignment: Assignment, instance: Instance) -> tuple[int, int]:

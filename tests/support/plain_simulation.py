@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from plain_parts import SECOND, Allotment, Job, PlannedJobs, Profile, Profiles
+from scenarios import failures_of, planned_of
 
 
 class Seen(NamedTuple):
@@ -58,7 +59,7 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.known: set[tuple[int, int]] = set()
         self.begun: dict[tuple[int, int], Profile] = {}
         self.waiting: list[deque[Profile]] = [deque() for _ in scenario.cluster.gpu_types]
-        self.start = {one.job: round(one.start_s * SECOND) for one in scenario.reservations}
+        self.start = {one.job: round(one.start_s * SECOND) for one in planned_of(scenario)}
         self.kept: dict[int, list[int]] = {}
         self.due: set[int] = set()
         self.log: list[tuple[Any, ...]] = []
@@ -69,10 +70,10 @@ class PlainSimulation(PlannedJobs, Profiles):
         self._count = itertools.count()
         for row, submit_s in enumerate(scenario.trace.submit_s.tolist()):
             self.at(round(submit_s * SECOND), lambda row=row: self.submit(row))
-        for one in scenario.reservations:
+        for one in planned_of(scenario):
             begin = max(self.start[one.job] - round(one.lead_s * SECOND), 0)
             self.at(begin, lambda row=one.job: self.drain(row))
-        for one in scenario.failures.schedule if scenario.failures else ():
+        for one in failures_of(scenario).schedule:
             repair = max(round(one.repair_s * SECOND), 1)
             self.at(round(one.time_s * SECOND), lambda n=one.node, r=repair: self.fail_node(n, r))
 
@@ -296,7 +297,7 @@ class PlainSimulation(PlannedJobs, Profiles):
         self.wanted = True
 
     def fail(self, row: int) -> None:
-        job, every = self.jobs[row], round(self.s.failures.checkpoint_every_s * SECOND)
+        job, every = self.jobs[row], round(failures_of(self.s).checkpoint_every_s * SECOND)
         worked, allotment = max(self.now - job.works_from, 0), job.held
         written = self.left(job, self.now - worked % every) if worked >= every else job.written
         self.stop(row)

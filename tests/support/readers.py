@@ -31,8 +31,8 @@ from clustergym.report.result_csv import column, read_table
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.placement_log import read_placements
 from clustergym.results.result_files import read_result
-from clustergym.scenarios.failures import read_schedule
-from clustergym.scenarios.reservations import reservations_from_config
+from clustergym.scenarios.disturbances.failures import read_schedule
+from clustergym.scenarios.disturbances.reservations import read_planned_jobs
 from clustergym.scenarios.scenario import Scenario
 from clustergym.scenarios.scenario_config import build_scenario
 from clustergym.workload.committed import read_manifest
@@ -96,7 +96,7 @@ def _provenance(content: bytes, folder: Path) -> object:
 
 
 def _reservations(path: Path) -> object:
-    return reservations_from_config({"path": str(path)}, scenario().trace)
+    return read_planned_jobs(str(path), 3600.0, scenario().trace)
 
 
 def _config(path: Path) -> object:

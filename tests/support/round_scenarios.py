@@ -74,6 +74,14 @@ def run_to_the_end(scenario: Scenario, policy: Policy) -> Run:
     return run
 
 
+def assert_counts_jobs_without_profiles(scenario: Scenario, policy: Policy) -> None:
+    """Run a policy where models "m" have no profile; it must count those of their jobs that fit."""
+    run_to_the_end(without_profiles(scenario, "m"), policy)
+    rows = zip(scenario.trace.model_family, scenario.request_gpus, strict=True)
+    fits = [model == "m" and bool(gpus) for model, gpus in rows]
+    assert policy.counters()["jobs_without_profile"] == sum(fits)
+
+
 def first_view(scenario: Scenario, policy: Policy) -> Any:
     """Return the View of the first decision point."""
     view = Simulation(scenario, Buddy(), policy.information_class, policy.round_s).advance()

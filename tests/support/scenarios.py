@@ -11,6 +11,8 @@ from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.interface.policy import Decision, InformationClass, Policy, View
 from clustergym.oracle.base import OracleTables
 from clustergym.scenarios.costs import Costs, ProfilePrice
+from clustergym.scenarios.disturbances.failures import Failures
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.trace import Trace
 
@@ -32,6 +34,16 @@ class Job:
     priority: int = 0
 
 
+def failures_of(scenario: Scenario) -> Failures:
+    """Return the failures of a scenario; none by default."""
+    return next((found for found in scenario.disturbances if isinstance(found, Failures)), Failures())
+
+
+def planned_of(scenario: Scenario) -> tuple[Reservation, ...]:
+    """Return the planned jobs of a scenario."""
+    return next((found.planned for found in scenario.disturbances if isinstance(found, PlannedJobs)), ())
+
+
 def price(
     information: str, seconds: float, gpus: int = 1, types: str = "each", per: str = "job"
 ) -> dict[str, ProfilePrice]:
@@ -40,22 +52,17 @@ def price(
 
 
 def small_trace(jobs: Sequence[Job]) -> Trace:
-    n = len(jobs)
-    return Trace(
-        name="small",
-        job_id=tuple(job.job_id for job in jobs),
+    return Trace.of(
+        "small",
         submit_s=np.array([job.submit_s for job in jobs], dtype=np.float64),
-        model_family=tuple(job.family for job in jobs),
-        model_size=("",) * n,
-        global_batch=np.full(n, 32, dtype=np.int64),
         iterations=np.array([job.iterations for job in jobs], dtype=np.int64),
-        gpu_type=tuple(job.gpu_type for job in jobs),
         gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
+        job_id=tuple(job.job_id for job in jobs),
+        model_family=tuple(job.family for job in jobs),
+        global_batch=np.full(len(jobs), 32, dtype=np.int64),
+        gpu_type=tuple(job.gpu_type for job in jobs),
         deadline_s=np.array([job.deadline_s for job in jobs], dtype=np.float64),
         priority=np.array([job.priority for job in jobs], dtype=np.int64),
-        user=("",) * n,
-        virtual_cluster=("",) * n,
-        line=np.zeros(n, dtype=np.int64),
     )
 
 
@@ -135,3 +142,15 @@ class Script(Policy):
             return Decision.keep(view)
         wanted = self.entries.pop(view.now_s)
         return Decision.of((self.row[job], self.kind[kind], gpus) for job, (kind, gpus) in wanted.items())
+
+
+def allotments(decision: Decision) -> dict[int, tuple[int, int]]:
+    """Return GPU type and GPU count by job."""
+    triples = zip(decision.job, decision.gpu_type, decision.gpus, strict=True)
+    return {int(job): (int(kind), int(gpus)) for job, kind, gpus in triples}
+
+
+def decided(scenario: Scenario, decision: Decision) -> dict[str, tuple[str, int]]:
+    """Return the names of GPU types and the GPU counts, by job id."""
+    ids, kinds = scenario.trace.job_id, scenario.cluster.gpu_types
+    return {ids[job]: (kinds[kind], gpus) for job, (kind, gpus) in allotments(decision).items()}

@@ -47,7 +47,7 @@ def optimize(model: Any) -> Outcome:
     return Outcome(found, complete, float(model.getDualbound()), int(model.getNTotalNodes()))
 
 
-def solution_of(method: str, reached: float, outcome: Outcome) -> Solution:
+def solution_of(reached: float, outcome: Outcome) -> Solution:
     """Return the report on an assignment of score `reached`; the seconds are filled in by the caller.
 
     Both spreads are at least 1, and so is their weighted mean: a bound where branch and bound has none.
@@ -56,4 +56,4 @@ def solution_of(method: str, reached: float, outcome: Outcome) -> Solution:
     if outcome.complete and reached - bound < TOLERANCE * max(1.0, reached):
         bound = reached
     gap = (reached - bound) / reached
-    return Solution(method, bound == reached, bound, gap, outcome.nodes, 0.0)
+    return Solution(bound == reached, bound, gap, outcome.nodes, 0.0)

@@ -12,8 +12,8 @@ from scenarios import Job, price, small_scenario
 from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import InformationClass
 from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs
-from clustergym.scenarios.failures import Failures, NodeFailure
-from clustergym.scenarios.reservations import Reservation
+from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenarios.scenario import Scenario
 
 GROUPS = {"X": (3, 4), "Y": (2, 2), "Z": (4, 1)}
@@ -96,11 +96,11 @@ def wild_scenarios(draw: st.DrawFn, extras: tuple[str, ...] = EVERYTHING) -> Sce
     if "batches" in on:
         scenario = with_batches(scenario, [16, 32, 64, 256], np.array([[30.0, 500.0, 90.0]]))
     if "failures" in on:
-        scenario = replace(scenario, failures=schedule(draw(failures)))
+        scenario = replace(scenario, disturbances=(schedule(draw(failures)),))
     if "planned" in on:
         submit_s, lead_s = scenario.trace.submit_s, draw(st.sampled_from([0.0, 40.0]))
         planned = (Reservation(row, float(submit_s[row]) + 20.0, lead_s) for row in range(0, len(jobs), 3))
-        scenario = replace(scenario, reservations=tuple(planned))
+        scenario = replace(scenario, disturbances=(*scenario.disturbances, PlannedJobs(tuple(planned))))
     return scenario
 
 

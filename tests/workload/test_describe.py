@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from error_lines import error_line
 
 import clustergym
 from clustergym.inputs.errors import InputError
@@ -134,10 +135,7 @@ def test_generate_types(tmp_path):
 def test_bad_input_is_one_line_and_writes_nothing(arguments, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert expected in error
+    assert expected in error_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
 

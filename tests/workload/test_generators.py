@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 
@@ -12,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from python_process import printed_by
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.inputs.errors import InputError
@@ -19,7 +17,7 @@ from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.workload.committed import differences, fingerprint_now, read_manifest, regenerate
 from clustergym.workload.generators import DeadlineOptions, generate, load_source, source_names
 from clustergym.workload.generators.arrivals import arrival_times
-from clustergym.workload.generators.durations import draw_durations
+from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
 from clustergym.workload.generators.synthesis import oracle_fingerprint
 from clustergym.workload.native import read_trace
@@ -335,17 +333,7 @@ def test_the_hash_seed_does_not_matter():
         "t=generate('philly',jobs=80,cluster='arena-a',gpu_types=('A40','A10'),load=1.1,deadlines=DeadlineOptions());"
         "print(t.sha256,json.dumps(t.provenance,sort_keys=True))"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "12345")
-    }
-    assert len(outputs) == 1
+    assert len({printed_by("-c", code, PYTHONHASHSEED=seed) for seed in ("0", "12345")}) == 1
 
 
 def test_provenance_regenerates_the_trace():
@@ -363,8 +351,7 @@ def test_provenance_regenerates_the_trace():
 def test_importing_the_generators_is_light():
     heavy = "[m for m in ('scipy', 'rich', 'torch') if m in sys.modules]"
     code = f"import sys, clustergym.workload.generators; print({heavy})"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert printed_by("-c", code).strip() == "[]"
 
 
 BAD = [

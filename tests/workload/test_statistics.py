@@ -8,6 +8,7 @@ import pytest
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import OracleTables
+from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_statistics import (
     correlations,
@@ -48,23 +49,10 @@ def trace(*jobs, submit_s=None, **more):
     """Return a trace of (model, GPU type, GPUs, iterations) jobs; by default submitted evenly over 100 s."""
     n = len(jobs)
     submit = np.linspace(0.0, 100.0, n) if submit_s is None else np.array(submit_s, dtype=float)
-    return Trace(
-        name="hand",
-        job_id=tuple(f"j{row}" for row in range(n)),
-        submit_s=submit,
-        model_family=tuple(model.family for model, _, _, _ in jobs),
-        model_size=("",) * n,
-        global_batch=np.full(n, 32),
-        iterations=np.array([iterations for _, _, _, iterations in jobs]),
-        gpu_type=tuple(kind for _, kind, _, _ in jobs),
-        gpus=np.array([gpus for _, _, gpus, _ in jobs]),
-        deadline_s=np.full(n, np.nan),
-        priority=np.zeros(n, dtype=np.int64),
-        user=("",) * n,
-        virtual_cluster=("",) * n,
-        line=np.zeros(n, dtype=np.int64),
-        **more,
-    )
+    models, kinds, gpus, iterations = zip(*jobs, strict=True)
+    families = tuple(model.family for model in models)
+    own = {"model_family": families, "gpu_type": kinds, "global_batch": np.full(n, 32)}
+    return Trace.of("hand", submit, np.array(iterations), np.array(gpus), **own, **more)
 
 
 def test_offered_load_by_hand():
@@ -197,11 +185,8 @@ def test_one_job():
     assert found["span_s"] == 0.0
 
 
-def test_tables_cover_the_counts_of_the_trace_and_all_doublings():
-    class Recorder:
-        def tables(self, classes, cluster, counts):
-            return list(classes), counts
-
-    classes, counts = tables_for(trace((B, "X", 3, 1), (A, "", 2, 1)), CLUSTER, Recorder())
+def test_tables_cover_the_counts_of_the_trace_and_all_doublings(monkeypatch):
+    monkeypatch.setattr(RooflineOracle, "tables", lambda _, classes, cluster, counts: (classes, counts))
+    classes, counts = tables_for(trace((B, "X", 3, 1), (A, "", 2, 1)), CLUSTER)
     assert classes == [A, B]
     assert counts == [1, 2, 3, 4, 8]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from error_lines import error_line
 
 from clustergym import trace as command
 from clustergym.inputs.errors import InputError
@@ -209,9 +210,7 @@ def test_wrong_usage_is_one_line(
     arguments: list[str], words: str, helios: Path, native: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([part.format(helios=helios, native=native) for part in arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert words in error
+    assert words in error_line(capsys)
 
 
 @pytest.mark.parametrize("name", ["describe", "generate"])

@@ -69,18 +69,18 @@ NOISE, ROBUST = 0.1, 0.05
 """Standard deviation of the log error of a row; beyond the second, errors count linearly (pseudo-Huber)."""
 
 ROUNDS, DAMPED_AFTER, EVALUATIONS = 8, 3, 6
-"""Rounds of fitting with frozen plans and planning anew; rounds after which a step is halved, so that plans
-and constants cannot chase each other; evaluations of the Jacobian in a round."""
+"""Rounds, each of which plans anew and then fits with these plans; rounds after which steps are halved, so
+that plans and constants do not alternate for ever; evaluations of the Jacobian in a round."""
 
 SCHEMES = ("leave_one_model_out", "half")
 OF_WHOLE_CLASSES = (
     *("spearman", "regret", "regret_within_type"),
     *("feasibility_agreement", "failures", "failure_recall", "of_rows"),
 )
-"""Figures that a row counted several times would distort."""
+"""Figures that would be wrong where a row counts several times."""
 
 HALVINGS = 4
-"""Ways to halve the models; of each, either half is trained on in turn."""
+"""Ways to halve the models; constants are fitted to either half in turn."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Fit:
     rows : int
         Feasible rows used.
     fitted, cross_validated : dict
-        `mape`, `median_ape` and `p90`, as fractions: of the rows used, and by scheme of models not fitted.
+        `mape`, `median_ape` and `p90`, as fractions: on the rows used, and by scheme on models that were not
+        fitted to.
     """
 
     constants: Constants
@@ -179,6 +180,7 @@ class Calibrator:
         self.rows = rows
         by_length: dict[int, list[int]] = {}
         for row, model in enumerate(rows.models):
+            # Wide ResNets are searched apart, so that stages split in part are tried for them alone.
             length = len(graph_of(catalog.get(model))) + 1000 * (model.family == "wide_resnet")
             by_length.setdefault(length, []).append(row)
         self.groups = [_Group(rows, chosen, catalog) for chosen in by_length.values()]

@@ -12,11 +12,11 @@ from clustergym.inputs.text_files import read_csv
 from clustergym.models.catalog import ARENA_FAMILIES, load_catalog
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.calibration.validation import Figures, grouped, summary
-from clustergym.oracle.roofline.memory import MICRO_BATCHES, UniformPlan, sample_bytes, state_bytes
+from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES, UniformPlan, sample_bytes, state_bytes
 from clustergym.oracle.roofline.work import Work
 
 COLUMNS = ("model_family", "params", "batch_size", "dp_degree", "memory_gb")
-"""Columns of measured memory; `recorded` may say 0 where a row has no value."""
+"""Columns of measured memory; an optional column `recorded` is 0 for rows without a value."""
 
 
 def validate_memory(path: str | Path) -> Figures:

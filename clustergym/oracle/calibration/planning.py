@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,7 +13,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.models.catalog import ARENA_FAMILIES, Catalog
 from clustergym.models.model_class import ModelClass
-from clustergym.oracle.grid.grid_oracle import GridOracle, SearchCell, allocations, cells, graph_of
+from clustergym.oracle.grid.grid_oracle import GridOracle, allocations, batches, cells, graph_of
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.pipelines import Layouts, price
 from clustergym.oracle.grid.planner import Planner, frontiers
@@ -23,8 +23,6 @@ from clustergym.oracle.grid.pruning import RULES, measuring_cost, profiling_cost
 from clustergym.oracle.grid.search import data_parallel_search, full_search
 
 Figures = dict[str, Any]
-
-ROWS_AT_ONCE = 48
 
 
 def arena_classes(catalog: Catalog) -> list[ModelClass]:
@@ -57,7 +55,8 @@ class PlanningOutcomes:
     search_gpu_s, pruned_gpu_s, three_rules_gpu_s, half_space_gpu_s : ndarray of float
         GPU-seconds that the searches take.
     profiling_gpu_s, plan_profiling_gpu_s, plan_measuring_gpu_s : ndarray of float
-        GPU-seconds to profile the proxy plans of all grids; the best of them; and to run that one instead.
+        GPU-seconds to profile the proxy plans of all grids; to profile only the best of them; to run that
+        plan instead.
     frontier_plans : ndarray of int
         On the largest Pareto frontier, biases compared exactly.
     """
@@ -92,11 +91,15 @@ def outcomes(
     places = [
         cell
         for cell, stands_for in cells(len(classes), cluster, counts).items()
-        if any(_compact(cell, counts[count], tier, cluster) for count, tier in stands_for)
+        if any(
+            counts[k] <= cluster.capacity[cell.gpu_type]
+            and tier == cluster.compact_locality(cell.gpu_type, counts[k])
+            for k, tier in stands_for
+        )
     ]
     graphs = [graph_of(oracle.catalog.get(model)) for model in classes]
     parts = []
-    for some in _batches(places, lambda cell: (cell.gpus, len(graphs[cell.model]))):
+    for some in batches(places, graphs):
         rows = allocations(some, graphs, classes, cluster)
         job = np.array([cell.model * len(cluster.groups) + cell.gpu_type for cell in some])
         parts.append(_outcomes(rows, oracle.machine(rows), oracle, job))
@@ -107,20 +110,6 @@ def joined(parts: Sequence[PlanningOutcomes]) -> PlanningOutcomes:
     """Return the rows of all parts."""
     columns = [entry.name for entry in fields(PlanningOutcomes)]
     return PlanningOutcomes(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
-
-
-def _compact(cell: SearchCell, count: int, tier: int, cluster: ClusterSpec) -> bool:
-    room = count <= int(cluster.capacity[cell.gpu_type])
-    return room and tier == cluster.compact_locality(cell.gpu_type, count)
-
-
-def _batches(every: Iterable[SearchCell], key: Callable[[SearchCell], object]) -> Iterator[list[SearchCell]]:
-    groups: dict[object, list[SearchCell]] = {}
-    for cell in every:
-        groups.setdefault(key(cell), []).append(cell)
-    for some in groups.values():
-        for start in range(0, len(some), ROWS_AT_ONCE):
-            yield some[start : start + ROWS_AT_ONCE]
 
 
 def _outcomes(rows: GraphAllocations, machine: Machine, oracle: GridOracle, job: Ints) -> PlanningOutcomes:
@@ -169,7 +158,7 @@ def summary(rows: PlanningOutcomes) -> Figures:
     """Return the figures that Arena and Crius report, as shares and factors.
 
     A row without a proxy plan, or in which a pruned search finds no plan, counts as a share of 0 of the
-    optimum; estimates are compared where there is one.
+    optimum; errors of estimates are over the rows that have an estimate.
     """
     planned = np.isfinite(rows.estimated_s)
     some = rows.where(planned)

@@ -41,11 +41,11 @@ ANOMALIES: frozenset[tuple[str, str, int | None, MeasuredLayout]] = frozenset(
     }
 )
 """Rows of Arena's artifact that no simple physics explains, declared before fitting: family, size, batch
-(None: every batch), layout. 8 GPUs as slow as 4, or several times as slow as 16 are in proportion; figures
-are given with and without them."""
+(None: every batch), layout. In them 8 GPUs are as slow as 4, or several times slower than 16 GPUs would
+suggest. Figures are given with and without them."""
 
 SLOW_MACHINES = frozenset({MeasuredLayout("V100", 1, 4), MeasuredLayout("V100", 1, 8)})
-"""Layouts whose rows come from another, slower machine, most likely; see `Constants.slow_machine`."""
+"""Layouts whose rows most likely come from another, slower machine; see `Constants.slow_machine`."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,7 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
     ape = np.full(len(seconds), np.nan)
     ape[both] = np.abs(seconds[both] / rows.seconds[both] - 1)
     failed = ~fits
+    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
     return {
         **summary(ape),
         **_ranks(rows, seconds),
@@ -190,7 +191,9 @@ def figures(rows: Rows, seconds: Floats) -> Figures:
         "anomalous": int((rows.anomalous & fits).sum()),
         "without_anomalies": summary(ape[plain]) | _ranks(rows.take(plain), seconds[plain]),
         "of_rows": {
-            name: _of_rows(rows.take(chosen), seconds[chosen], ape[chosen])
+            name: summary(ape[chosen])
+            | _ranks(rows.take(chosen), seconds[chosen])
+            | {"gpt3_mape": summary(ape[chosen & language])["mape"]}
             for name, chosen in _parts(rows).items()
         },
         "by_family": grouped(ape, [model.family for model in rows.models]),
@@ -214,11 +217,6 @@ def _parts(rows: Rows) -> dict[str, Bools]:
         "without A40 on several nodes": ~a40,
         "of each GPU count the placement on fewest nodes": once,
     }
-
-
-def _of_rows(rows: Rows, seconds: Floats, ape: Floats) -> Figures:
-    language = np.array([model.family == "gpt3" for model in rows.models], dtype=bool)
-    return summary(ape) | _ranks(rows, seconds) | {"gpt3_mape": summary(ape[language])["mape"]}
 
 
 def _ranks(rows: Rows, seconds: Floats) -> Figures:
@@ -275,9 +273,9 @@ def spearman(rows: Rows, seconds: Floats) -> float | None:
 
 
 def regret(rows: Rows, seconds: Floats, within_type: bool) -> float | None:
-    """Return the share of throughput per GPU that the predicted best placement loses to the measured best.
+    """Return the share of throughput per GPU that the placement chosen by prediction loses to the best one.
 
-    Mean over classes (and GPU types, if within one) with two placements at least.
+    Mean over classes (within a type: over pairs of class and GPU type) with at least two placements.
     """
     usable = np.isfinite(rows.seconds) & np.isfinite(seconds)
     gpus = np.array([layout.nodes * layout.per_node for layout in rows.layouts])

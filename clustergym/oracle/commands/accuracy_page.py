@@ -158,25 +158,23 @@ def accuracy_section(accuracy: Figures) -> str:
             errors = (percent(row["mape"]), percent(row["median_ape"]), percent(row["p90"]))
             unit = title.rstrip("s") if name == "1" else title
             by_group.append((name + unit, f"{row['rows']:,}", *errors))
-    return (
-        "## Measured iteration times\n\n"
-        + ACCURACY_NOTE
-        + "\n"
-        + table(("", *names, "held to"), rows)
-        + "\n\n"
-        + ANOMALIES_NOTE
-        + "\n"
-        + STRUCTURE_NOTE
-        + "\n"
-        + MISSED_NOTE
-        + "\n"
-        + table(("rows", "number", *(title for title, _ in PARTS)), parts)
-        + "\n\n"
-        + FAILED_NOTE
-        + "\nBy GPU type and count, each model left out in turn:\n\n"
-        + table(("", "rows", "mean", "median", "90th percentile"), by_group)
-        + "\n\n"
+    return _paragraphs(
+        "## Measured iteration times",
+        ACCURACY_NOTE,
+        table(("", *names, "held to"), rows),
+        ANOMALIES_NOTE,
+        STRUCTURE_NOTE,
+        MISSED_NOTE,
+        table(("rows", "number", *(title for title, _ in PARTS)), parts),
+        FAILED_NOTE,
+        "By GPU type and count, each model left out in turn:",
+        table(("", "rows", "mean", "median", "90th percentile"), by_group),
     )
+
+
+def _paragraphs(*parts: str) -> str:
+    """Return parts of the page with a blank line after each."""
+    return "".join(part.rstrip("\n") + "\n\n" for part in parts)
 
 
 def _plain(value: float | None) -> str:
@@ -260,29 +258,20 @@ def planning_section(planning: Figures) -> str:
         )
         for gpus, row in planning["by_gpus"].items()
     ]
-    by_cluster = _by_name(planning["by_cluster"])
     by_rules = [
         (keys, *(percent(row[name]) for name in RULES_FIGURES)) for keys, row in planning["rules"].items()
     ]
     shared = ("best proxy plan", "pruned search", "GPU time saved")
-    return (
-        "## Estimates, proxy plans and pruned search\n\n"
-        + PLANNING_NOTE
-        + "\n"
-        + table(("", "ours, 1-16 GPUs", "ours, 1-64 GPUs", "papers"), rows)
-        + "\n\n"
-        + table(("GPUs", "allocations", "estimate error", "Arena's", *shared), by_count)
-        + "\n\n"
-        + table(("cluster", "allocations", "estimate error", *shared), by_cluster)
-        + "\n\n"
-        + RULES_NOTE
-        + "\n"
-        + table(("keys", "allocations with a plan", *RULES_COLUMNS), by_rules)
-        + "\n\n"
-        + VARIANTS_NOTE
-        + "\n"
-        + table(("on arena-a", "allocations", "estimate error", *shared), _by_name(planning["variants"]))
-        + "\n\n"
+    return _paragraphs(
+        "## Estimates, proxy plans and pruned search",
+        PLANNING_NOTE,
+        table(("", "ours, 1-16 GPUs", "ours, 1-64 GPUs", "papers"), rows),
+        table(("GPUs", "allocations", "estimate error", "Arena's", *shared), by_count),
+        table(("cluster", "allocations", "estimate error", *shared), _by_name(planning["by_cluster"])),
+        RULES_NOTE,
+        table(("keys", "allocations with a plan", *RULES_COLUMNS), by_rules),
+        VARIANTS_NOTE,
+        table(("on arena-a", "allocations", "estimate error", *shared), _by_name(planning["variants"])),
     )
 
 
@@ -304,24 +293,22 @@ def memory_section(memory: Figures) -> str:
         (name, f"{row['rows']:,}", percent(row["median_ape"]), percent(row["mape"]))
         for name, row in {"all": memory, **memory["by_family"]}.items()
     ]
-    return (
-        "## Memory of pure data parallelism\n\nAgainst `arena_dp_memory.csv`; held to a median of 15 %.\n\n"
-        + table(("", "rows", "median error", "mean error"), rows)
-        + "\n\n"
+    return _paragraphs(
+        "## Memory of pure data parallelism",
+        "Against `arena_dp_memory.csv`; held to a median of 15 %.",
+        table(("", "rows", "median error", "mean error"), rows),
     )
 
 
 def page(figures: Figures) -> str:
     """Return the page of measured figures, see `report.measured`."""
     sources = [(f"`{name}`", f"`{digest}`") for name, digest in figures["sources"].items()]
-    return (
-        HEAD
-        + "\n"
-        + accuracy_section(figures["accuracy"])
-        + planning_section(figures["planning"])
-        + memory_section(figures["memory"])
-        + SOURCES_NOTE
-        + "\n"
-        + table(("file", "sha256"), sources)
-        + "\n"
+    sections = (
+        HEAD,
+        accuracy_section(figures["accuracy"]),
+        planning_section(figures["planning"]),
+        memory_section(figures["memory"]),
+        SOURCES_NOTE,
+        table(("file", "sha256"), sources),
     )
+    return _paragraphs(*sections).removesuffix("\n")

@@ -29,17 +29,14 @@ def run(options: argparse.Namespace) -> int:
     files = list(Store(folder).files())
     size = sum(path.stat().st_size for path in files)
     told = f"{len(files):,} files, {size / 1e6:.3f} MB"
-    if options.action == "clear":
-        for path in files:
-            _delete(path)
-        told = f"deleted {told}"
-    print(f"{folder}: {told}")
+    if options.action == "where":
+        print(f"{folder}: {told}")
+        return 0
+    for path in files:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            message = f"cannot be deleted: {error.strerror}"
+            raise InputError(message, file=path, remedy="check who owns the folder") from None
+    print(f"{folder}: deleted {told}")
     return 0
-
-
-def _delete(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        message = f"cannot be deleted: {error.strerror}"
-        raise InputError(message, file=path, remedy="check who owns the folder") from None

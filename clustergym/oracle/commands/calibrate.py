@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clustergym.inputs.writing import write_json, write_text
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
-from clustergym.oracle.commands.figures import print_figures
+from clustergym.oracle.commands.validation_tables import print_figures
 
 if TYPE_CHECKING:
     from clustergym.oracle.calibration.fit import Fit

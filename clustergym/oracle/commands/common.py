@@ -19,7 +19,7 @@ from clustergym.inputs import arguments
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
-from clustergym.oracle.roofline.memory import MICRO_BATCHES
+from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES
 
 if TYPE_CHECKING:
     from rich.table import Table

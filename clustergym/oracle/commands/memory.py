@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clustergym.inputs.writing import write_json
 from clustergym.oracle.commands import common
-from clustergym.oracle.commands.figures import print_figures
+from clustergym.oracle.commands.validation_tables import print_figures
 
 SUMMARY = "hold data-parallel memory against recorded values"
 

@@ -9,7 +9,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import write_json
 from clustergym.oracle.base import check_choice
 from clustergym.oracle.commands import common
-from clustergym.oracle.commands.figures import print_figures
+from clustergym.oracle.commands.validation_tables import print_figures
 
 SUMMARY = "hold an oracle against measured iteration times"
 

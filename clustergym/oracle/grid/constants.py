@@ -14,7 +14,7 @@ from clustergym.inputs.paths import conf_dir
 from clustergym.oracle.roofline.devices import HALF_FP32
 
 UNFITTED = {"matmul": 0.72, "convolution": 0.55, "network": 0.3, "transfer": 0.1}
-"""Shares of GPU types that nobody measured."""
+"""Shares for GPU types that were not measured."""
 
 UNFITTED_HALF_FP32 = 0.24
 """Share of the fp32 peak for convolutions on unmeasured types of `devices.HALF_FP32`."""
@@ -41,10 +41,10 @@ class Constants:
         Factors on the bytes that elementwise operators of language models, of wide ResNets, and
         of gating masks move.
     block_exchange : float
-        Factor on the bytes that split convolutions exchange (halos, batch statistics and layout
-        changes come on top of their inputs and outputs).
+        Factor on the bytes of inputs and outputs that split convolutions exchange: it stands for halos, batch
+        statistics and layout changes, which come on top.
     split_saturation : float
-        How a split shrinks what an unsaturated convolution loses: by the GPUs to this power.
+        What an unsaturated convolution loses is divided by the GPUs it is split over, to this power.
     slow_machine : float
         Factor on the measured times of Arena's artifact on one node of 4 or 8 V100: another
         machine than that of 1, 2 and 16. A property of the data set; the oracle does not use it.
@@ -70,9 +70,11 @@ class Constants:
     slow_machine: float = 1.3
 
     def shares(self, name: str, gpu_types: Sequence[str]) -> Floats:
-        """Return a share for each GPU type, shape (n,); a fixed value for types it was not fitted to."""
+        """Return a share for each GPU type, shape (n,); types it was not fitted to have a fixed value."""
         known: Mapping[str, float] = getattr(self, name)
-        return np.array([known.get(gpu, _unfitted(name, gpu)) for gpu in gpu_types], dtype=np.float64)
+        other = dict.fromkeys(HALF_FP32, UNFITTED_HALF_FP32) if name == "convolution" else {}
+        shares = [known.get(gpu, other.get(gpu, UNFITTED[name])) for gpu in gpu_types]
+        return np.array(shares, dtype=np.float64)
 
     def rounded(self) -> Constants:
         """Return the constants with four significant digits."""
@@ -87,12 +89,6 @@ class Constants:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-def _unfitted(name: str, gpu_type: str) -> float:
-    if name == "convolution" and gpu_type in HALF_FP32:
-        return UNFITTED_HALF_FP32
-    return UNFITTED[name]
 
 
 def default_path() -> Path:

@@ -10,7 +10,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.grid.grid_oracle import GridOracle, graph_of, spread
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
-from clustergym.oracle.grid.pipelines import Layouts, Pipelines, Prices, price
+from clustergym.oracle.grid.pipelines import Layouts, Prices, price
 from clustergym.oracle.grid.planner import NormalisedPartitions, Planner, frontier, proxies
 from clustergym.oracle.grid.plans import Explanation, Frontier, Grid, OutOfMemory, Plan, ProxyPlan, Stage
 from clustergym.oracle.grid.profiler import Estimates, check_rule, estimate
@@ -177,7 +177,9 @@ class _Explainer:
         )
 
     def stages(self, found: BestPlans, prices: Prices) -> tuple[Stage, ...]:
-        bounds = _bounds(found.plans)
+        plans, count = found.plans, int(found.plans.count[0])
+        columns = (plans.first, plans.last, plans.gpus, plans.tensor, plans.cut)
+        bounds = list(zip(*(column[0, :count].tolist() for column in columns), strict=True))
         held = stage_bytes(self.rows, self.machine, found.micro_batches, bounds)
         return tuple(
             Stage(
@@ -221,10 +223,3 @@ class _Explainer:
         size = int(np.argmin(needed))
         excess = float(needed[size]) - float(self.machine.memory_bytes[0, 0, 0])
         return OutOfMemory(0, self.rows.operators - 1, int(table.sizes[size]), excess)
-
-
-def _bounds(plans: Pipelines) -> list[tuple[int, int, int, int, int]]:
-    columns = (plans.first, plans.last, plans.gpus, plans.tensor, plans.cut)
-    stages = int(plans.count[0])
-    first, last, gpus, tensor, cut = (column[0, :stages].tolist() for column in columns)
-    return list(zip(first, last, gpus, tensor, cut, strict=True))

@@ -28,7 +28,7 @@ VERSION = 2
 """Raised whenever the tables of equal input change."""
 
 CHUNK_GPUS = 128
-"""GPUs up to which `CHUNK` rows are searched at once; of more, fewer: arrays grow with rows and GPUs."""
+"""Up to this many GPUs, `CHUNK` rows are searched at once; fewer of more GPUs, to bound the arrays."""
 
 
 SCHEDULES = ("1f1b", "gpipe")
@@ -57,12 +57,12 @@ class SearchCell(NamedTuple):
 class GridOracle(Oracle):
     """Iteration times of searched, estimated and data-parallel plans.
 
-    `execution` is the best plan that the full search finds (pipelines of unequal stages, each with
-    its own split), with kernel efficiency by device and shape; `profiled` is the profiler's
-    estimate of the best grid's proxy plan, from operators and collectives taken one by one;
-    `data_parallel` is pure data parallelism, as executed. Plans use powers of two of GPUs: of any other
-    count, the largest power of two below it, and the rest idle. Across nodes the GPUs fill as few nodes as
-    they can, but at least two, evenly.
+    `execution` is the best plan that the full search finds (pipelines of unequal stages, each with its own
+    split), with kernel efficiency by device and shape; `profiled` is the profiler's estimate of the best
+    grid's proxy plan, from operators and collectives taken one by one; `data_parallel` is pure data
+    parallelism, as executed. Plans use powers of two of GPUs: of any other count they use the largest power
+    of two below it, and the other GPUs idle. Across nodes the GPUs fill as few nodes as they can, but at
+    least two, evenly.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ class GridOracle(Oracle):
         How a grid is estimated: `frontier` (Arena's proxy plan, nearly equal biases taken as equal),
         `least_bias` (to the letter of its text) or `assembly` (Crius's 2^stages).
     micro_batches : str or int
-        Of the estimate: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`, `four_stages`,
-        or a number, which must divide the batch.
+        Micro-batches that the estimate assumes: `fixed` (16, as Arena ran; 32 where 16 do not fit), `stages`
+        (one a stage), `four_stages` (four a stage), or a number, which must divide the batch.
     schedule : str
         Of pipelines: `1f1b`, or `gpipe`, which holds the activations of all micro-batches.
     overlap : bool
@@ -113,20 +113,14 @@ class GridOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
-        """
+        """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
         graphs = [graph_of(self.catalog.get(model)) for model in classes]
         check_rule(self.micro_batches, [model.global_batch for model in classes])
         places = cells(len(classes), cluster, counts)
         shape = (3, len(classes), len(cluster.groups), len(counts), len(Locality))
         values = np.full(shape, np.inf)
-        for some in _batches(list(places), graphs):
+        for some in batches(list(places), graphs):
             rows = allocations(some, graphs, classes, cluster)
             for cell, column in zip(some, np.stack(self.times(rows), axis=1), strict=True):
                 for count, tier in places[cell]:
@@ -142,6 +136,7 @@ class GridOracle(Oracle):
         found = full_search(rows, machine)
         estimated = estimate(rows, machine, self.strategy, self.micro_batches).best.iteration_s
         executed = np.minimum(found.iteration_s, parallel.iteration_s)
+        # What can run has an estimate: where no grid has a proxy plan, that of the plan that runs.
         estimated = np.where(np.isfinite(estimated), estimated, _estimate_of(found, rows, machine))
         return executed, np.where(np.isfinite(executed), estimated, np.inf), parallel.iteration_s
 
@@ -179,7 +174,7 @@ def graph_of(spec: ModelSpec) -> OperatorGraph:
 
 
 def spread(gpus: int, per_node: int, locality: Locality) -> int:
-    """Return how many nodes GPUs are on: one, or else the fewest they fill, at least two."""
+    """Return how many nodes GPUs are on: one, or else the fewest that hold them, but at least two."""
     return 1 if locality == Locality.NODE else max(2, -(-gpus // per_node))
 
 
@@ -223,7 +218,7 @@ def allocations(
     )
 
 
-def _batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
+def batches(every: Sequence[SearchCell], graphs: Sequence[OperatorGraph]) -> Iterator[list[SearchCell]]:
     """Yield cells of equal GPU counts and equally long graphs of like kind, a chunk at a time."""
     groups: dict[tuple[int, int, bool], list[SearchCell]] = {}
     for cell in every:

@@ -16,7 +16,7 @@ from clustergym.oracle.grid.operators import OperatorGraph
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import Layout, link_gbs
 from clustergym.oracle.roofline.latency import GRADIENT_BYTES, WEIGHT_PASSES
-from clustergym.oracle.roofline.memory import USABLE
+from clustergym.oracle.roofline.memory_fit import USABLE
 from clustergym.oracle.roofline.work import STATE_BYTES
 
 RECOMPUTING_PASSES, KEEPING_PASSES = 4.0, 3.0
@@ -122,7 +122,7 @@ class Machine:
     convolutional, experts, planned, recomputes : ndarray of bool
         Is a wide ResNet; a mixture of experts; may be split and pipelined; recomputes even in one stage.
     disaggregated : bool
-        Whether operators and collectives are taken one by one, as a profiler measures them.
+        Whether each operator and collective is timed alone, as a profiler does (see `as_profiled`).
     holds_all : bool
         Whether a pipeline holds the activations of all micro-batches (GPipe), not of those in flight (1F1B).
     overlaps : bool
@@ -199,8 +199,8 @@ class Machine:
     def as_profiled(self) -> Machine:
         """Return the machine as a profiler measures it, one operator at a time.
 
-        A GPU's share of every operator runs alone, so that gradient accumulation and the optimizer
-        step are not seen, and collectives run with no others beside them on the network.
+        A GPU's share of every operator runs alone, so gradient accumulation and the optimizer step are not
+        seen; each collective has the network to itself.
         """
         return replace(self, disaggregated=True)
 
@@ -214,7 +214,7 @@ def _flags(values: Iterable[bool]) -> Bools:
 
 
 def _reached(layout: Layout, constants: Constants, names: Sequence[str]) -> Layout:
-    """Return the layout with the rates reached, at most the sum of a node's GPU links."""
+    """Return the layout with the rates that are reached; none exceeds the sum of a node's GPU links."""
     most = layout.per_node * layout.link_gbs
     network = layout.network_gbs * constants.shares("network", names)
     transfer = layout.network_gbs * constants.shares("transfer", names)
@@ -229,8 +229,9 @@ class Split(NamedTuple):
     gpus : ndarray of float
         Of the stage.
     tensor : ndarray of float
-        GPUs that the operator is split over; the rest are data-parallel copies. The experts of a
-        mixture are split so, its other layers hold their own samples on every GPU.
+        GPUs that the operator is split over; the stage has GPUs / tensor copies of it. In a mixture of
+        experts only the experts are split; its other layers are whole on every GPU, each with its own
+        samples.
     """
 
     gpus: Floats
@@ -312,9 +313,10 @@ def _pass_s(columns: Mapping[str, Floats], machine: Machine, share: Floats, spli
 def _lost_flops(columns: Mapping[str, Floats], machine: Machine, split: Split) -> Floats:
     """Return the FLOPs that unsaturated kernels lose.
 
-    A matrix product loses in proportion to its weights. A convolution loses half so and half in
-    proportion to its reduction alone (a wave of output tiles, however many channels it has); of a block
-    split over GPUs, only the last convolution's reduction is split.
+    A kernel runs at half its rate at `half_units` units of work, which is the same as a fixed loss of FLOPs.
+    A matrix product's loss is proportional to its weights. Of a convolution's loss, half is proportional to
+    its weights and half to the length of its reduction (a wave of output tiles costs the same however many
+    channels it has). Where a block is split over GPUs, only the last convolution's reduction is split.
     """
     exponent = np.where(machine.convolutional, machine.constants.split_saturation, 1.0)
     whole = columns["unit_flops"] / split.tensor**exponent

@@ -22,7 +22,7 @@ CLUSTERS = 8
 """Operators that a graph is clustered into, at most."""
 
 BLOCK_COPIES, BLOCK_TRAFFIC = 6, 5
-"""Copies of a convolution's output held in a block, and times it is written or read in a forward pass;
+"""Copies of a convolution's output that a block holds, and how often a forward pass writes or reads it;
 measured data-parallel memory is 1.04 GB an image at 500M (arena_dp_memory.csv)."""
 
 
@@ -38,17 +38,17 @@ class Layer:
     unit_flops : float
         Sum over kernels of FLOPs over units of work (tokens, or output pixels).
     reduction, split_reduction : float
-        Sum of the lengths of convolutions' reductions: those that a split leaves as they are,
-        and the one it splits.
+        Sums of the lengths of convolutions' reductions (kernel area x input channels): of those that stay
+        whole where the block is split, and of the one that is split.
     traffic_bytes, gate_traffic_bytes : float
         Moved by elementwise operators, and by gating masks.
     shared_parameters, expert_parameters : float
     boundary_bytes : float
         Activation handed to the next layer.
     kept_bytes : float
-        Kept for the backward pass where the layer is recomputed (its input).
+        Kept for the backward pass if the layer is recomputed: its input.
     activation_bytes, workspace_bytes : float
-        Kept where it is not recomputed; held while it is.
+        Kept if the layer is not recomputed; held while it is being recomputed.
     head_bytes : float
         Kept in either case (logits).
     exchange_bytes, exchange_count : float
@@ -132,14 +132,15 @@ def operator_graph(spec: ModelSpec, clusters: int = CLUSTERS) -> OperatorGraph:
     columns["boundary_bytes"] = np.array([layers[index].boundary_bytes for index in last])
     workspace = np.array([layer.workspace_bytes for layer in layers])
     columns["workspace_bytes"] = np.maximum.reduceat(workspace, first)
-    titles = tuple(_title(names[a : b + 1]) for a, b in zip(first, last, strict=True))
+    titles = tuple(names[a] if a == b else f"{names[a]}-{names[b]}" for a, b in zip(first, last, strict=True))
     return OperatorGraph(spec, titles, int(spec.tensor_limit), columns)
 
 
 def balanced_cuts(weights: Sequence[float], parts: int) -> list[int]:
     """Return the starts of `parts` runs of consecutive items that minimise the heaviest run.
 
-    Of equally light ones, the sum of squares decides, so that the others are even too.
+    Among cuts whose heaviest runs are equal, the least sum of squares decides, so that the other runs are
+    even too.
 
     Parameters
     ----------
@@ -166,10 +167,6 @@ def balanced_cuts(weights: Sequence[float], parts: int) -> list[int]:
         cuts.append(starts[part][last])
         last = cuts[-1] - 1
     return cuts[::-1]
-
-
-def _title(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]}-{names[-1]}"
 
 
 def _language_layers(spec: ModelSpec) -> tuple[list[Layer], list[str]]:

@@ -12,7 +12,7 @@ from clustergym.oracle.grid.pipelines import Pipelines
 from clustergym.oracle.grid.stages import StageTable, run_index
 
 LADDER = np.array([1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.4, np.inf])
-"""Limits on the slowest stage that are tried, over the least that is possible."""
+"""Limits tried on the time of the slowest stage, as multiples of the least that is possible."""
 
 
 def best_pipelines(
@@ -20,8 +20,8 @@ def best_pipelines(
 ) -> Pipelines:
     """Return the pipeline of least sum of stages + (micro-batches - 1) x slowest stage.
 
-    As Alpa (Zheng et al., OSDI '22, section 5.2), with a ladder of limits on the slowest stage instead of
-    every one that occurs.
+    As Alpa (Zheng et al., OSDI '22, section 5.2): for each limit on the slowest stage, dynamic programming
+    finds the least sum of stages. Alpa tries every stage time that occurs as a limit, here `LADDER` is tried.
 
     Parameters
     ----------
@@ -32,12 +32,13 @@ def best_pipelines(
     """
     steps = _Steps(rows, table, transfer)
     slowest = steps.least_slowest()
+    # A little above, so that rounding does not put the slowest stage beyond its own limit.
     limits = np.where(np.isfinite(slowest), slowest, 1.0)[:, None] * LADDER * (1 + 1e-12)
     return steps.backtrack(*steps.least_sum(limits), micro_batches)
 
 
 class _Steps:
-    """The dynamic programme: values by (first operator, GPUs left), from the last operator back.
+    """The dynamic programme: values by (first operator, GPUs left), from the last operator backwards.
 
     Arrays have the shape (R, limits, J, M, D + 1): the stage's last operator, its size, and GPUs
     left before it.
@@ -56,7 +57,7 @@ class _Steps:
         self.sends = several[:, None, None] & (after % per_node[:, None, None] == 0)
 
     def stage_s(self, operator: int) -> Floats:
-        """Return seconds of stages from an operator on, shape (R, 1, J, M, D + 1)."""
+        """Return seconds of stages that begin at an operator, with transfers, shape (R, 1, J, M, D + 1)."""
         last = np.arange(operator, self.operators)
         count = len(self.sizes)
         seconds = self.table.seconds[:, run_index(self.operators, np.array(operator), last), :count]
@@ -93,7 +94,7 @@ class _Steps:
         return np.isfinite(value[np.arange(self.rows), :, self.gpus]), choices[::-1]
 
     def _shifted(self, limits: int) -> Floats:
-        """Return what follows a stage, by the operator after it, the stage's size and GPUs left before it."""
+        """Return the value after a stage, by its next operator, its size and the GPUs left before it."""
         shape = (self.rows, limits, self.operators + 1, len(self.sizes), self.most + 1)
         shifted = np.full(shape, np.inf)
         shifted[:, :, -1, np.arange(len(self.sizes)), self.sizes] = 0.0
@@ -134,6 +135,7 @@ class _Steps:
             run = run_index(self.operators, start, last)
             gpus = np.where(going, self.sizes[index], 0)
             receives = self.receives[row, 0, left].astype(np.int64)
+            # A stage sends across nodes where the next one receives across nodes.
             sends = self.receives[row, 0, left - gpus].astype(np.int64)
             seconds = self.table.seconds[row, run, index] + self.transfer[row, start, receives, index]
             seconds = seconds + self.transfer[row, last + 1, sends, index]

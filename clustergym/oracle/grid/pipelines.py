@@ -28,8 +28,8 @@ class Pipelines:
     first, last : ndarray of int, shape (R, S)
         Operators of a stage, both included.
     gpus, tensor, cut : ndarray of int, shape (R, S)
-        Its GPUs, those an operator is split over, and the first operator that is split: in a wide
-        ResNet, those before it are data-parallel.
+        Its GPUs, the GPUs that an operator is split over, and the first operator that is split: in a wide
+        ResNet, the operators of the stage before that one are data-parallel.
     """
 
     count: Ints
@@ -105,14 +105,14 @@ def pipeline_s(stages: Floats, micro_batches: Floats | float, hidden: Floats | f
         Seconds of a micro-batch; 0 where there is no such stage.
     micro_batches : float or ndarray
     hidden : float or ndarray, shape (..., S)
-        Of these, what does not show once the pipeline is full.
+        The part of these seconds that is hidden once the pipeline is full.
     """
     slowest = (stages - hidden).max(axis=-1, initial=0.0)
     return np.asarray(stages.sum(axis=-1) + (micro_batches - 1) * slowest)
 
 
 class Layouts:
-    """The plans' splits by operator: the part of pricing that does not depend on constants."""
+    """The plans' splits by operator: what pricing needs and does not change while constants are fitted."""
 
     def __init__(self, rows: GraphAllocations, plans: Pipelines) -> None:
         operator = np.arange(rows.operators)[None, None, :]
@@ -129,14 +129,27 @@ class Layouts:
         self.passes = np.where(
             (convolutional | dense) & (plans.count == 1), KEEPING_PASSES, RECOMPUTING_PASSES
         )
-        before = np.cumsum(plans.gpus * self.exists, axis=1) - plans.gpus * self.exists
-        per_node = rows.layout.per_node[:, None]
-        several = rows.layout.nodes[:, None] > 1
-        self.receives = (several & (before % per_node == 0)).astype(np.int64)
-        self.sends = (several & ((before + plans.gpus) % per_node == 0)).astype(np.int64)
+        self.receives, self.sends = crossings(rows, plans.gpus * self.exists)
         self.size = np.log2(np.maximum(plans.gpus, 1)).astype(np.int64)
         self.first = np.where(self.exists, plans.first, 0)
         self.after = np.where(self.exists, plans.last + 1, 0)
+
+
+def crossings(rows: GraphAllocations, gpus: Ints) -> tuple[Ints, Ints]:
+    """Return whether stages receive, and send, across nodes: 0 or 1, in the shape of `gpus`.
+
+    Stages fill nodes one after another, so a boundary between stages lies between nodes where the
+    GPUs before it fill whole nodes.
+
+    Parameters
+    ----------
+    gpus : ndarray of int, shape (R, S) or (R, P, S)
+        GPUs of each stage.
+    """
+    after, shape = np.cumsum(gpus, axis=-1), (-1, *[1] * (gpus.ndim - 1))
+    several, per_node = rows.layout.nodes.reshape(shape) > 1, rows.layout.per_node.reshape(shape)
+    receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
+    return receives, (several & (after % per_node == 0)).astype(np.int64)
 
 
 def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batches: Floats) -> Prices:
@@ -169,8 +182,8 @@ def price(rows: GraphAllocations, machine: Machine, layouts: Layouts, micro_batc
 def transfer_s(rows: GraphAllocations, machine: Machine, samples: Floats, most: int) -> Floats:
     """Return seconds to hand a micro-batch over before operator k, and its gradient back.
 
-    Shape (R, K + 1, 2, M), 0 before the first and after the last operator: inside a node and
-    across nodes, by the stage's GPUs.
+    Shape (R, K + 1, 2, M): the third axis is inside a node and across nodes, the last the stage's GPUs in
+    powers of two. 0 before the first and after the last operator.
     """
     sizes = 2.0 ** np.arange(most.bit_length())
     layout = machine.layout

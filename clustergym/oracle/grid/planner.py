@@ -1,15 +1,16 @@
 """The planner: chooses a grid's proxy plan by computation bias and communication load.
 
-Follows Arena (EuroSys '26, section 3.3): operators are loaded by the roofline (Eq. 2), each deserves GPUs in
-proportion, a run of operators deserves the sum, a partition is biased by how far powers of two are from that
-(Eq. 3), and a stage is split as communicates least among what fits in memory.
+Follows Arena (EuroSys '26, section 3.3). The roofline gives each operator's load (Eq. 2). An operator
+deserves a fractional number of GPUs in proportion to its load, and a stage the sum over its operators. The
+bias of a partition is the distance between its stages' powers of two of GPUs and what they deserve (Eq. 3).
+Of the splits that fit in memory, a stage has the one that communicates least.
 
-Ours where the text says something else; the strategy `least_bias` does as the text says: biases that are
-nearly equal count as equal (`BIAS_STEP`; the text: exactly), and the communication load has the transfers
-between stages (the text leaves them out, as small and overlapped). Ours where the text says nothing:
-`NORMALISATIONS` and `WIDEST`; powers of two of stages are Crius's (section 6.1). The text reduces a frontier
-of more plans than a threshold by dropping, of the two plans most alike in their partition, the one of more
-communication; it gives neither the threshold nor the measure of likeness. There is no such reduction here:
+We depart from the text in two points, which the strategy `least_bias` takes as the text has them: nearly
+equal biases count as equal (`BIAS_STEP`; the text: exactly equal ones), and the communication load includes
+the transfers between stages (the text leaves them out, as small and overlapped). Ours where the text says
+nothing: `NORMALISATIONS` and `WIDEST`; powers of two of stages are Crius's (section 6.1). Where a frontier
+has more plans than a threshold, the text drops, of the two plans most alike in their partition, the one that
+communicates more; it gives neither the threshold nor the measure of likeness. Here all plans stay:
 docs/oracle-accuracy.md has the greatest number of plans on a frontier.
 """
 
@@ -23,18 +24,18 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
-from clustergym.oracle.grid.pipelines import Pipelines, transfer_s
+from clustergym.oracle.grid.pipelines import Pipelines, crossings, transfer_s
 from clustergym.oracle.grid.stages import StageTable, run_index, stage_table
 
 NORMALISATIONS = 4
-"""Ways to round a partition's GPUs to powers of two that are kept, least biased first: where the first
+"""How many ways to round a partition's GPUs to powers of two are kept, least biased first: where the first
 does not fit in memory, another may."""
 
 WIDEST = 8
-"""GPUs of the largest stage over those of the smallest, at most."""
+"""Greatest ratio of the GPUs of the largest stage to those of the smallest."""
 
 BIAS_STEP, EXACT = 1 / 16, 1e-6
-"""Biases are equal that differ by less than this share of the grid's GPUs: ours, and to the letter."""
+"""Biases that differ by less than this share of the grid's GPUs are equal: ours, and the text's."""
 
 
 @lru_cache(maxsize=256)
@@ -107,8 +108,8 @@ class NormalisedPartitions:
     bias : ndarray of float, shape (R, P)
         Euclidean distance of GPUs from the fractional ones.
     communication_s : ndarray of float, shape (R, P)
-        Communication load: collectives of all stages, and where the planner counts them transfers between
-        them, an iteration; inf where a stage does not fit.
+        Communication load in an iteration: collectives of all stages, and unless the planner is literal the
+        transfers between them; inf where a stage does not fit.
     memory_bytes : ndarray of float
     bias_step : float
         Share of the grid's GPUs by which biases must differ not to count as equal.
@@ -149,7 +150,7 @@ class Planner:
         As profiled.
     micro_batches : ndarray of float, shape (R,)
     literal : bool
-        Judge plans as Arena's text says: biases exactly, and communication without transfers.
+        Judge plans by the letter of Arena's text: biases exactly, and communication without transfers.
     """
 
     def __init__(
@@ -200,11 +201,7 @@ class Planner:
         first, last : ndarray of int, shape (P, S) or (R, P, S)
         gpus : ndarray of int, shape (R, P, S)
         """
-        layout, index = self.rows.layout, np.log2(gpus).astype(np.int64)
-        after = np.cumsum(gpus, axis=2)
-        several, per_node = layout.nodes[:, None, None] > 1, layout.per_node[:, None, None]
-        receives = (several & ((after - gpus) % per_node == 0)).astype(np.int64)
-        sends = (several & (after % per_node == 0)).astype(np.int64)
+        index, (receives, sends) = np.log2(gpus).astype(np.int64), crossings(self.rows, gpus)
         row = np.arange(len(self.rows))[:, None, None]
         received = self.transfer[row, first, receives, index]
         return np.asarray(received + self.transfer[row, last + 1, sends, index])
@@ -227,7 +224,7 @@ def _normalised(ideal: Floats, every: Ints) -> tuple[Ints, Floats]:
 
 
 def reduced_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
-    """Return the bias in steps above the least feasible one, shape (R, P)."""
+    """Return by how many steps the bias exceeds the least feasible one, shape (R, P); inf if infeasible."""
     fits = np.isfinite(candidates.communication_s)
     bias = np.where(fits, candidates.bias, np.inf)
     least = bias.min(axis=1, keepdims=True)
@@ -239,8 +236,8 @@ def reduced_bias(candidates: NormalisedPartitions, gpus: int) -> Floats:
 def frontiers(candidates: NormalisedPartitions, gpus: int) -> Bools:
     """Return whether a partition is on its row's Pareto frontier, shape (R, P).
 
-    Of partitions whose biases are equal, the one of least communication load stands for all; of those, none
-    may be worse than another in both.
+    Of partitions with equal bias only the one of least communication load counts. It is on the frontier if no
+    partition of less bias communicates as little.
     """
     steps, load = reduced_bias(candidates, gpus), candidates.communication_s
     order = np.lexsort((candidates.bias, load, steps), axis=1)

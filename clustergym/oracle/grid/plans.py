@@ -72,8 +72,8 @@ class Plan:
         Samples of a micro-batch, all data-parallel ranks together.
     iteration_s : float
     compute_s, intra_stage_s, inter_stage_s : float
-        Of the slowest stage over all micro-batches; gradient all-reduce and optimizer step count as
-        intra-stage.
+        Of the slowest stage, summed over micro-batches; intra-stage includes gradient all-reduce and
+        optimizer step.
     bubble_s : float
         While the slowest stage waits for the pipeline to fill and to drain.
     """
@@ -105,7 +105,7 @@ class ProxyPlan:
     bias : float
         Euclidean distance of the GPUs per stage from their shares of the load, in GPUs.
     communication_load : float
-        Seconds of communication an iteration, as the planner weighs it.
+        Seconds of communication in an iteration, as the planner counts them.
     """
 
     plan: Plan
@@ -121,7 +121,7 @@ class Frontier:
     ----------
     grid : Grid
     points : tuple of ProxyPlan
-        The Pareto frontier after reduction, bias ascending, communication load descending; never empty.
+        The Pareto frontier, bias ascending, communication load descending; never empty.
     considered : int
         Feasible partitions it was taken from.
     proxy : ProxyPlan
@@ -180,7 +180,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything the oracle knows about a model on an allocation.
+    """What the oracle knows about a model on an allocation.
 
     Attributes
     ----------

@@ -1,10 +1,11 @@
 """The profiler: estimates iteration times of grids from single operators and collectives.
 
-A proxy plan's operators run alone on one GPU, its collectives with no others; the pipeline's latency is
-the sum of the stages' + (micro-batches - 1) x the slowest stage's, for GPipe and for 1F1B alike: the two
-differ in memory, not in the length of the schedule (Arena section 3.4; Crius section 5.1; Narayanan et al.,
-SC '21). Both papers take the transfers between stages out of the second term, as overlapped with computation;
-here they do so with `oracle.overlap`, and docs/oracle-accuracy.md has the errors with and without.
+Each operator of a proxy plan is timed alone on one GPU, and each collective alone on the network. The
+pipeline's latency is the sum of all stages' times + (micro-batches - 1) x the slowest stage's time, for GPipe
+and for 1F1B alike: the two differ in memory, not in the length of the schedule (Arena section 3.4; Crius
+section 5.1; Narayanan et al., SC '21). Both papers take the transfers between stages out of the second term,
+as overlapped with computation; here they do so with `oracle.overlap`, and docs/oracle-accuracy.md has the
+errors with and without.
 
 Both papers set the micro-batches by the stages (Arena section 5.1: as many; Crius, Fig. 10: four times as
 many). The measured times of the artifact are those of 16, so that is what is estimated unless
@@ -28,7 +29,7 @@ from clustergym.oracle.grid.search import BestPlans, divided, every_variant, imp
 from clustergym.oracle.grid.stages import every_split, run_index, splits
 
 RULES = ("fixed", "stages", "four_stages")
-"""Micro-batches of an iteration: as the search runs (16, or 32 where those do not fit), or by stages."""
+"""Micro-batches of an iteration: the search's (16, or 32 where 16 do not fit), or by the number of stages."""
 
 STRATEGIES = ("frontier", "least_bias", "assembly")
 """Arena's proxy plan with nearly equal biases taken as equal (ours); to the letter of its text; Crius's best
@@ -100,6 +101,7 @@ def estimate(
     planner: Planner | None = None
     grids = []
     for count in stages:
+        # By `fixed`, every number of stages has the same micro-batches, so one planner serves them all.
         if planner is None or rule != "fixed":
             some, counts = _variants(rows, machine, rule, count)
             planner = Planner(rows.take(some), view.take(some), counts, literal)

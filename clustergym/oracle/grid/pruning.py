@@ -28,14 +28,14 @@ from clustergym.oracle.grid.stages import MOST_TENSOR, every_split, intervals, r
 RULES = ("wide", "arena", "half_space")
 
 GRIDS = 2
-"""Grids of the least estimated times that are searched under `wide`."""
+"""How many grids, those of the least estimated times, `wide` searches."""
 
 NEAR_STEPS = 2
-"""Under `wide`, partitions are near the least bias up to this many steps."""
+"""`wide` searches partitions within this many steps of the least bias."""
 
 COMPILE_S, RUNS = 3.0, 5
-"""Seconds to compile a stage, and micro-batches it is run for; operators are profiled likewise. Assumed: with
-eight operators near the 30 s that profiling one plan takes in Crius (section 8.2)."""
+"""Seconds to compile a stage, and micro-batches it is then run for; the same for profiling an operator.
+Assumed: for a plan of eight operators they come near the 30 s of profiling in Crius (section 8.2)."""
 
 
 def pruned_search(
@@ -62,6 +62,7 @@ def kept_splits(rows: GraphAllocations, machine: Machine, estimates: Estimates, 
     gpus, _ = splits(int(rows.layout.gpus[0]))
     allowed = np.zeros((len(rows), len(gpus), len(intervals(rows.operators)[0])), dtype=bool)
     times = np.stack([grid.iteration_s for grid in estimates.grids], axis=1)
+    # The rank of each grid by estimated time, 0 for the least.
     order = np.argsort(np.argsort(times, axis=1, kind="stable"), axis=1)
     view = machine.as_profiled()
     for column, stages in enumerate(estimates.stages):
@@ -84,7 +85,7 @@ def _near(planner: Planner, candidates: NormalisedPartitions) -> Bools:
 
 
 def _three_rules(planner: Planner, candidates: NormalisedPartitions) -> Bools:
-    """Keep stages of partitions no more biased than the frontier's; of the frontier's stages, its splits."""
+    """Keep stages of partitions no more biased than the frontier's; a stage on it keeps only its split."""
     kept = frontiers(candidates, planner.gpus)
     fits = np.isfinite(candidates.communication_s)
     most = np.where(kept, candidates.bias, -np.inf).max(axis=1, keepdims=True)
@@ -147,8 +148,9 @@ def search_cost(
 def profiling_cost(rows: GraphAllocations, machine: Machine, grids: Sequence[BestPlans]) -> list[Cost]:
     """Return the cost of profiling a plan of each grid on one GPU at a time, per row.
 
-    Every operator of every plan is compiled and run with its share of the GPU's work, once if several are
-    alike (Arena, sections 3.4 and 5.8); the collectives come from tables that are measured once per cluster.
+    Every operator of every plan is compiled and run with one GPU's share of the work; operators that are
+    alike are run once (Arena, sections 3.4 and 5.8). Collectives cost nothing here: their tables are measured
+    once per cluster.
     """
     view = machine.as_profiled()
     columns = np.stack([column[:, 0] for column in rows.columns.values()], axis=2)

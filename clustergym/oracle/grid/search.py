@@ -12,10 +12,10 @@ from clustergym.oracle.grid.layer_costs import GraphAllocations, Machine
 from clustergym.oracle.grid.partition import best_pipelines
 from clustergym.oracle.grid.pipelines import Layouts, Pipelines, price, transfer_s
 from clustergym.oracle.grid.stages import pure_data_parallel, stage_table
-from clustergym.oracle.roofline.memory import MICRO_BATCHES, MOST_MICRO_BATCHES
+from clustergym.oracle.roofline.memory_fit import MICRO_BATCHES, MOST_MICRO_BATCHES
 
 CHUNK = 48
-"""Rows that are searched at once: as many as stay in a core's cache."""
+"""Rows that are searched at once: as many as fit in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ def divided(rows: GraphAllocations, micro_batches: Floats | float) -> Floats:
 def micro_batch_counts(rows: GraphAllocations, machine: Machine) -> Iterator[tuple[Ints, Floats]]:
     """Yield rows and the micro-batches to try for them.
 
-    16, or 32 (less memory), as Arena's evaluation ran; where the GPUs outnumber the samples of a
-    micro-batch, as few as give each GPU a sample. Data-parallel models run as few as they can: powers
-    of two up to one sample a micro-batch.
+    16, and 32, which need less memory, as Arena's evaluation ran; where GPUs would outnumber the samples of a
+    micro-batch, fewer, so that each GPU has a sample. For data-parallel models all powers of two down to one
+    sample a micro-batch are tried.
     """
     everywhere = np.arange(len(rows))
     planned = machine.planned.ravel()

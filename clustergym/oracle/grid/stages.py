@@ -53,13 +53,13 @@ class StageTable:
     sizes : ndarray of int, shape (M,)
         GPUs of a stage, powers of two.
     seconds : ndarray of float
-        A micro-batch, with its share of what comes once an iteration; inf where no split fits.
+        Of a micro-batch, with its share of what is done once an iteration; inf where no split fits.
     tensor : ndarray of int
         GPUs that an operator of the stage is split over.
     cut : ndarray of int
         First operator that is split; those before it are data-parallel.
     memory_bytes : ndarray of float
-        Of that split; of the least demanding one where none fits.
+        Memory on a GPU with that split; where none fits, with the split that needs least.
     """
 
     sizes: Ints
@@ -100,6 +100,7 @@ def stage_table(
     for index, size in enumerate(sizes):
         chosen = np.flatnonzero(gpus == size)
         fast, lean = np.argmin(seconds[:, chosen], axis=1), np.argmin(memory[:, chosen], axis=1)
+        # Where no split fits, the leanest stands for the run, to tell by how much it exceeds memory.
         pick = np.where(np.isfinite(seconds[:, chosen]).any(axis=1), fast, lean)[:, None]
         best[:, :, index] = np.take_along_axis(seconds[:, chosen], pick, 1)[:, 0]
         ranks[:, :, index] = tensor[chosen][pick[:, 0]]
@@ -119,8 +120,8 @@ def every_split(
 ) -> tuple[Floats, Ints, Floats]:
     """Return seconds (inf where it does not fit), cuts and memory of splits of all runs, shape (R, V, I).
 
-    Where `mixed`, the first blocks of a wide ResNet's stage, large in activations and small in weights,
-    may be data-parallel in a stage whose other blocks are split.
+    If `mixed`, the first blocks of a wide ResNet's stage may be data-parallel while its other blocks are
+    split: early blocks are large in activations and small in weights.
     """
     sums = _Sums(rows, machine, micro_batches, objective, gpus, tensor)
     first, _ = intervals(rows.operators)
@@ -146,7 +147,7 @@ def every_split(
 
 @lru_cache(maxsize=64)
 def _mixes(operators: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the runs that can be cut, each way's run and position, and where each run's ways start."""
+    """Return the runs that can be cut, the run and position of every cut, and where each run's cuts start."""
     first, last = intervals(operators)
     ways = last - first
     inside = np.flatnonzero(ways)
@@ -185,12 +186,13 @@ class _Sums:
         self.possible = self._possible()
 
     def stages(self, chosen: Ints, cut: Ints | None, variants: Ints) -> tuple[Floats, Floats]:
-        """Return seconds (inf where it does not fit) and memory of stages split from `cut` on (or all)."""
+        """Return seconds (inf where it does not fit) and memory of stages, split from `cut` on or whole."""
         first, last = (part[chosen] for part in intervals(self.rows.operators))
         bounds = (first, last, cut, variants)
-        # A stage of m of K operators stands in a pipeline of about K/m; the first has them all in flight.
+        # 1F1B: a stage holds as many micro-batches as there are stages from it on. The table does not know
+        # the pipeline, so all its stages are taken to have as many operators as this one.
         flight = np.ceil((self.rows.operators - first) / (last + 1 - first))
-        # GPipe has all micro-batches in flight in every stage of several.
+        # GPipe: every stage of a pipeline of several holds all micro-batches.
         flight = np.where(self.machine.holds_all & (flight > 1), self.micro_batches, flight)
         flight = np.minimum(flight, self.micro_batches)
         seconds = self._run(self.recomputing, *bounds)

@@ -1,9 +1,9 @@
 """Estimates missing iteration times from measured ones.
 
-The roofline oracle's time is corrected by the geometric mean of measured over roofline times, each
-measured row weighted by its nearness, exp(-distance), the distance being a sum over what differs. So a
-correction comes from the same model on the same device where there are rows, else from neighbouring sizes
-of the family, and fades into one common to a device or to all.
+The roofline oracle's time is multiplied by a correction: the weighted geometric mean of measured over
+roofline times. A measured row weighs exp(-distance), where the distance is a sum over what differs. So the
+correction comes from the same model on the same device if that was measured, else mostly from neighbouring
+sizes of the family, and further away it becomes one of the device or of all rows.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from clustergym.oracle.roofline.work import Work
 class Distances(NamedTuple):
     """Distances between a measured row and the cell to estimate; its weight is exp(-their sum).
 
-    Chosen to estimate the measured rows of Arena's artifact well without those of the same
-    model; half or twice any one of them, the mean error changes by at most a fortieth of itself.
+    Chosen so that the measured rows of Arena's artifact are estimated well from the rows of other models.
+    With half or twice any one of the distances, the mean error changes by at most a fortieth of itself.
 
     Attributes
     ----------
@@ -68,7 +68,6 @@ class Corrections:
     keys: tuple[Key, ...]
     specs: tuple[ModelSpec, ...]
     log_ratio: Floats
-    distances: Distances
 
     @staticmethod
     def of(
@@ -76,20 +75,19 @@ class Corrections:
         types: Mapping[str, GpuType],
         catalog: Catalog,
         data_parallel: bool = False,
-        distances: Distances = DISTANCES,
     ) -> Corrections:
         """Compare measured rows with the roofline.
 
         Parameters
         ----------
         seconds : mapping of Key to float
-            Rows that do not fit, or whose model is not in the catalogue, do not count.
+            Seconds of measured rows; those that do not fit, or whose model is not in the catalogue, do not
+            count.
         types : mapping of str to GpuType
-            By the rows' GPU types; rows of other types do not count.
+            GPU types by the names that the rows use; rows of other types do not count.
         catalog : Catalog
         data_parallel : bool
             Compare with pure data parallelism.
-        distances : Distances
         """
         keys = [
             key
@@ -105,7 +103,7 @@ class Corrections:
         measured = np.array([seconds[keys[row]] for row in kept])
         resolved = [keys[row]._replace(gpu_type=gpus[row].name) for row in kept]
         ratio = np.log(measured / roofline[kept]) if len(kept) else np.empty(0)
-        return Corrections(tuple(resolved), tuple(specs[row] for row in kept), ratio, distances)
+        return Corrections(tuple(resolved), tuple(specs[row] for row in kept), ratio)
 
     def factors(
         self,
@@ -116,19 +114,19 @@ class Corrections:
     ) -> Floats:
         """Return factors that correct roofline times, shape (C, T, K, 4)."""
         other_type = _differs(gpu_types, [key.gpu_type for key in self.keys])
-        type_weights = np.exp(-self.distances.gpu_type * other_type)
+        type_weights = np.exp(-DISTANCES.gpu_type * other_type)
         pairs = self._class_weights(classes, specs)[:, None, :] * type_weights
         near = self._layout_weights(counts)
         sums = np.einsum("ctn,kln->ctkl", pairs * self.log_ratio, near)
         weight = np.einsum("ctn,kln->ctkl", pairs, near)
-        factors = np.exp(sums / (weight + self.distances.prior))
+        factors = np.exp(sums / (weight + DISTANCES.prior))
         return np.asarray(factors[..., [int(tier != Locality.NODE) for tier in Locality]])
 
     def _class_weights(self, classes: Sequence[ModelClass], specs: Sequence[ModelSpec]) -> Floats:
         size = _doublings([spec.parameters for spec in specs], [spec.parameters for spec in self.specs])
         batch = _doublings([c.global_batch for c in classes], [key.model.global_batch for key in self.keys])
         family = _differs([c.family for c in classes], [key.model.family for key in self.keys])
-        d = self.distances
+        d = DISTANCES
         return np.asarray(np.exp(-(d.parameters * size + d.batch * batch + d.family * family)))
 
     def _layout_weights(self, counts: Sequence[int]) -> Floats:
@@ -136,7 +134,7 @@ class Corrections:
         gpus = _doublings(counts, [key.nodes * key.per_node for key in self.keys])
         several = np.array([key.nodes > 1 for key in self.keys], dtype=np.float64)
         nodes = np.stack([several, 1 - several])
-        return np.asarray(np.exp(-(self.distances.gpus * gpus[:, None] + self.distances.nodes * nodes)))
+        return np.asarray(np.exp(-(DISTANCES.gpus * gpus[:, None] + DISTANCES.nodes * nodes)))
 
 
 def _doublings(cells: Sequence[float], rows: Sequence[float]) -> Floats:

@@ -26,7 +26,7 @@ COLUMNS = (
 """Columns that must be there; optional ones: total_gpus, kind, feasible, raw_key."""
 
 KINDS = ("optimal", "estimated_best", "estimated_dp")
-"""Values of the column `kind`: measured; the file's own estimates of the best plan, of data parallelism."""
+"""Values of `kind`: measured times; the file's own estimates of the best plan, and of data parallelism."""
 
 
 class Key(NamedTuple):
@@ -53,7 +53,7 @@ class Measurements:
     line : dict of Key to int
         Where the row stands.
     has_kinds : bool
-        Whether the file says what kind its rows are of; else all are `optimal`.
+        Whether the file has the column `kind`; if not, all rows are `optimal`.
     """
 
     path: Path
@@ -71,9 +71,9 @@ class Measurements:
 def read_measurements(path: Path, catalog: Catalog) -> Measurements:
     """Read a CSV of measured iteration times.
 
-    Arena's names of families become the catalogue's where the catalogue has no model of that
-    family and size itself. A placement measured in several ways (rows of equal key but another
-    `raw_key`) counts with its least time.
+    Arena's name of a family becomes the catalogue's, unless the catalogue has a model of Arena's name and
+    size. Of a placement that was measured in several ways (rows of equal key but another `raw_key`) the least
+    time counts.
 
     Raises
     ------
@@ -107,19 +107,15 @@ def _keys(table: TextTable, catalog: Catalog) -> list[Key]:
     nodes = integers(table, "num_nodes", low=1, high=MAX_GPUS)
     per_node = integers(table, "gpus_per_node", low=1, high=MAX_GPUS)
     _check_totals(table, (nodes * per_node).tolist())
-    models = zip(table.columns["model_family"], table.columns["params"], batch.tolist(), strict=True)
-    return [
-        Key(_catalogued(ModelClass(*model), catalog), gpu, n, per, kind)
-        for model, gpu, n, per, kind in zip(
-            models, table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _kinds(table), strict=True
-        )
+    models = map(ModelClass, table.columns["model_family"], table.columns["params"], batch.tolist())
+    named = [
+        model
+        if catalog.knows(model)
+        else model._replace(family=ARENA_FAMILIES.get(model.family, model.family))
+        for model in models
     ]
-
-
-def _catalogued(model: ModelClass, catalog: Catalog) -> ModelClass:
-    if catalog.knows(model):
-        return model
-    return model._replace(family=ARENA_FAMILIES.get(model.family, model.family))
+    rest = (table.columns["gpu_type"], nodes.tolist(), per_node.tolist(), _kinds(table))
+    return [Key(*cells) for cells in zip(named, *rest, strict=True)]
 
 
 def _check_totals(table: TextTable, products: list[int]) -> None:

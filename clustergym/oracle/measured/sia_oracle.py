@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -35,20 +33,17 @@ SUFFIXES = {"A100": "dgx-ext", "QuadroRTX6000": "quad", "RTX2080Ti": "rtx", "T4"
 """What Sia's files call each GPU type."""
 
 CALIBRATION = {"resnet18": 1.8}
-"""How much longer a training takes than its steps by the profile, where it is not `USUAL_CALIBRATION`.
+"""Ratio of a training's time to that of its profiled steps, by family, where it is not the usual one.
 
-These are the ratios, the same for all counts and GPU types, of the applications' isolated run times
-(`workload.readers.sia.ISOLATED_S`) to those that the profiles' steps add up to."""
+The applications' isolated run times (`workload.readers.sia.ISOLATED_S`) are longer than the profiles' steps
+add up to, by the same ratio for all counts and GPU types."""
 USUAL_CALIBRATION = 1.2
-
-VERSION = 1
-"""Raised whenever the tables of equal input change."""
 
 SEGMENTS = 10
 """Parts of a training in each of which the efficiency of a batch is constant."""
 
 BATCHES = ("fixed", "best")
-"""Whether a job trains at its own global batch, or at the one that ends it soonest."""
+"""Whether a job trains at its own global batch, or at the batch that ends it soonest."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -65,19 +60,16 @@ class SiaProfile:
     placements : dict of tuple to Curve
         By GPUs per node, ascending, as in (4, 4).
     scalability : dict of (nodes, GPUs) to Curve
-    sha256 : tuple of str
-        Of the two files.
     """
 
     placements: dict[tuple[int, ...], Curve]
     scalability: dict[tuple[int, int], Curve]
-    sha256: tuple[str, ...]
 
     def curve(self, placement: tuple[int, ...]) -> Curve | None:
         """Return the curve of a placement or of a similar one; None if none was measured.
 
-        The placement itself; else the same count on as many nodes; else that count on the nearest
-        number of nodes.
+        The curve of the placement itself; else that of the same count on equally many nodes; else of the same
+        count on the nearest number of nodes.
         """
         if placement in self.placements:
             return self.placements[placement]
@@ -114,9 +106,7 @@ def read_profile(folder: Path, suffix: str) -> SiaProfile:
             remedy="give at least one GPU a node",
         )
     pairs = list(zip(nodes.tolist(), gpus.tolist(), strict=True))
-    return SiaProfile(
-        _curves(placed, _placements(placed)), _curves(scaled, pairs), (placed.sha256, scaled.sha256)
-    )
+    return SiaProfile(_curves(placed, _placements(placed)), _curves(scaled, pairs))
 
 
 def _placements(table: TextTable) -> list[tuple[int, ...]]:
@@ -144,12 +134,11 @@ def _curves(table: TextTable, keys: Sequence[Key]) -> dict[Key, Curve]:
     rows: dict[Key, list[int]] = {}
     for row, key in enumerate(keys):
         rows.setdefault(key, []).append(row)
-    return {key: _averaged(local[at], step[at], sync[at]) for key, at in rows.items()}
-
-
-def _averaged(local: Floats, step: Floats, sync: Floats) -> Curve:
-    sizes, place, count = np.unique(local, return_inverse=True, return_counts=True)
-    return sizes, np.bincount(place, step) / count, np.bincount(place, sync) / count
+    curves = {}
+    for key, at in rows.items():
+        sizes, place, count = np.unique(local[at], return_inverse=True, return_counts=True)
+        curves[key] = sizes, np.bincount(place, step[at]) / count, np.bincount(place, sync[at]) / count
+    return curves
 
 
 def iteration_time_s(curve: Curve, gpus: int, global_batch: int) -> float:
@@ -185,18 +174,18 @@ class Segments(NamedTuple):
 class SiaProfileOracle(Oracle):
     """Iteration times from Sia's profiles folder: `MODEL/placements-GPU.csv` and `scalability-GPU.csv`.
 
-    A count inside a node is the placement of that count; across nodes it fills whole nodes, and what
-    would fit inside one is spread evenly over two, whatever the tier. All three tables are equal: Sia's
-    jobs are data-parallel.
+    Inside a node, a count is the placement of that count. Across nodes, whatever the tier, it fills whole
+    nodes; a count that would fit on one node is spread evenly over two. All three tables are equal, since
+    Sia's jobs are data-parallel.
 
-    A job may train at any validated global batch, where the validation files have gradient statistics
-    and its own batch is between the validated ones (`OracleTables.batches`). Efficiency is constant in
-    each of at most `SEGMENTS` parts of a training with as many epochs each: over a part, a batch
-    takes as many iterations as its epochs do together (`Training.by_noise`).
+    A job may train at any validated global batch, where the validation files have gradient statistics and its
+    own batch is between the validated ones (`OracleTables.batches`). A training is divided into at most
+    `SEGMENTS` parts of equally many epochs. The efficiency of a batch is constant in a part: there it takes
+    as many iterations as the part's epochs take together (`Training.by_noise`).
 
-    Differences from Sia's simulator: placements that nobody measured take the nearest measured one of
-    the same count (see `Profile.curve`), infeasible where there is none, instead of an interpolation
-    over counts; the local batch is the best at the global batch; global batches between the validated
+    Differences from Sia's simulator: a placement that was not measured has the times of the nearest measured
+    one of the same count (see `SiaProfile.curve`), and is infeasible if there is none, where the simulator
+    interpolates over counts; the local batch is the best for the global batch; a batch between the validated
     ones cannot be chosen.
 
     Parameters
@@ -204,10 +193,12 @@ class SiaProfileOracle(Oracle):
     path : str or Path
     batch : str
         `fixed`: a job trains at its own global batch, or at one that its policy chooses. `best`: on every
-        allocation, under any policy, at the validated global batch that ends it soonest; the time is the
-        whole training's, per iteration at the job's own batch, and no policy chooses.
+        allocation and under any policy it trains at the validated global batch that ends it soonest, and no
+        policy chooses; the time of an iteration is then that of the whole training over its iterations at the
+        job's own batch.
     calibrated : bool
-        Whether times are longer than the profile's by `CALIBRATION`, as Sia's isolated run times are.
+        Whether the profile's times are multiplied by `CALIBRATION`, so that they agree with Sia's isolated
+        run times.
     catalog : Catalog, optional
         `conf/model` by default.
 
@@ -239,13 +230,7 @@ class SiaProfileOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a model family or GPU type has no profile, or its files are malformed.
-        """
+        """Return the dense tables; raise an `InputError` where a profile is missing or malformed."""
         times = np.stack([self._times(model, cluster, counts) for model in classes])
         batches = self._batches(classes, cluster, counts)
         return OracleTables.of(classes, cluster, counts, [times] * 3, batches)
@@ -309,25 +294,6 @@ class SiaProfileOracle(Oracle):
         if model.family not in self._training:
             self._training[model.family] = read_training(self._folder_of(model))
         return self._training[model.family]
-
-    def fingerprint(self) -> dict[str, object]:
-        """Return the digest of the folder's CSV files, how batches are chosen, and the catalogue."""
-        return {
-            "name": self.name,
-            "version": VERSION,
-            "files": self._digest,
-            "batch": self.batch,
-            "calibrated": self.calibrated,
-            "catalog": self.catalog.fingerprint(),
-        }
-
-    @cached_property
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for name in sorted(FOLDERS.values()):
-            for path in sorted((self.folder / name).glob("*.csv")):
-                digest.update(f"{name}/{path.name}".encode() + path.read_bytes())
-        return digest.hexdigest()
 
     def _folder_of(self, model: ModelClass) -> Path:
         if model.family not in FOLDERS or model.size:

@@ -14,22 +14,22 @@ from clustergym.inputs.text_files import TextTable, check_path, read_csv
 from clustergym.oracle.base import statistical_efficiency
 
 LARGEST = 1e30
-"""Noise scale, samples, at which every sample of a batch counts alike."""
+"""Noise scale, samples, so large that every sample of a batch counts fully."""
 
 STATISTICS = ("progress", "grad_sqr", "grad_var")
 
 
 @dataclass(frozen=True)
 class Training:
-    """Trainings of a model at B validated global batches, ascending, of the same E epochs.
+    """Trainings of a model at B validated global batches, ascending, over the same E epochs.
 
     Attributes
     ----------
     path : Path
     batches, iterations : ndarray of float, shape (B,)
-        Samples, and how many iterations a whole training takes.
+        Samples of each batch, and iterations of a whole training at it.
     progress : ndarray of float, shape (E,)
-        Iterations at the least batch that each epoch does the work of; empty: there are no statistics.
+        Iterations at the least batch that do the same work as each epoch; empty if there are no statistics.
     noise : ndarray of float, shape (B, E, 2)
         Squared norm of the gradient and its variance at the least batch, in each epoch at each batch.
     """
@@ -54,9 +54,9 @@ class Training:
     def by_noise(self, global_batch: int) -> Floats:
         """Return the iterations of each epoch by its gradient statistics, shape (E,).
 
-        An iteration at batch M is worth M / m x (phi + m) / (phi + M) of those at the least batch m,
-        with the noise scale phi, m times variance by squared norm (Pollux, OSDI '21, section 3.1).
-        The statistics of a batch between validated ones are interpolated linearly.
+        An iteration at batch M is worth M / m x (phi + m) / (phi + M) iterations at the least batch m, with
+        the noise scale phi, which is m x variance / squared norm (Pollux, OSDI '21, section 3.1). The
+        statistics of a batch between validated ones are interpolated linearly.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class Training:
         low, high = self.batches[above - 1], self.batches[above]
         share = (global_batch - low) / (high - low)
         square, variance = ((1 - share) * self.noise[above - 1] + share * self.noise[above]).T
-        # Squared norms that round to 0: nothing but noise, of which every sample takes its share.
+        # A squared norm that rounds to 0 means nothing but noise: every sample counts fully.
         scale = np.divide(least * variance, square, out=np.full_like(square, LARGEST), where=square > 0)
         efficiency = statistical_efficiency(np.array(global_batch), least, scale)
         needed: Floats = self.progress / (global_batch / least * efficiency)
@@ -120,7 +120,7 @@ def _iterations(table: TextTable) -> float:
 
 
 def _statistics(tables: list[TextTable]) -> tuple[Floats, Floats]:
-    """Return progress and noise of a Training; empty where a file lacks a column, or there is one batch."""
+    """Return progress and noise of a Training; empty if a file lacks a column, or there is only one batch."""
     if len(tables) < 2 or any(name not in table.columns for table in tables for name in STATISTICS):
         return np.empty(0), np.empty((len(tables), 0, 2))
     epochs = min(len(table.line) for table in tables)

@@ -17,9 +17,6 @@ from clustergym.oracle.base import Oracle, OracleTables, check_choice
 from clustergym.oracle.measured.iteration_times import Key, read_measurements
 from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-VERSION = 1
-"""Raised whenever the tables of equal input change."""
-
 MISSING = ("infeasible", "estimate")
 """What a cell without a measured row counts as."""
 
@@ -30,21 +27,21 @@ Layouts = dict[tuple[int, int], float]
 class TableOracle(Oracle):
     """Measured iteration times from a CSV; see `measured.COLUMNS`.
 
-    `execution` is the rows of kind `optimal` (all rows where the file has no kinds). A count inside
-    a node is the row on one node; across nodes, whatever the tier, it is the row of that count on
-    several nodes with the most GPUs per node, of those that fit the cluster's nodes.
-    `data_parallel` is the rows of kind `estimated_dp` and `profiled` those of `estimated_best`; without
-    such a row `profiled` equals `execution`. In a file without kinds all three are equal.
+    `execution` holds the rows of kind `optimal` (all rows if the file has no kinds), `data_parallel` those of
+    kind `estimated_dp` and `profiled` those of `estimated_best`; where that row is missing, `profiled` equals
+    `execution`. In a file without kinds all three are equal. Inside a node a count has the time of the row on
+    one node. Across nodes, whatever the tier, it has the time of the row of that count on several nodes; of
+    several such rows, the one with the most GPUs per node that the cluster's nodes can hold.
 
     Parameters
     ----------
     path : str or Path
     missing : str
-        What a cell without a row is: `infeasible`, or `estimate`: the roofline's time corrected by
-        measured rows (see `estimate`), infeasible where the roofline's memory model says so, or
-        where a row of `estimated_best` says that no plan fits. Counts below the least measured one
-        are treated alike: of 28 such cells of Arena's artifact that have an estimate, 21 have a
-        plan that fits and was not run, so absence alone does not mean infeasible.
+        What a cell without a row counts as. `infeasible`, or `estimate`: the roofline's time corrected by
+        measured rows (see `estimate`), and infeasible only where the roofline's memory model says so, or
+        where a row of `estimated_best` says that no plan fits. This holds for counts below the least measured
+        one too: of 28 such cells of Arena's artifact that have an estimate, 21 have a plan that fits and was
+        not run, so that a missing row does not mean infeasible.
     catalog : Catalog, optional
         `conf/model` by default.
 
@@ -64,13 +61,9 @@ class TableOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
+        """Return the dense tables of the classes, from the file and, where asked for, from estimates.
 
-        Raises
-        ------
-        InputError
-            If a class is neither in the file nor in the catalogue; if it must be estimated and is not
-            in the catalogue; if the file has a GPU type that neither catalogue nor cluster know.
+        A class that is estimated must be in the catalogue, and the file's GPU types there or in the cluster.
         """
         self._check(classes)
         types = self._gpu_types(cluster)
@@ -89,16 +82,6 @@ class TableOracle(Oracle):
             data_parallel = execution
         seen = (np.where(fits, table, np.inf) for table in (profiled, data_parallel))
         return OracleTables.of(classes, cluster, counts, (execution, *seen))
-
-    def fingerprint(self) -> dict[str, object]:
-        """Return the digests of the file and of the catalogue, and what missing cells are."""
-        return {
-            "name": self.name,
-            "version": VERSION,
-            "file": self.measured.sha256,
-            "missing": self.missing,
-            "catalog": self.catalog.fingerprint(),
-        }
 
     def _check(self, classes: Sequence[ModelClass]) -> None:
         measured = self.measured.models

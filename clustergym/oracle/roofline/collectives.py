@@ -30,7 +30,7 @@ def all_reduce_s(volume_bytes: Floats, inside: Floats, across: Floats, layout: L
     inside, across : ndarray of float
         Members of a group on a node, and nodes it spans.
     layout : Layout
-        Other groups on the same node share its network.
+        Its network rate is that of a node, which all groups on the node share.
     """
     link = volume_bytes / inside / (layout.link_gbs * 1e9)
     shared = layout.network_gbs * 1e9 * inside / layout.per_node

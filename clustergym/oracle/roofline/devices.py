@@ -45,8 +45,8 @@ UNIFORM = Efficiency()
 """What an estimate assumes of kernels on every device."""
 
 HALF_FP32 = frozenset({"A40", "A10", "L20"})
-"""GPU types whose fp32 peak counts lanes that integer instructions share (NVIDIA's GA102 and AD102
-whitepapers): half of it is a roofline for convolutions."""
+"""GPU types whose fp32 peak counts lanes that are shared with integer instructions (NVIDIA's GA102 and AD102
+whitepapers): half the peak is a roofline for convolutions."""
 
 LINK_SHARE = {"pcie": 0.43, "nvlink": 0.7}
 """Share of a link's data sheet that large all-reduces reach inside a node (arena_comm.csv: 13 to 14 GB/s on
@@ -120,8 +120,8 @@ class Layout(NamedTuple):
     def of_cluster(cluster: ClusterSpec, counts: Sequence[int]) -> Layout:
         """Return the layouts of `counts` GPUs of every type at every locality, shape (T, K, 4).
 
-        Inside a node, all GPUs are on one; they must fit. Across nodes they fill as few nodes as
-        they can, but at least two, evenly.
+        `NODE` puts all GPUs on one node, on which they must fit. The other localities spread them evenly over
+        as few nodes as they can, but at least two.
         """
         gpus = np.array(counts, dtype=np.float64)[None, :, None]
         room = cluster.gpus_per_node.astype(np.float64)[:, None, None]

@@ -10,7 +10,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.oracle.roofline.collectives import all_reduce_s, all_to_all_s, groups
 from clustergym.oracle.roofline.devices import UNIFORM, Devices, Layout
-from clustergym.oracle.roofline.memory import UniformPlan, micro_batch, recomputes, state_bytes
+from clustergym.oracle.roofline.memory_fit import UniformPlan, micro_batch, recomputes, state_bytes
 from clustergym.oracle.roofline.work import Work
 
 ATTENTION_SHARE, GATE_SHARE = 0.47, 0.34
@@ -24,19 +24,20 @@ GRADIENT_BYTES = 4.0
 """A parameter's gradient is all-reduced in fp32, once an iteration."""
 
 WEIGHT_PASSES = 6.0
-"""Times a micro-batch moves the weights: read thrice, and thrice as much for the accumulated gradient."""
+"""How often a micro-batch moves the weights: three reads, and as much again for the accumulated gradient."""
 
 
 def iteration_times(work: Work, devices: Devices, layout: Layout, plan: UniformPlan) -> tuple[Floats, Floats]:
     """Return executed and estimated seconds per iteration; inf where the plan does not fit.
 
-    The estimate knows the plan, its memory traffic and its communication, but takes kernels at
-    one uniform efficiency, whatever their device and their shape.
+    The estimate has the same memory traffic and communication, but takes all kernels to be equally efficient,
+    whatever their device and their shape.
     """
     samples, fits = micro_batch(work, plan, devices.memory_bytes)
     fits = fits & layout.possible & (plan.tensor <= work.tensor_limit) & (plan.stages <= work.layers)
     fits = fits & (work.planned | (plan.tensor * plan.stages == 1))
     ranks = np.maximum(plan.data, 1)
+    # A pipeline of S stages takes as long as its slowest stage for (micro-batches + S - 1) micro-batches.
     slots = np.ceil(np.ceil(work.global_batch / ranks) / samples) + plan.stages - 1
     per_slot = _memory_s(work, devices, plan, samples) + _exchange_s(work, layout, plan, samples)
     per_slot = per_slot + _transfer_s(work, layout, plan, samples)

@@ -13,7 +13,7 @@ from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import Oracle, OracleTables, check_counts
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.latency import iteration_times
-from clustergym.oracle.roofline.memory import UniformPlan
+from clustergym.oracle.roofline.memory_fit import UniformPlan
 from clustergym.oracle.roofline.work import Work
 
 VERSION = 1
@@ -26,12 +26,11 @@ MOST_TENSOR, MOST_STAGES = 16, 64
 class RooflineOracle(Oracle):
     """Iteration times from data sheets, model dimensions and a few measured efficiencies.
 
-    A plan splits every layer over `tensor` GPUs that lie next to each other, cuts the model
-    into `stages` and replicates that `data` times; tensor and stages are powers of two, and
-    data is what is left: count // (tensor x stages). All GPUs compute only where that divides;
-    the others of a count idle. `execution` is the fastest plan that fits, `profiled` the estimate
-    of that plan, `data_parallel` the plan without splitting. Whether a class fits does not depend on
-    locality. See `latency` and `memory` for the model and its sources.
+    A plan splits every layer over `tensor` GPUs that lie next to each other, cuts the model into `stages` and
+    replicates that `data` times; tensor and stages are powers of two, and data is what is left: count //
+    (tensor x stages). Where that does not divide, the rest of the GPUs idle. `execution` is the fastest plan
+    that fits, `profiled` the estimate of that plan, `data_parallel` the plan without splitting. Whether a
+    class fits does not depend on locality. See `latency` and `memory` for the model and its sources.
 
     Parameters
     ----------
@@ -48,13 +47,7 @@ class RooflineOracle(Oracle):
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
-        """Return the dense tables of the classes.
-
-        Raises
-        ------
-        InputError
-            If a class is not in the catalogue (names the nearest known ones), or a count below 1.
-        """
+        """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
         specs = [self.catalog.get(model) for model in classes]
         work = Work.of(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)

@@ -54,8 +54,7 @@ def draw_gpu_types(
     strata = RULES[rule].stratum(gpu_s)
     keys, group = np.unique(np.stack([strata, gpus], axis=1), axis=0, return_inverse=True)
     if isinstance(time_s, ReferenceTimes):
-        models = {m for s, count in keys.tolist() for tier in RULES[rule].tiers(s, count) for m, _ in tier}
-        time_s.prepare(sorted(models), np.unique(gpus).tolist())
+        time_s.prepare_rule(RULES[rule], keys)
     drawn = [""] * len(gpus)
     for index, (stratum, count) in enumerate(keys.tolist()):
         kinds = _fitting(cluster, names, rule, stratum, count, time_s)

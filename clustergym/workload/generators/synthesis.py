@@ -1,4 +1,8 @@
-"""Generate a synthetic trace: arrivals, requests, durations, models, deadlines, and the offered load."""
+"""Generate a synthetic trace: arrivals, requests, durations, models, deadlines, and the offered load.
+
+Submissions, durations and deadlines are whole milliseconds: finer digits could differ between two
+machines' mathematics.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
 from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
-from clustergym.workload.generators.durations import draw_durations
+from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.gpu_types import draw_gpu_types
 from clustergym.workload.generators.sizes import (
     ARENA_SHARES,
@@ -36,8 +40,6 @@ VERSION = 1
 
 MOST_JOBS = 2_000_000
 LOAD_TOLERANCE = 0.01
-STRATA = 4
-"""Most classes of GPU time that a rule of `draw` distinguishes."""
 SLACKS = 140
 """Number of the random stream used here; every purpose of a generator has its own."""
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {
@@ -103,18 +105,14 @@ def generate(
 ) -> Trace:
     """Generate a synthetic trace like a published one; equal arguments give equal bytes on any machine.
 
-    Submissions, durations and deadlines are whole milliseconds: finer digits could differ between
-    two machines' mathematics.
-
     Parameters
     ----------
     source : str
         One of `source_names()`, or a YAML file with the keys of conf/generator/philly.yaml.
-    jobs : int
+    jobs, seed : int
     span_s : float, optional
         Seconds from the first to the last submission. By default what the source's own rate gives,
         or with `load` what that asks for.
-    seed : int
     rule : str
         How models are drawn, `arena` or `ares` (see `clustergym.workload.draw`).
     cluster : ClusterSpec or str, optional
@@ -146,7 +144,7 @@ def generate(
     InputError
         If an argument is out of range, a name is unknown, or a job fits nowhere.
     """
-    checked = _Request(
+    request = _Request(
         source_name=Path(source).stem if source.endswith((".yaml", ".yml")) else source,
         source=load_source(source),
         jobs=_whole("jobs", jobs, 1, MOST_JOBS),
@@ -165,14 +163,14 @@ def generate(
         start_hour=_whole("start_hour", start_hour, 0, 167),
         power_of_two=power_of_two,
     )
-    for kind in gpu_types:
-        _named("gpu_types", kind, checked.cluster.gpu_types)
-    if max_gpus is None and cluster is not None:
-        checked = replace(checked, max_gpus=_most_gpus(checked))
-    return _synthesise(checked)
+    return _synthesise(request)
 
 
 def _synthesise(request: _Request) -> Trace:
+    for kind in request.gpu_types:
+        _named("gpu_types", kind, request.cluster.gpu_types)
+    if request.max_gpus is None and request.cluster_name is not None:
+        request = replace(request, max_gpus=_most_gpus(request))
     gpus, duration_s = _requests_and_durations(request)
     reference = request.cluster.gpu_types[int(np.argmax(request.cluster.capacity))]
     times = times_on(request.cluster)
@@ -216,14 +214,7 @@ def _models(
             seed=request.seed,
         )
     rows = np.arange(request.jobs, dtype=np.int64)
-    records = Records(
-        Path(request.source_name),
-        rows,
-        np.zeros(request.jobs, dtype=int).tolist(),
-        duration_s,
-        gpus,
-        gpu_type,
-    )
+    records = Records(Path(request.source_name), rows, [0] * request.jobs, duration_s, gpus, gpu_type)
     options = ReadOptions(
         seed=request.seed,
         rule=request.rule,
@@ -244,12 +235,7 @@ def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Tra
         line=[0] * request.jobs,
         job_id=[f"{request.source_name}-{row:0{digits}d}" for row in range(request.jobs)],
         submit_s=submit_s,
-        model_family=drawn.model_family,
-        model_size=drawn.model_size,
-        global_batch=drawn.global_batch,
-        iterations=drawn.iterations,
-        gpu_type=drawn.gpu_type,
-        gpus=drawn.gpus,
+        **drawn.columns,
         virtual_cluster=draw_virtual_clusters(request.source, gpus, request.seed),
         canonical=lambda name: name,
     )
@@ -350,10 +336,8 @@ _fingerprints: dict[tuple[str, str], str] = {}
 def _oracle_fingerprint(cluster: ClusterSpec, rule: str) -> str:
     from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-    counts = [1 << power for power in range(int(cluster.capacity.max()).bit_length())]
-    tiers = [
-        tier for stratum in range(STRATA) for count in counts for tier in RULES[rule].tiers(stratum, count)
-    ]
+    counts, strata = [1 << n for n in range(int(cluster.capacity.max()).bit_length())], RULES[rule].strata
+    tiers = [tier for stratum in strata for count in counts for tier in RULES[rule].tiers(stratum, count)]
     classes = sorted({model for tier in tiers for model, _ in tier})
     return RooflineOracle().tables(classes, cluster, counts).sha256
 

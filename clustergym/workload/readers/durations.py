@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from clustergym.arrays import Floats
-from clustergym.inputs.columns import MAX_GPUS, dates, integers, number, numbers, texts
+from clustergym.inputs.columns import MAX_GPUS, dates, integers, number, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, header, read_csv
-from clustergym.workload.records import RecordedJobs, leave_out, pick
+from clustergym.workload.records import RecordedJobs, recorded_jobs
 
 NAME = "durations"
 SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
@@ -35,25 +33,15 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s, dated = _submissions(table, submit)
     duration_s = numbers(table, duration, low=0)
     gpus = integers(table, gpus_name, low=0, high=MAX_GPUS)
-    kept, left_out = leave_out({"CPU job": gpus == 0, "ran 0 s": duration_s == 0}, len(table))
-    take = pick(kept)
-    optional = {name: take(texts(table, name)) for name in OPTIONAL if name in table.columns}
-    return RecordedJobs(
-        path=path,
-        format=NAME,
-        sha256=table.sha256,
-        row=kept,
-        line=take(table.line),
-        job_id=optional.get("job_id") or [f"job-{row}" for row in kept.tolist()],
-        submit_s=np.asarray(submit_s[kept]),
-        duration_s=np.asarray(duration_s[kept]),
-        gpus=np.asarray(gpus[kept]),
-        left_out=left_out,
-        gpu_type=optional.get("gpu_type"),
-        user=optional.get("user"),
-        virtual_cluster=optional.get("virtual_cluster"),
+    return recorded_jobs(
+        table,
+        NAME,
+        {"submit_s": submit, "gpus": gpus_name} | {name: name for name in OPTIONAL},
+        submit_s=submit_s,
+        duration_s=duration_s,
+        gpus=gpus,
+        left_out={"CPU job": gpus == 0, "ran 0 s": duration_s == 0},
         dated=dated,
-        source_names={"submit_s": submit, "gpus": gpus_name},
     )
 
 

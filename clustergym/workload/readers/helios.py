@@ -7,12 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers, texts
+from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers
 from clustergym.inputs.text_files import header, read_csv
-from clustergym.workload.records import RecordedJobs, leave_out, pick
+from clustergym.workload.records import RecordedJobs, recorded_jobs
 
 NAME = "helios"
 REQUIRED = ("job_id", "user", "vc", "gpu_num", "submit_time", "start_time", "duration")
+_NAMES = {
+    "job_id": "job_id",
+    "submit_s": "submit_time",
+    "gpus": "gpu_num",
+    "user": "user",
+    "virtual_cluster": "vc",
+}
 NEVER = ("", "none", "null", "nan")
 """Texts, in lower case, that mean that a job never started."""
 
@@ -34,21 +41,12 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s = dates(table, "submit_time")
     duration_s = numbers(table, "duration", low=0, default=0.0)
     never = np.array([cell.lower() in NEVER for cell in table.columns["start_time"]])
-    reasons = {"CPU job": gpus == 0, "never ran": never, "ran 0 s": duration_s == 0}
-    kept, left_out = leave_out(reasons, len(table))
-    take = pick(kept)
-    return RecordedJobs(
-        path=path,
-        format=NAME,
-        sha256=table.sha256,
-        row=kept,
-        line=take(table.line),
-        job_id=take(texts(table, "job_id")),
-        submit_s=np.asarray(submit_s[kept]),
-        duration_s=np.asarray(duration_s[kept]),
-        gpus=np.asarray(gpus[kept]),
-        left_out=left_out,
-        user=take(texts(table, "user")),
-        virtual_cluster=take(texts(table, "vc")),
-        source_names={"submit_s": "submit_time", "gpus": "gpu_num", "virtual_cluster": "vc"},
+    return recorded_jobs(
+        table,
+        NAME,
+        _NAMES,
+        submit_s=submit_s,
+        duration_s=duration_s,
+        gpus=gpus,
+        left_out={"CPU job": gpus == 0, "never ran": never, "ran 0 s": duration_s == 0},
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers, texts
+from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers
 from clustergym.inputs.text_files import header, read_csv
-from clustergym.workload.records import RecordedJobs, leave_out, pick
+from clustergym.workload.records import RecordedJobs, recorded_jobs
 
 NAME = "philly"
 REQUIRED = ("timestamp", "duration", "num_gpus")
@@ -30,19 +28,13 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s = dates(table, "timestamp")
     duration_s = numbers(table, "duration", low=0)
     gpus = integers(table, "num_gpus", low=1, high=MAX_GPUS)
-    kept, left_out = leave_out({"ran 0 s": duration_s == 0}, len(table))
-    take = pick(kept)
-    return RecordedJobs(
-        path=path,
-        format=NAME,
-        sha256=table.sha256,
-        row=kept,
-        line=take(table.line),
-        job_id=[f"philly-{row}" for row in kept.tolist()],
-        submit_s=np.asarray(submit_s[kept]),
-        duration_s=np.asarray(duration_s[kept]),
-        gpus=np.asarray(gpus[kept]),
-        left_out=left_out,
-        virtual_cluster=take(texts(table, "cluster")),
-        source_names={"submit_s": "timestamp", "gpus": "num_gpus", "virtual_cluster": "cluster"},
+    return recorded_jobs(
+        table,
+        NAME,
+        {"submit_s": "timestamp", "gpus": "num_gpus", "virtual_cluster": "cluster"},
+        submit_s=submit_s,
+        duration_s=duration_s,
+        gpus=gpus,
+        left_out={"ran 0 s": duration_s == 0},
+        unnamed="philly",
     )

@@ -10,10 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.parameters import build
+from clustergym.scenarios.clock import ticks
+from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
+from clustergym.workload.trace import Trace
 
 COLUMNS = ("time_s", "node", "repair_s")
 """Columns of a schedule: when a node fails, which (counted from 0), and how long its repair takes."""
+
+NODE_FAIL, NODE_REPAIR = "node_fail", "node_repair"
+"""Events: the node in `nodes` fails, all of its `gpus` are out of use; it works again."""
 
 STREAM = 3
 """Number of the random stream that failures are drawn from (1: policy, 2: placer)."""
@@ -28,7 +36,7 @@ class NodeFailure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Failures:
+class Failures(Disturbance):
     """The node failures of a run: a schedule, drawn ones, or both. They do not depend on the policy.
 
     Attributes
@@ -46,11 +54,49 @@ class Failures:
         goes back to its last checkpoint, or to its launch if there is none.
     """
 
+    key = "failures"
+    outages = ((NODE_FAIL, NODE_REPAIR),)
+    metrics = (
+        DisturbanceMetric(
+            "node_failures",
+            "",
+            "",
+            "failures of nodes up to the end of the run, whether in use or not",
+            lambda events: sum(event.kind == NODE_FAIL for event in events),
+        ),
+    )
+
     schedule: tuple[NodeFailure, ...] = ()
     mtbf_s: float | None = None
     mttr_s: float = 3600.0
     seed: int = 0
     checkpoint_every_s: float = 1800.0
+
+    @classmethod
+    def from_config(
+        cls, given: Mapping[str, Any], cluster: ClusterSpec, trace: Trace, seed: int
+    ) -> Failures | None:
+        """Build the failures of the keys of `FailureChoice`; also raises as `read_schedule`."""
+        choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
+        if choice.path is None and choice.mtbf_s is None:
+            return None
+        return cls(
+            schedule=() if choice.path is None else read_schedule(choice.path, len(cluster.node_type)),
+            mtbf_s=choice.mtbf_s,
+            mttr_s=choice.mttr_s,
+            seed=seed if choice.seed is None else choice.seed,
+            checkpoint_every_s=choice.checkpoint_every_s,
+        )
+
+    def start(self, run: DisturbedRun) -> None:
+        """Let nodes fail in a run."""
+        run.follow(self._fail_nodes(run))
+
+    def _fail_nodes(self, run: DisturbedRun) -> Iterator[int]:
+        for time_s, node, repair_s in self.upcoming(len(run.allocations.spec.node_type)):
+            yield ticks(time_s)
+            if node not in run.allocations.down:
+                run.take_out(node, max(ticks(repair_s), 1), self.outages[0], f"node {node} failed")
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
         """Yield the failures of a cluster with that many nodes, in order of time, then node.
@@ -101,28 +147,6 @@ class FailureChoice:
             )
         seed = self.seed
         require(seed is None or seed >= 0, "scenario.failures.seed", seed, "give a whole number from 0")
-
-
-def failures_from_config(given: Mapping[str, Any], nodes: int, seed: int) -> Failures | None:
-    """Build the failures of a configuration; None if it asks for none.
-
-    Raises
-    ------
-    InputError
-        If a key or value is not valid; also as `read_schedule`.
-    """
-    from clustergym.inputs.parameters import build
-
-    choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
-    if choice.path is None and choice.mtbf_s is None:
-        return None
-    return Failures(
-        schedule=() if choice.path is None else read_schedule(choice.path, nodes),
-        mtbf_s=choice.mtbf_s,
-        mttr_s=choice.mttr_s,
-        seed=seed if choice.seed is None else choice.seed,
-        checkpoint_every_s=choice.checkpoint_every_s,
-    )
 
 
 def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:

@@ -42,7 +42,7 @@ def texts(standing: Standing, bound: float) -> dict[str, str]:
 
     Parameters
     ----------
-    one : Standing
+    standing : Standing
     bound : float
         Seconds of mean JCT that no scheduler can beat; 0 where there is none.
     """

@@ -10,24 +10,17 @@ from clustergym.terminal.tables import print_table
 
 Figures = Mapping[str, Any]
 
-SHARES = ("mape", "ape", "error", "p90", "regret", "agreement", "recall", "precision", "share", "fraction")
+SHARES = {"mape", "ape", "p90", "regret", "agreement", "recall"}
 """Figures whose names have such a word are shares and shown in percent."""
 
 
-def human(name: str, value: Any) -> str:
-    """Return a figure as text: shares in percent, times in seconds, others with four digits."""
+def human(name: str, value: float | None) -> str:
+    """Return a figure as text: shares in percent, other fractions with four digits."""
     if value is None:
         return "-"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     if isinstance(value, int):
         return f"{value:,}"
-    words = name.split("_")
-    if any(word in SHARES for word in words):
-        return percent(value, 2)
-    if words[-1] == "s":
-        return f"{value:.4g} s"
-    return f"{value:.4g}"
+    return percent(value, 2) if SHARES & {*name.split("_")} else f"{value:.4g}"
 
 
 def print_figures(title: str, figures: Figures) -> None:
@@ -45,12 +38,7 @@ def print_figures(title: str, figures: Figures) -> None:
 
 
 def _print_group(title: str, group: Figures) -> None:
-    deep = {name: row for name, row in group.items() if isinstance(row, Mapping)}
-    rows = deep or {"": group}
-    if any(isinstance(value, Mapping) for row in rows.values() for value in row.values()):
-        for name, inner in rows.items():
-            print_figures(f"{title}: {name}", inner)
-        return
+    rows = {name: row for name, row in group.items() if isinstance(row, Mapping)} or {"": group}
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     cells = [[name, *(human(c, row.get(c)) for c in columns)] for name, row in rows.items()]
     print()

@@ -165,7 +165,7 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
 def _event_lines(simulation: Simulation) -> Iterable[object]:
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:
-        line: dict[str, Any] = {"time_s": event.time_s, "kind": event.kind.value}
+        line: dict[str, Any] = {"time_s": event.time_s, "kind": str(event.kind)}
         if event.job != NO_JOB:
             line["job_id"] = job_id[event.job]
         if event.gpus:

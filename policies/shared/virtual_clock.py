@@ -12,9 +12,9 @@ from clustergym.metrics.fluid import FluidSharing
 class FairQueue:
     """A virtual clock V that fixes each job's virtual finish F_j = V(a_j) + L_j when the job arrives.
 
-    Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in
-    the system under fluid fair sharing of all M GPUs (not those that are). O(log N) an event.
-    The fairness metric's reference runs the same clock.
+    Virtual time V grows by M / N(t) GPU-seconds a second, with N(t) the jobs that would be in the system
+    under fluid fair sharing of all M GPUs, not those that are really there. An event costs O(log N). The
+    reference of the fairness metric runs the same clock.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ def state_bytes(work: Work, plan: UniformPlan) -> Floats:
 def sample_bytes(work: Work, plan: UniformPlan) -> Floats:
     """Return activation bytes on a GPU per sample of a micro-batch.
 
-    A model that recomputes (every model that is pipelined) keeps what lies between layers, for as
-    many micro-batches as there are stages in the first stage, and one layer at a time; the last
-    stage has one micro-batch in flight, and the output layer.
+    A model that recomputes (every pipelined model does) keeps the activations between layers, and those
+    inside one layer at a time. In the first stage, the former are kept for as many micro-batches as there are
+    stages; in the last, for one micro-batch, but with the output layer. The larger of the two counts.
     """
     between = work.layers * work.boundary_bytes / np.where(work.splits_experts, plan.tensor, 1)
     last = between / plan.stages + work.head_bytes / plan.tensor
@@ -63,8 +63,8 @@ def recomputes(work: Work, plan: UniformPlan) -> Bools:
 def micro_batch(work: Work, plan: UniformPlan, memory_bytes: Floats) -> tuple[Floats, Bools]:
     """Return samples of a micro-batch, and whether the plan fits.
 
-    Data-parallel models accumulate gradients over as many micro-batches as memory asks for; the
-    others run 16 micro-batches, or at most 32 where the plan does not fit otherwise.
+    Models that are only data-parallel accumulate gradients over as many micro-batches as memory requires; the
+    others run 16 micro-batches, or up to 32 where the plan does not fit otherwise.
     """
     local = np.ceil(work.global_batch / np.maximum(plan.data, 1))
     floor = np.where(work.splits_experts, plan.tensor, 1)

@@ -1,0 +1,53 @@
+"""What a run prints: a heading before it, and its results after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.interface.policy import Policy
+from clustergym.report.metric_tables import comparison_table, verdict
+from clustergym.results.result_writing import FILES
+from clustergym.scenarios.scenario import Scenario
+from clustergym.terminal.tables import print_table
+from clustergym.workload.describe import print_drawn
+
+
+def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> None:
+    """Print what runs on what, and what of the trace was drawn or changed."""
+    gpus = " + ".join(
+        f"{count} {name}"
+        for count, name in zip(scenario.cluster.capacity, scenario.cluster.gpu_types, strict=True)
+    )
+    names = " against ".join(policy.name for policy in policies)
+    until = "to completion" if scenario.horizon_s is None else f"for {scenario.horizon_s:,.0f} s"
+    print(
+        f"{names} on scenario {scenario.name} v{scenario.version}: trace {scenario.trace.name} "
+        f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
+    )
+    print_drawn(scenario.trace, "trace.rule, trace.any_type")
+    changed = int(scenario.request_changed.sum())
+    if changed:
+        print(
+            f"note: {changed} requests were raised or moved to the least allotment that fits (see jobs.csv)"
+        )
+
+
+def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Path, in_full: bool) -> None:
+    """Print a table of all metrics, or, unless `in_full`, the mean JCT alone; and where the files are."""
+    where = os.path.relpath(folder) if folder.is_relative_to(Path.cwd()) else str(folder)
+    if not in_full:
+        stopped = scenario.horizon_s is not None
+        jct_s = results[0]["metrics"]["jct_mean_censored" if stopped else "jct_mean"]
+        counted = ", unfinished jobs counted to the horizon" * stopped
+        print(f"mean JCT {'-' if jct_s is None else f'{jct_s:,.0f} s'}{counted}; wrote {where}/")
+        return
+    metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
+    print_table(comparison_table(results, metrics))
+    if len(results) > 1 and (sentence := verdict(results, scenario.horizon_s is not None)):
+        print(sentence)
+    print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
+    if (folder / "report.html").is_file():
+        print(f"report: {where}/report.html")

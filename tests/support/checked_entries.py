@@ -1,0 +1,12 @@
+"""The check of a single entry."""
+
+from __future__ import annotations
+
+from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.cell_replay import Flag
+from clustergym.leaderboard.check import check_entries
+
+
+def check(board: Board, name: str, strict: int = 0, seed: int = 0) -> list[Flag]:
+    """Check an entry as `check_entries` does; return its flags, empty if nothing is wrong."""
+    return check_entries(board, [name], strict, seed)[name]
