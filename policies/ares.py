@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
@@ -67,18 +67,11 @@ class Ares(Policy):
 
     name: ClassVar[str] = "ares"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    alpha: float = 0.75
-    unknown_pool: float = 0.0
+    alpha: PositiveFraction = 0.75
+    unknown_pool: Fraction = 0.0
     work_conserving: bool = False
-    hysteresis: float | None = None
-    round_s: float | None = 60.0
-
-    def __post_init__(self) -> None:
-        require(0 < self.alpha <= 1, "policy.alpha", self.alpha, "give a number above 0, up to 1")
-        pool = self.unknown_pool
-        require(0 <= pool <= 1, "policy.unknown_pool", pool, "give a share from 0 to 1")
-        if self.hysteresis is not None:
-            require(self.hysteresis >= 0, "policy.hysteresis", self.hysteresis, "give 0 or more, or none")
+    hysteresis: NonNegativeFloat | None = None
+    round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run; the virtual clock starts at 0."""

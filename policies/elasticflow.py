@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import Factor, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
@@ -18,8 +18,6 @@ from .shared.finish_times import request_times, standstill_s
 from .shared.objectives import check_deadlines
 from .shared.requests import requested_level
 from .shared.reservations import Reservations
-
-MODES = ("strict", "loosened")
 
 
 class Jobs(NamedTuple):
@@ -98,22 +96,15 @@ class ElasticFlow(Policy):
 
     name: ClassVar[str] = "elasticflow"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    mode: str = "strict"
-    least_slack: float = 1.0
-    round_s: float | None = 300.0
+    mode: Literal["strict", "loosened"] = "strict"
+    least_slack: Factor = 1.0
+    round_s: Period | None = 300.0
     _deadline_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _admitted: set[int] = field(default_factory=set, init=False, repr=False)
     _home: dict[int, int] = field(default_factory=dict, init=False, repr=False)
     _guessed: set[int] = field(default_factory=set, init=False, repr=False)
     _last: bytes = field(default=b"", init=False, repr=False)
     _running: list[int] = field(default_factory=list, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InputError(
-                f"unknown mode {self.mode!r}", field="policy.mode", remedy=nearest(self.mode, MODES)
-            )
-        require(0 < self.least_slack < 1e6, "policy.least_slack", self.least_slack, "give a factor above 0")
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Refuse a trace without deadlines in the strict mode."""

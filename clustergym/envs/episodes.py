@@ -15,6 +15,7 @@ import yaml
 from clustergym.arrays import Ints
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import checked
 from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.interface.policy import Setting
@@ -110,12 +111,8 @@ class Episodes:
             )
         below = parameters.traces or 2**31
         seed, load = int(rng.integers(below)), float(rng.choice(parameters.loads))
-        seed = checked(options.get("trace_seed", seed), int, "options.trace_seed")
+        seed = checked(options.get("trace_seed", seed), NonNegativeInt, "options.trace_seed")
         load = checked(options.get("load", load), float, "options.load")
-        if seed < 0:
-            raise InputError(
-                f"{seed} is not a seed", field="options.trace_seed", remedy="give a number from 0"
-            )
         trace = {
             "source": parameters.source,
             "rule": parameters.rule,

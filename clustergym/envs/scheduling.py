@@ -21,7 +21,8 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
 from clustergym.interface.policy import Decision, View
 from clustergym.interface.registry import make_placer
@@ -316,6 +317,5 @@ def check_legal(parameters: SchedulingParameters, actions: Actions, action: int,
 
 def run_seed_of(options: Mapping[str, Any]) -> int:
     """Return the option `run_seed` of `reset`."""
-    run_seed: int = checked(options.get("run_seed", 0), int, "options.run_seed")
-    require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+    run_seed: int = checked(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
     return run_seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from clustergym.arrays import Floats
 from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameters import build, checked
+from clustergym.inputs.parameter_types import Duration, NonNegativeInt, Period
+from clustergym.inputs.parameters import Parameters, build, checked
 from clustergym.inputs.paths import traces_dir
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rules:
+class Rules(Parameters):
     """The `scenario` group of the configuration, without the keys of disturbances.
 
     Attributes
@@ -49,37 +50,14 @@ class Rules:
         Whether jobs share the links between switches (`clustergym.sim.links`).
     """
 
+    config_key: ClassVar[str] = "scenario"
     name: str
     version: int = 0
-    rounds: str | float = "policy"
-    counts: str = "power_of_two"
-    oversize: str = "error"
-    other_types: str = "error"
+    rounds: Literal["policy", "event"] | Period = "policy"
+    counts: Literal["power_of_two", "any"] = "power_of_two"
+    oversize: Literal["error", "drop"] = "error"
+    other_types: Literal["error", "any"] = "error"
     contention: bool = False
-
-    def __post_init__(self) -> None:
-        choices = {
-            "counts": ("power_of_two", "any"),
-            "oversize": ("error", "drop"),
-            "other_types": ("error", "any"),
-        }
-        for key, valid in choices.items():
-            if getattr(self, key) not in valid:
-                raise InputError(
-                    f"unknown value {getattr(self, key)!r}",
-                    field=f"scenario.{key}",
-                    remedy=nearest(getattr(self, key), valid),
-                )
-        if isinstance(self.rounds, str) and self.rounds not in ("policy", "event"):
-            raise InputError(
-                f"unknown value {self.rounds!r}",
-                field="scenario.rounds",
-                remedy="give policy, event, or seconds",
-            )
-        if not isinstance(self.rounds, str) and not 1e-3 <= self.rounds < 1e9:
-            raise InputError(
-                f"{self.rounds} is not a round", field="scenario.rounds", remedy="give seconds above 0.001"
-            )
 
 
 def build_scenario(config: Mapping[str, Any]) -> Scenario:
@@ -98,11 +76,9 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     given = config["scenario"]
     rules: Rules = build(Rules, given, "scenario", beside=KINDS)
     costs: Costs = build(Costs, config["costs"], "costs")
-    horizon_s = _horizon(config.get("horizon_s"))
+    horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
     cluster = make_cluster(config["cluster"])
-    seed = checked(config["seed"], int, "seed")
-    if seed < 0:
-        raise InputError(f"{seed} is not a seed", field="seed", remedy="give a whole number from 0")
+    seed = checked(config["seed"], NonNegativeInt, "seed")
     most = int(cluster.capacity.min())
     for name, price in costs.profile.items():
         remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
@@ -154,15 +130,6 @@ def _tables(
     return on_free_links(tables_of, cluster)
 
 
-def _horizon(value: Any) -> float | None:
-    horizon_s: float | None = checked(value, float | None, "horizon_s")
-    if horizon_s is not None and not 0 < horizon_s < 1e12:
-        raise InputError(
-            f"{horizon_s} is not a duration", field="horizon_s", remedy="give seconds above 0, or null"
-        )
-    return horizon_s
-
-
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
@@ -172,11 +139,8 @@ def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     return cluster_from_config({key: value for key, value in config.items() if key != "path"})
 
 
-RULE_NAMES = ("arena", "ares")
-
-
 @dataclass(frozen=True)
-class TraceChoice:
+class TraceChoice(Parameters):
     """The `trace` group of the configuration.
 
     Attributes
@@ -207,9 +171,10 @@ class TraceChoice:
         Seed of the draw or the generator; null: the run's seed.
     """
 
+    config_key: ClassVar[str] = "trace"
     path: str | None = None
     format: str = "auto"
-    rule: str = "arena"
+    rule: Literal["arena", "ares"] = "arena"
     committed: str | None = None
     source: str | None = None
     jobs: int = 200
@@ -218,7 +183,7 @@ class TraceChoice:
     any_type: bool = False
     gavel_steps: str = "job"
     sia_profiles: str | None = None
-    sia_lengths: str = "validated"
+    sia_lengths: Literal["validated", "noise"] = "validated"
     deadlines: bool = False
     requests: str = "source"
     max_gpus: int | None = None
@@ -226,11 +191,6 @@ class TraceChoice:
     max_duration_s: float | None = None
     start_hour: int = 0
     seed: int | None = None
-
-    def __post_init__(self) -> None:
-        require(self.rule in RULE_NAMES, "trace.rule", self.rule, nearest(self.rule, RULE_NAMES))
-        found, lengths = self.sia_lengths, ("validated", "noise")
-        require(found in lengths, "trace.sia_lengths", found, nearest(found, lengths))
 
 
 def make_trace(

@@ -12,6 +12,7 @@ import numpy as np
 from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Placer
 
 Share = tuple[int, int]
@@ -41,7 +42,7 @@ class Buddy(Placer):
     """
 
     name: ClassVar[str] = "buddy"
-    defragment_s: float | None = 3600.0
+    defragment_s: Period | None = 3600.0
     _spec: ClusterSpec | None = field(default=None, init=False, repr=False, compare=False)
     _hierarchies: tuple[_Hierarchy, ...] = field(default=(), init=False, repr=False, compare=False)
 

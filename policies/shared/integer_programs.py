@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameters import checked
 
-SOLVERS = ("scip", "highs")
+Solver = Literal["scip", "highs"]
 OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"
 """Proved to within the gap; stopped by the node limit; no usable answer of the solver."""
 
@@ -140,9 +142,8 @@ def solve(
 
 
 def check_solver(solver: str) -> None:
-    """Raise an `InputError` for the name of an unknown solver."""
-    if solver not in SOLVERS:
-        raise InputError(f"unknown solver {solver!r}", field="policy.solver", remedy=nearest(solver, SOLVERS))
+    """Raise an `InputError` if a solver is unknown or not installed."""
+    checked(solver, Solver, "policy.solver")
     if solver == "scip" and find_spec("pyscipopt") is None:
         remedy = "pip install pyscipopt, or choose highs"
         raise InputError("SCIP is not installed", field="policy.solver", remedy=remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from clustergym.policies.shared.integer_programs import (
     FAILED,
     LIMIT,
     OPTIMAL,
-    SOLVERS,
     Choices,
+    Solver,
     SolverError,
     improved,
     solve,
@@ -22,7 +23,9 @@ from hypothesis import strategies as st
 
 from clustergym.inputs.errors import InputError
 
-HIGHS_AND_SCIP = [name for name in SOLVERS if name != "scip" or integer_programs.find_spec("pyscipopt")]
+HIGHS_AND_SCIP = [
+    name for name in get_args(Solver) if name != "scip" or integer_programs.find_spec("pyscipopt")
+]
 NONE = np.array([-1, -1, -1])
 
 
@@ -185,7 +188,7 @@ def test_nothing_to_choose():
 
 def test_unknown_solver():
     problem = Choices(np.ones((1, 1)), np.array([0]), np.array([1]), np.array([1]))
-    with pytest.raises(InputError, match=r"unknown solver 'skip' \(did you mean scip\?\)"):
+    with pytest.raises(InputError, match=r"unknown value 'skip' \(did you mean scip\?\)"):
         solve(problem, NONE[:1], "skip")
 
 

@@ -22,6 +22,7 @@ from clustergym.envs.vector.core import Core
 from clustergym.envs.vector.desk import Bytes, Singles
 from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import PositiveInt
 from clustergym.inputs.parameters import checked
 from clustergym.terminal.processes import cores
 
@@ -324,11 +325,11 @@ def make_vector(
 
 
 def _whole(field: str, value: Any, most: int | None) -> int:
-    number = checked(value, int, field)
-    if number < 1 or (most is not None and number > most):
-        remedy = "give a whole number from 1" + ("" if most is None else f" to {most}, the number of cores")
+    number = int(checked(value, PositiveInt, field))
+    if most is not None and number > most:
+        remedy = f"give a whole number from 1 to {most}, the number of cores"
         raise InputError(f"{number} is out of range", field=field, remedy=remedy)
-    return int(number)
+    return number
 
 
 def _autoreset_mode(value: AutoresetMode | str) -> AutoresetMode:
