@@ -13,7 +13,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameter_types import OneOf, Rule
+from clustergym.inputs.parameter_types import Condition, OneOf
 
 UNITS = {
     "gpu_s": "GPU-seconds",
@@ -212,4 +212,4 @@ def _bounds(marks: list[Any]) -> list[str]:
     if limits.keys() == {"ge", "le"}:
         return [f"from {limits['ge']} to {limits['le']}"]
     told = ", ".join(f"{BOUNDS[name]} {limit}" for name, limit in limits.items())
-    return [*filter(None, [told]), *(mark.words for mark in marks if isinstance(mark, Rule))]
+    return [*filter(None, [told]), *(mark.words for mark in marks if isinstance(mark, Condition))]
