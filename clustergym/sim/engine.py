@@ -133,6 +133,10 @@ class Simulation(World):
         self._decided_at = self._now
         self.decision_points += 1
         self._defragment()
+        return self._view()
+
+    def _view(self) -> View:
+        """Return the View of now, and remember what a decision on it may do."""
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)
         free = self.allocations.free.copy()
