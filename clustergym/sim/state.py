@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import cache
 
 import numpy as np
 
@@ -149,7 +150,7 @@ class ViewMaker:
             attained_gpu_s=jobs.attained_at(rows, now),
             feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
             batch=jobs.batch[rows],
-            times=lambda: self._times(rows),
+            times=cache(lambda: self._times(rows)),
             costs=lambda: self.costs(rows),
             batches=lambda: self._batch_options(rows, now),
         )
@@ -160,6 +161,7 @@ class ViewMaker:
         known: Floats = np.where(
             self.jobs.profiled[rows][:, :, None], self.known[self.class_of[rows]], np.inf
         )
+        known.setflags(write=False)
         return known
 
     def _batch_options(self, rows: Ints, now: int) -> BatchOptions | None:
