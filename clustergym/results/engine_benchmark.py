@@ -17,12 +17,14 @@ import simpy
 
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec, Fabric
-from clustergym.interface.policy import Policy, View
+from clustergym.interface.policy import Decision, Policy, View
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.scenario import Scenario
 from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.sim.drive import drive
 from clustergym.sim.engine import Simulation
+from clustergym.sim.guard import Steps, Watch
 from clustergym.sim.log import EventKind
 
 SCHEMA = "clustergym.bench.engine/1"
@@ -201,32 +203,45 @@ def engine_rows(options: EngineOptions) -> Iterator[dict[str, Any]]:
             }
 
 
+class TimedSteps(Watch):
+    """Measures the shares of each decision while `drive` runs a `TimedSimulation`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shares = Shares()
+
+    def steps(self, simulation: Simulation, policy: Policy) -> Steps:
+        """Return the three steps of a run, of which the decision and the enactment are timed."""
+        assert isinstance(simulation, TimedSimulation)
+        shares = self.shares
+
+        def schedule(view: View) -> Decision:
+            built_s = simulation.views.spent_s
+            started = time.process_time()
+            decision = policy.schedule(view)
+            decision_s = time.process_time() - started
+            asked_s = simulation.views.spent_s - built_s
+            shares.view_s.append(built_s + asked_s)
+            shares.policy_s.append(decision_s - asked_s)
+            shares.decision_s.append(decision_s)
+            return decision
+
+        def apply(decision: Decision) -> None:
+            started = time.process_time()
+            simulation.apply(decision)
+            shares.enactment_s.append(time.process_time() - started)
+
+        return simulation.advance, schedule, apply
+
+
 def _timed_run(
     scenario: Scenario, policy: Mapping[str, Any], placer: Mapping[str, Any]
 ) -> tuple[Simulation, Shares, float]:
     """Run a policy on a scenario; return the run, its shares and the processor seconds of the whole."""
-    started, made = time.process_time(), make_policy(policy)
+    started, made, steps = time.process_time(), make_policy(policy), TimedSteps()
     simulation = TimedSimulation(scenario, make_placer(placer), made.information_class, made.round_s)
-    shares = _drive(simulation, made)
-    return simulation, shares, time.process_time() - started
-
-
-def _drive(simulation: TimedSimulation, policy: Policy) -> Shares:
-    shares = Shares()
-    policy.check(simulation.scenario.trace, simulation.setting)
-    policy.reset(simulation.setting, np.random.default_rng([0, 1]))
-    while (view := simulation.advance()) is not None:
-        built_s = simulation.views.spent_s
-        started = time.process_time()
-        decision = policy.schedule(view)
-        decided = time.process_time()
-        simulation.apply(decision)
-        shares.enactment_s.append(time.process_time() - decided)
-        asked_s = simulation.views.spent_s - built_s
-        shares.view_s.append(built_s + asked_s)
-        shares.policy_s.append(decided - started - asked_s)
-        shares.decision_s.append(decided - started)
-    return shares
+    drive(simulation, made, watch=steps)
+    return simulation, steps.shares, time.process_time() - started
 
 
 def _figures(simulation: Simulation, shares: Shares, cpu_s: float) -> dict[str, Any]:

@@ -234,7 +234,8 @@ class Simulation(World):
         self._decision_due = True
 
     def _watch_for_stall(self) -> None:
-        waits = bool(self._in_view) and not (self.jobs.gpus[list(self._in_view)] > 0).any()
+        rows = list(self._in_view) if self._rows is None else self._rows
+        waits = bool(self._in_view) and not (self.jobs.gpus[rows] > 0).any()
         if waits and self.allocations.down:
             return
         hopeless = waits and not self._ahead and not self._profiles.active
