@@ -79,17 +79,16 @@ def _engine(options: argparse.Namespace) -> None:
     asked = benchmark.EngineOptions(
         options.gpus, policies, options.hours, options.contention, options.scattered, options.repeat
     )
-    print(benchmark.HEADING)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in benchmark.engine_rows(asked):
+        if not rows:
+            print(benchmark.HEADING)
         rows.append(row)
         print(benchmark.line(row), flush=True)
-    figures = {
-        "schema": benchmark.SCHEMA,
-        "bare_simpy_events_per_s": benchmark.bare_simpy_events_per_s(),
-        "rows": rows,
-    }
-    write_json(options.json, figures)
+    if options.json is not None:
+        bare = benchmark.bare_simpy_events_per_s()
+        figures = {"schema": benchmark.SCHEMA, "bare_simpy_events_per_s": bare, "rows": rows}
+        write_json(options.json, figures)
 
 
 def _policy(text: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import resource
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -262,10 +261,16 @@ def _figures(simulation: Simulation, shares: Shares, cpu_s: float) -> dict[str, 
         figures[f"{name}_s_total"] = math.fsum(seconds)
         for share in (50, 99):
             figures[f"{name}_s_p{share}"] = float(np.percentile(seconds, share)) if seconds else 0.0
-    # Linux counts kilobytes, macOS bytes.
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    figures["peak_bytes"] = largest * (1 if sys.platform == "darwin" else 1024)
+    figures["peak_bytes"] = _peak_bytes()
     return figures
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that the process has held so far."""
+    import resource  # not on Windows
+
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest * (1 if sys.platform == "darwin" else 1024)  # Linux counts kilobytes, macOS bytes
 
 
 def line(row: Mapping[str, Any]) -> str:
