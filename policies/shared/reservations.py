@@ -27,20 +27,27 @@ class Plans(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a job would take and how fast it would be; arrays of shape (K + 1,), of which the last is nothing.
+    """What a job would take and how fast it would be.
 
     Attributes
     ----------
-    best : ndarray of int
-        The fastest count up to each count, as its index; -1: none. A job would gain nothing from more GPUs.
-    rate : ndarray of float
-        Iterations per second at each count; 0 where it cannot run.
-    waited : ndarray of float
-        Iterations it could do at each count while it stands still.
+    caps : ndarray of int, shape (C,)
+        The caps under which it would take more than under the cap below.
+    plan_of : ndarray of int, shape (K,)
+        Index into `caps` of the cap that has the same plan as each.
+    best : ndarray of int, shape (K + 1,)
+        The fastest count up to each count, as its index; -1: none, as the last. A job would gain nothing
+        from more GPUs.
+    rate : ndarray of float, shape (K + 1,)
+        Iterations per second at each count; 0 where it cannot run, and as the last.
+    waited : ndarray of float, shape (K + 1,)
+        Iterations it could do at each count while it stands still; 0 as the last.
     iterations : float
         What it has to do.
     """
 
+    caps: Ints
+    plan_of: Ints
     best: Ints
     rate: Floats
     waited: Floats
@@ -61,9 +68,11 @@ def demands(rate: Floats, iterations: Floats, standstill_s: Floats) -> list[Dema
     """
     fastest = (rate > 0) & (rate == np.maximum.accumulate(rate, axis=1))
     best = np.maximum.accumulate(np.where(fastest, np.arange(rate.shape[1]), -1), axis=1)
+    more = np.diff(best, axis=1, prepend=-2) > 0
     end = ((0, 0), (0, 1))
     padded = (np.pad(best, end, constant_values=-1), np.pad(rate, end), np.pad(rate * standstill_s, end))
-    return [Demand(*of_job) for of_job in zip(*padded, iterations.tolist(), strict=True)]
+    columns = zip(more, np.cumsum(more, axis=1) - 1, *padded, iterations.tolist(), strict=True)
+    return [Demand(caps.nonzero()[0], *of_job) for caps, *of_job in columns]
 
 
 class Reservations:
@@ -81,22 +90,22 @@ class Reservations:
         self.counts = counts
         self.start_s = np.zeros(1)
         self.free = np.array([free], dtype=np.int64)
-        self._caps = np.arange(len(counts))
         self._gpus = np.append(counts, 0)
         self._room = self._room_for(self.free)
 
     def plans(self, job: Demand) -> Plans:
         """Return a job's plan under each cap: at any time it takes as many GPUs as are free, up to it."""
-        usable = job.best[np.minimum(self._caps[:, None], self._room)]
+        usable = job.best[np.minimum(job.caps[:, None], self._room)]
         speed = job.rate[usable]
         need = job.iterations + job.waited[usable[:, -1]]
         before = np.zeros(usable.shape)
         np.cumsum(speed[:, :-1] * (self.start_s[1:] - self.start_s[:-1]), axis=1, out=before[:, 1:])
         last = np.count_nonzero(before < need[:, None], axis=1) - 1
-        at_end = speed[self._caps, last]
-        rest = (need - before[self._caps, last]) / np.where(at_end > 0, at_end, 1.0)
+        rows = np.arange(len(last))
+        at_end = speed[rows, last]
+        rest = (need - before[rows, last]) / np.where(at_end > 0, at_end, 1.0)
         finish_s = np.where(at_end > 0, self.start_s[last] + rest, np.inf)
-        return Plans(finish_s, usable[:, 0])
+        return Plans(finish_s[job.plan_of], usable[job.plan_of, 0])
 
     def take(self, cap: int, job: Demand, finish_s: float) -> None:
         """Reserve the GPUs that a job takes until it ends, under the cap of index `cap`."""
