@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clustergym.policies.shared import marginal
-from clustergym.policies.shared.fluid import FairQueue
 from clustergym.policies.shared.marginal import Target
+from clustergym.policies.shared.virtual_clock import FairQueue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_views import random_views
