@@ -21,7 +21,7 @@ from clustergym.inputs.parameter_types import (
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
-from .shared.elastic import Scaling, VirtualCluster
+from .shared.elastic import Launches, Scaling, VirtualCluster
 from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
 from .shared.requests import requested_level, requested_time_s
 
@@ -231,14 +231,12 @@ class Arena(Policy):
 
     def _launch_all(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
         """Launch every waiting job that raises the cluster's value; return those still waiting."""
-        while waiting:
-            found = cluster.first_launch(np.array(waiting))
-            if found is None:
-                break
-            place, plan = found
-            cluster.enact(plan)
-            del waiting[place]
-        return waiting
+        launches = Launches(cluster, np.array(waiting, dtype=np.int64))
+        while (found := launches.first()) is not None:
+            place, steps = found
+            cluster.enact(steps)
+            launches.remove(place)
+        return [int(at) for at in launches.waiting]
 
     def _preempt_for(self, cluster: VirtualCluster, head: int, among: Bools) -> bool:
         """Launch a job at its request by the preemptions that lose least; return whether it was launched."""

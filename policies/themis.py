@@ -147,9 +147,10 @@ class Themis(Policy):
         for at, (kind, gpus) in chosen.items():
             row = int(view.job[at])
             end_s = self._lease_end_s.get(row, 0.0)
-            level = int(np.searchsorted(view.setting.counts, gpus))
-            lease_s = max(self.lease_s, self.lease_restarts * float(cost_s[at, kind, level]))
-            ends[row] = end_s if end_s > view.now_s else view.now_s + lease_s
+            if end_s <= view.now_s:
+                level = int(np.searchsorted(view.setting.counts, gpus))
+                end_s = view.now_s + max(self.lease_s, self.lease_restarts * float(cost_s[at, kind, level]))
+            ends[row] = end_s
         return ends
 
     def _auction(

@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, Lt, Predicate
 
 
 @dataclass(frozen=True)
-class Rule(Predicate):
+class Condition(Predicate):
     """A condition on a value and the words for it, which follow "a number" in a remedy."""
 
     words: str
@@ -41,7 +41,7 @@ PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
-NonZeroFloat = Annotated[float, Rule(bool, "other than 0")]
+NonZeroFloat = Annotated[float, Condition(bool, "other than 0")]
 Factor = Annotated[float, Gt(0), Lt(1e6)]
 AtLeastOne = Annotated[float, Ge(1)]
 AtLeastTwo = Annotated[int, Ge(2)]
@@ -51,6 +51,6 @@ FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 Period = Annotated[float, Ge(1e-3), Lt(1e9)]
 """Seconds between two points of time, or that something may take."""
 Duration = Annotated[float, Gt(0), Lt(1e12)]
-IN_ORDER = Rule(lambda pair: len(pair) == 2 and pair[0] <= pair[1], "in order, as [low, high]")
+IN_ORDER = Condition(lambda pair: len(pair) == 2 and pair[0] <= pair[1], "in order, as [low, high]")
 PositiveRange = Annotated[tuple[PositiveFloat, ...], IN_ORDER]
-AscendingFloats = Annotated[tuple[float, ...], Rule(_ascending, "above 0, ascending")]
+AscendingFloats = Annotated[tuple[float, ...], Condition(_ascending, "above 0, ascending")]

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameter_types import OneOf, Rule
+from clustergym.inputs.parameter_types import Condition, OneOf
 
 UNITS = {
     "gpu_s": "GPU-seconds",
@@ -162,7 +162,8 @@ def _adapter(hint: Any) -> Any:
 def _options(hint: Any) -> tuple[Any, ...]:
     """Return the types of a union but null."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return tuple(one for one in (typing.get_args(hint) if union else (hint,)) if one is not type(None))
+    options = typing.get_args(hint) if union else (hint,)
+    return tuple(option for option in options if option is not type(None))
 
 
 def _bare(option: Any) -> Any:
@@ -172,7 +173,7 @@ def _bare(option: Any) -> Any:
 def _marks(option: Any) -> list[Any]:
     """Return the markers of a type; pydantic's `Field` holds several."""
     given = typing.get_args(option)[1:] if typing.get_origin(option) is Annotated else ()
-    return [mark for one in given for mark in getattr(one, "metadata", [one])]
+    return [mark for marker in given for mark in getattr(marker, "metadata", [marker])]
 
 
 def _names(option: Any) -> tuple[Any, ...]:
@@ -196,12 +197,12 @@ def _words(option: Any, key: str) -> str:
     several = typing.get_origin(bare) is tuple
     if several:
         bare, marks = _bare(typing.get_args(bare)[0]), [*marks, *_marks(typing.get_args(bare)[0])]
-    one, more = NOUNS.get(bare, (f"a {_kind(bare)}", f"values of {_kind(bare)}"))
+    singular, plural = NOUNS.get(bare, (f"a {_kind(bare)}", f"values of {_kind(bare)}"))
     if any(hasattr(mark, "min_length") for mark in marks):
-        noun = f"at least one {one.removeprefix('a ')}"
+        noun = f"at least one {singular.removeprefix('a ')}"
     else:
         unit = next((unit for end, unit in UNITS.items() if f"_{end}_" in f"_{key.replace('.', '_')}_"), None)
-        noun = unit if unit and bare is float else more if several else one
+        noun = unit if unit and bare is float else plural if several else singular
     return " ".join([noun, *_bounds(marks)])
 
 
@@ -211,4 +212,4 @@ def _bounds(marks: list[Any]) -> list[str]:
     if limits.keys() == {"ge", "le"}:
         return [f"from {limits['ge']} to {limits['le']}"]
     told = ", ".join(f"{BOUNDS[name]} {limit}" for name, limit in limits.items())
-    return [*filter(None, [told]), *(mark.words for mark in marks if isinstance(mark, Rule))]
+    return [*filter(None, [told]), *(mark.words for mark in marks if isinstance(mark, Condition))]

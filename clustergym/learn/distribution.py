@@ -16,11 +16,11 @@ from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameter_types import (
     IN_ORDER,
     AtLeastTwo,
+    Condition,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     PositiveRange,
-    Rule,
 )
 from clustergym.inputs.parameters import Parameters
 from clustergym.learn.job_tables import job_tables
@@ -36,7 +36,7 @@ STREAM = 611
 RESTART_S = (20.0, 60.0)
 """Seconds to save and load a checkpoint, before the factor."""
 GPUS_PER_NODE = 8
-IN_ORDER_OR_NONE = Rule(lambda pair: not pair or IN_ORDER.func(pair), f"{IN_ORDER.words}, or []")
+IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN_ORDER.words}, or []")
 
 
 @dataclass(frozen=True)

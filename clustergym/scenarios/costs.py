@@ -11,7 +11,7 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.parameter_types import NonNegativeFloat, PositiveFloat, PositiveInt, Rule
+from clustergym.inputs.parameter_types import Condition, NonNegativeFloat, PositiveFloat, PositiveInt
 from clustergym.inputs.parameters import Parameters
 from clustergym.interface.policy import InformationClass
 
@@ -45,7 +45,7 @@ class ProfilePrice:
     """
 
     seconds: Annotated[
-        float, Rule(lambda s: s > 0, "above 0; ~costs.profile.CLASS lets the class know for nothing")
+        float, Condition(lambda s: s > 0, "above 0; ~costs.profile.CLASS lets the class know for nothing")
     ]
     gpus: PositiveInt
     types: Literal["each", "requested"]

@@ -229,9 +229,9 @@ def _best_fit(free: Ints, gpus: int, limit: int) -> int | None:
     """Return the first node with the fewest free GPUs that suffice and are below `limit`."""
     if not len(free):
         return None
-    fitting = np.where((free >= gpus) & (free < limit), free, NONE)
-    node = int(fitting.argmin())
-    return node if fitting[node] != NONE else None
+    # Read as unsigned, what is short of `gpus` is larger than any count: the least is a best fit.
+    node = int((free - gpus).view(np.uint64).argmin())
+    return node if gpus <= free[node] < limit else None
 
 
 def _split(counts: Iterable[int], wanted: int) -> list[Share]:

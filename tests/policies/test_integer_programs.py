@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import get_args
 
@@ -63,6 +64,30 @@ def test_it_finds_the_optimum_and_bounds_it(solver, case):
     assert solution.value == pytest.approx(best)
     assert solution.bound >= best - 1e-9
     assert solution.gap == pytest.approx(0.0, abs=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=problems(), more=st.integers(0, 12))
+def test_what_each_likes_best_is_what_the_program_finds_where_all_of_it_fits(case, more):
+    problem, start = case
+    problem = dataclasses.replace(problem, capacity=problem.capacity + more)
+    found = solve(problem, start)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integer_programs, "_best_of_each", lambda problem: None)
+        by_program = solve(problem, start)
+    assert found.choice.tolist() == by_program.choice.tolist()
+    assert (found.status, found.value) == (by_program.status, by_program.value)
+    assert found.bound == pytest.approx(by_program.bound)
+
+
+def test_jobs_that_like_two_types_alike_are_left_to_the_program():
+    # Both like X and Y equally: which one has X is the solver's affair.
+    problem = Choices(np.ones((2, 2)), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
+    assert integer_programs._best_of_each(problem) is None
+    clear = Choices(np.array([[2.0, 1.0], [3.0, 1.0]]), problem.kind, problem.gpus, problem.capacity)
+    assert integer_programs._best_of_each(clear).tolist() == [0, 0]
+    short = dataclasses.replace(clear, capacity=np.array([1, 2]))
+    assert integer_programs._best_of_each(short) is None
 
 
 def test_the_lp_bound_of_a_case_by_hand(monkeypatch):

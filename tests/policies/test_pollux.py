@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.pollux import Pollux, fitted_time_s, goodput_of_share
-from clustergym.policies.shared.genetic import GeneticSearch, repaired
+from clustergym.policies.shared.genetic import GeneticSearch, _allowed_first, repaired
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -164,17 +164,17 @@ def test_children_have_genes_of_both_parents_and_a_few_new_ones():
     # by mutation, of one gene in 200 and to each of 4 as likely: 200 x 200 / 200 / 4 = 50.
     search, value = GeneticSearch(np.random.default_rng(5), 200, 1), np.zeros((200, 4))
     genes = np.repeat([[1], [2]], 100, axis=0) * np.ones(200, dtype=np.int64)
-    children = search._children(genes, np.zeros(200), value)
+    children = search._children(genes, np.zeros(200), *_allowed_first(value))
     assert (children == 3).sum() == pytest.approx(50, abs=25)
     ones = (children == 1).mean(axis=1)
     # Parents differ in half of the pairs, and then half of the genes are of each.
     assert (np.abs(ones - 0.5) < 0.2).mean() == pytest.approx(0.5, abs=0.15)
     # Of two the fitter is a parent: with those of gene 2 fitter, gene 1 comes from pairs of its own only.
-    fitter = search._children(genes, np.repeat([0.0, 1.0], 100), value)
+    fitter = search._children(genes, np.repeat([0.0, 1.0], 100), *_allowed_first(value))
     assert (fitter == 1).mean() == pytest.approx(0.25, abs=0.05)
     # What a job may not have it does not get.
     value[:, 3] = -np.inf
-    assert not (search._children(genes, np.zeros(200), value) == 3).any()
+    assert not (search._children(genes, np.zeros(200), *_allowed_first(value)) == 3).any()
 
 
 def test_a_gene_that_is_allowed_no_longer_is_none():
