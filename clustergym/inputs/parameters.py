@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import Any
 
 from clustergym.inputs.errors import InputError, nearest, require
+
+_hints: Callable[[Any], dict[str, Any]] = cache(typing.get_type_hints)
 
 
 def build(made_by: type[Any], given: Mapping[str, Any], where: str, beside: Collection[str] = ()) -> Any:
@@ -20,7 +23,7 @@ def build(made_by: type[Any], given: Mapping[str, Any], where: str, beside: Coll
         If a key is unknown or missing, a value has the wrong type, or `given` is not a mapping.
     """
     require(isinstance(given, Mapping), where, given, "give its keys")
-    hints = typing.get_type_hints(made_by)
+    hints = _hints(made_by)
     known = {f.name: f for f in dataclasses.fields(made_by) if f.init}
     for key in given:
         if key not in known and key not in beside:

@@ -98,8 +98,8 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
     for index, part in enumerate(bursts.parts):
         noise = np.random.default_rng([seed, HOURLY, index]).standard_normal(length)
         process += math.sqrt(part.share) * _with_memory(noise, part.correlation_h)
-    order = np.argsort(np.argsort(process, kind="stable"), kind="stable")
-    factor = _gamma_quantiles(bursts.cv2, length)[order]
+    factor = np.empty(length)
+    factor[np.argsort(process, kind="stable")] = _gamma_quantiles(bursts.cv2, length)
     area = np.concatenate([[0.0], np.cumsum(factor)])
     jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
     chance = float(np.random.default_rng([seed, PIECE]).random()) * jobs_in_piece[-1]
@@ -108,13 +108,19 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
 
 
 def _with_memory(noise: Floats, correlation_h: float) -> Floats:
-    """Turn white noise into a stationary first-order autoregression of unit variance."""
+    """Turn white noise into a stationary first-order autoregression of unit variance.
+
+    value[i] - keep x value[i - 1] = fresh x noise[i] is a tridiagonal system, which needs no pivots.
+    """
+    from scipy.linalg import solve_banded
+
     keep = math.exp(-1.0 / correlation_h)
     fresh = math.sqrt(1.0 - keep * keep)
-    values = noise.tolist()
-    for index in range(1, len(values)):
-        values[index] = keep * values[index - 1] + fresh * values[index]
-    return np.array(values)
+    right = fresh * noise
+    right[0] = noise[0]
+    diagonals = np.repeat([[0.0], [1.0], [-keep]], len(noise), axis=1)
+    values: Floats = solve_banded((1, 1), diagonals, right, True, True, check_finite=False)
+    return values
 
 
 @lru_cache(maxsize=8)

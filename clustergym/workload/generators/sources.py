@@ -145,7 +145,8 @@ class Source(_Keys):
 
 def source_names() -> list[str]:
     """Return the names of the shipped sources, ascending."""
-    return sorted(path.stem for path in (conf_dir() / "generator").glob("*.yaml"))
+    files = os.listdir(conf_dir() / "generator")
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
 def load_source(name_or_path: str) -> Source:
