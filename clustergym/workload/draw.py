@@ -324,9 +324,11 @@ class _Menus:
     ----------
     types : tuple of str
         GPU types to draw among for jobs without a recorded one, and those whose own fits no model.
-    models, gpu_types, time_s : list
-        Of the choices of all menus: model class, GPU type, seconds per iteration.
-    later_tier, retyped : list of bool
+    models, gpu_types : list
+        Of the choices of all menus: model class, GPU type.
+    time_s : ndarray of float
+        Seconds per iteration of the choices.
+    later_tier, retyped : ndarray of bool
         Of each menu: no model of the first tier fits; none fits on the recorded type.
     """
 
@@ -336,12 +338,11 @@ class _Menus:
         self.types = types
         self.models: list[ModelClass] = []
         self.gpu_types: list[str] = []
-        self.time_s: list[float] = []
-        self.later_tier: list[bool] = []
-        self.retyped: list[bool] = []
+        self.time_s = np.empty(0)
+        self.later_tier = self.retyped = np.empty(0, dtype=np.bool_)
         self._rule, self._reference, self._reference_gpu = rule, reference, reference_gpu
         self._row: dict[tuple[int, int, str], int] = {}
-        self._first: list[int] = []
+        self._first = self._last = np.empty(0, dtype=np.int64)
         self._until = np.empty((0, 0))
 
     def row(self, stratum: int, gpus: int, asked: str) -> int:
@@ -353,10 +354,10 @@ class _Menus:
 
     def pick(self, row: Ints, chance: Floats) -> Ints:
         """Return the choice that a random number in [0, 1) makes from each menu."""
-        until, size = self._until[row], np.diff([*self._first, len(self.models)])[row]
-        total = until[np.arange(len(row)), size - 1]
+        until, last = self._until[row], self._last[row]
+        total = until[np.arange(len(row)), last]
         picked = (until <= (chance * total)[:, None]).sum(axis=1)
-        choice: Ints = np.array(self._first, dtype=np.int64)[row] + np.minimum(picked, size - 1)
+        choice: Ints = self._first[row] + np.minimum(picked, last)
         return choice
 
     def _add(self, stratum: int, gpus: int, asked: str) -> int:
@@ -366,12 +367,13 @@ class _Menus:
             fitting, depth = self._fitting(self.types or ("",), stratum, gpus)
         if not fitting:
             return -1
-        self._first.append(len(self.models))
-        self.later_tier.append(depth > 0)
-        self.retyped.append(retyped)
+        self._first = np.append(self._first, len(self.models))
+        self._last = np.append(self._last, len(fitting) - 1)
+        self.later_tier = np.append(self.later_tier, depth > 0)
+        self.retyped = np.append(self.retyped, retyped)
         self.models += [model for model, _, _, _ in fitting]
         self.gpu_types += [kind for _, kind, _, _ in fitting]
-        self.time_s += [time for _, _, _, time in fitting]
+        self.time_s = np.append(self.time_s, [time for _, _, _, time in fitting])
         rows, columns = self._until.shape
         longer = np.full((rows + 1, max(columns, len(fitting))), np.inf)
         longer[:rows, :columns] = self._until
@@ -417,7 +419,7 @@ def _drawn(
 ) -> Drawn:
     """Return the jobs of choices that were picked from menus."""
     gpu_s = records.duration_s * records.gpus
-    time_s = np.array(menus.time_s)[choice]
+    time_s = menus.time_s[choice]
     iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)
     picked = choice.tolist()
     models = [menus.models[index] for index in picked]
@@ -429,8 +431,8 @@ def _drawn(
         "reference_cluster": options.reference_cluster if options.reference_time_s is None else "",
         "power_of_two": options.power_of_two,
         "gpus_rounded_up": int((gpus != records.gpus).sum()),
-        "outside_class": int(np.array(menus.later_tier)[menu].sum()),
-        "gpu_type_not_kept": int(np.array(menus.retyped)[menu].sum()),
+        "outside_class": int(menus.later_tier[menu].sum()),
+        "gpu_type_not_kept": int(menus.retyped[menu].sum()),
         "gpu_s_recorded": float(gpu_s.sum()),
         "gpu_s_drawn": float((iterations * time_s * gpus).sum()),
     }

@@ -113,7 +113,9 @@ class Trace:
     @cached_property
     def model_classes(self) -> list[ModelClass]:
         """Model class of each row."""
-        return list(map(ModelClass, self.model_family, self.model_size, self.global_batch.tolist()))
+        columns = self.model_family, self.model_size, self.global_batch.tolist()
+        known = {key: ModelClass(*key) for key in set(zip(*columns, strict=True))}
+        return [known[key] for key in zip(*columns, strict=True)]
 
     def model_class(self, row: int) -> ModelClass:
         """Return the model class of one row."""

@@ -112,14 +112,14 @@ def _with_memory(noise: Floats, correlation_h: float) -> Floats:
 
     value[i] - keep x value[i - 1] = fresh x noise[i] is a tridiagonal system, which needs no pivots.
     """
-    from scipy.linalg import solve_banded
+    from scipy.linalg.lapack import dgtsv
 
     keep = math.exp(-1.0 / correlation_h)
     fresh = math.sqrt(1.0 - keep * keep)
     right = fresh * noise
     right[0] = noise[0]
-    diagonals = np.repeat([[0.0], [1.0], [-keep]], len(noise), axis=1)
-    values: Floats = solve_banded((1, 1), diagonals, right, True, True, check_finite=False)
+    beside = len(noise) - 1
+    values: Floats = dgtsv(np.full(beside, -keep), np.ones(beside + 1), np.zeros(beside), right)[3]
     return values
 
 

@@ -145,8 +145,7 @@ class Source(_Keys):
 
 def source_names() -> list[str]:
     """Return the names of the shipped sources, ascending."""
-    files = os.listdir(conf_dir() / "generator")
-    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+    return sorted(path.stem for path in (conf_dir() / "generator").glob("*.yaml"))
 
 
 def load_source(name_or_path: str) -> Source:
@@ -157,8 +156,9 @@ def load_source(name_or_path: str) -> Source:
     InputError
         If it is neither, with the nearest names; or if the file is wrong.
     """
-    if name_or_path in source_names():
-        return _read(conf_dir() / "generator" / f"{name_or_path}.yaml")
+    shipped = conf_dir() / "generator" / f"{name_or_path}.yaml"
+    if os.sep not in name_or_path and shipped.is_file():
+        return _read(shipped)
     if name_or_path.endswith((".yaml", ".yml")) or os.sep in name_or_path:
         return _read(Path(name_or_path))
     raise InputError(
