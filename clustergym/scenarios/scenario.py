@@ -229,25 +229,24 @@ class Scenario:
         if self.oversize == "error" and oversize.any():
             row = int(np.argmax(oversize))
             raise self._oversize_error(row, int(named[row]))
-        alike = self.class_of * len(most_of) + named + 1
-        alike = alike * (int(asked.max(initial=0)) + 1) + asked
-        _, first, group = np.unique(alike, return_index=True, return_inverse=True)
-        wanted, gpus = self._fitting(self.class_of[first], named[first], asked[first])
-        wanted, gpus = np.where(oversize, named, wanted[group]), np.where(oversize, 0, gpus[group])
+        every, nowhere = np.arange(len(asked)), len(self.tables.counts)
+        least = self._least_level[self.class_of, :, np.searchsorted(self.tables.counts, asked)]
+        lowest = least.min(axis=1)
+        level = np.where(named < 0, lowest, least[every, named])
+        moved = (level == nowhere) | oversize
+        wanted = np.where(moved & (lowest < nowhere) & (named >= 0), least.argmin(axis=1), named)
+        wanted[moved & (lowest == nowhere)] = -1
+        gpus = np.append(self.tables.counts, 0)[np.where(moved, lowest, level)]
+        wanted, gpus = np.where(oversize, named, wanted), np.where(oversize, 0, gpus)
         return wanted, gpus, oversize | (gpus != asked) | (wanted != named)
 
-    def _fitting(self, model: Ints, named: Ints, asked: Ints) -> tuple[Ints, Ints]:
-        """Return the type index and GPUs that requests come to, shape (m,); (-1, 0): they fit nowhere."""
-        every = np.arange(len(self.cluster.gpu_types))
-        fits = self.feasible[model] & (self.tables.counts >= asked[:, None])[:, None, :]
-        options = fits & ((named < 0)[:, None] | (every == named[:, None]))[:, :, None]
-        moved = ~options.any(axis=(1, 2))
-        options[moved] = fits[moved]
-        anywhere = options.any(axis=(1, 2))
-        level = options.any(axis=1).argmax(axis=1)
-        kind = options[np.arange(len(level)), :, level].argmax(axis=1)
-        chosen = np.where(moved & (named >= 0) & anywhere, kind, np.where(moved, -1, named))
-        return chosen, np.where(anywhere, self.tables.counts[level], 0)
+    @cached_property
+    def _least_level(self) -> Ints:
+        """Least index, from each on, of a count at which a class fits on a type, (C, T, K + 1); K: none."""
+        levels = self.feasible.shape[-1]
+        level = np.full((*self.feasible.shape[:2], levels + 1), levels)
+        level[..., :-1] = np.where(self.feasible, np.arange(levels), levels)
+        return np.minimum.accumulate(level[..., ::-1], axis=-1)[..., ::-1]
 
     @property
     def request_type(self) -> Ints:
