@@ -10,7 +10,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass, Placer
-from clustergym.scenarios.clock import ticks
+from clustergym.scenarios.clock import TICKS_PER_S, ticks
 from clustergym.scenarios.scenario import Scenario
 
 
@@ -49,7 +49,7 @@ def scenario_arrays(
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
-    job[:, c.SUBMIT] = [ticks(time_s) for time_s in trace.submit_s.tolist()]
+    job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
     job[:, c.CLASS] = scenario.class_of
     job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
     job[:, (c.TYPE, c.LEVEL, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,6 +18,7 @@ from clustergym.inputs.parameters import Parameters, build, checked
 from clustergym.inputs.paths import traces_dir
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
+from clustergym.models.model_spec import ModelSpec
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.traffic import on_free_links, require_fabric
@@ -60,6 +61,95 @@ class Rules(Parameters):
     contention: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """The conditions of scenarios: a composed configuration without its trace and seed.
+
+    Scenarios of many traces share what was computed of the cluster and of the model classes.
+
+    Attributes
+    ----------
+    rules : Rules
+    costs : Costs
+    horizon_s : float or None
+    cluster : ClusterSpec
+    oracle : Oracle
+    disturbances : mapping
+        Keys of each kind of disturbance, by the kind's key.
+    """
+
+    rules: Rules
+    costs: Costs
+    horizon_s: float | None
+    cluster: ClusterSpec
+    oracle: Oracle
+    disturbances: Mapping[str, Any]
+    _checkpoint_s: dict[ModelClass, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Conditions:
+        """Return the conditions of a configuration; see `build_scenario`."""
+        given = config["scenario"]
+        rules: Rules = build(Rules, given, "scenario", beside=KINDS)
+        costs: Costs = build(Costs, config["costs"], "costs")
+        horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
+        cluster = make_cluster(config["cluster"])
+        most = int(cluster.capacity.min())
+        for name, price in costs.profile.items():
+            remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
+            require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
+        disturbances = {key: given.get(key, {}) for key in KINDS}
+        return cls(rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances)
+
+    def scenario(self, trace_choice: Mapping[str, Any], seed: Any) -> Scenario:
+        """Build the scenario of a trace.
+
+        Parameters
+        ----------
+        trace_choice : mapping
+            The `trace` group of the configuration.
+        seed : int
+
+        Raises
+        ------
+        InputError
+            If the trace or the seed is not valid, or the trace does not go with the conditions.
+        """
+        cluster, rules = self.cluster, self.rules
+        seed = checked(seed, NonNegativeInt, "seed")
+        trace = _with_cluster_types(make_trace(trace_choice, seed, cluster, rules.counts), cluster, rules)
+        classes = model_classes(trace)
+        checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
+        tables, communication_s = _tables(self.oracle, classes, cluster, rules)
+        asked = (
+            kind.from_config(self.disturbances[key], cluster, trace, seed) for key, kind in KINDS.items()
+        )
+        return Scenario(
+            name=rules.name,
+            version=rules.version,
+            cluster=cluster,
+            trace=trace,
+            tables=tables,
+            checkpoint_s=checkpoint_s,
+            costs=self.costs,
+            rounds=rules.rounds,
+            horizon_s=self.horizon_s,
+            counts_rule=rules.counts,
+            oversize=rules.oversize,
+            communication_s=communication_s,
+            disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
+        )
+
+    def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
+        """Return the seconds to save and load the checkpoint of a model class of a trace."""
+        if model not in self._checkpoint_s:
+            spec = _known(model, self.oracle.catalog, trace)
+            self._checkpoint_s[model] = self.costs.checkpoint_s(
+                model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s
+            )
+        return self._checkpoint_s[model]
+
+
 def build_scenario(config: Mapping[str, Any]) -> Scenario:
     """Build the scenario of a composed configuration.
 
@@ -73,39 +163,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     InputError
         If anything in the configuration, or in a file it names, is not valid.
     """
-    given = config["scenario"]
-    rules: Rules = build(Rules, given, "scenario", beside=KINDS)
-    costs: Costs = build(Costs, config["costs"], "costs")
-    horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
-    cluster = make_cluster(config["cluster"])
-    seed = checked(config["seed"], NonNegativeInt, "seed")
-    most = int(cluster.capacity.min())
-    for name, price in costs.profile.items():
-        remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
-        require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
-    trace = _with_cluster_types(make_trace(config["trace"], seed, cluster, rules.counts), cluster, rules)
-    oracle = oracle_from_config(config["oracle"])
-    catalog = oracle.catalog
-    classes = model_classes(trace)
-    for model in classes:
-        _known(model, catalog, trace)
-    tables, communication_s = _tables(oracle, classes, cluster, rules)
-    asked = (kind.from_config(given.get(key, {}), cluster, trace, seed) for key, kind in KINDS.items())
-    return Scenario(
-        name=rules.name,
-        version=rules.version,
-        cluster=cluster,
-        trace=trace,
-        tables=tables,
-        checkpoint_s=np.array([_checkpoint_s(model, catalog, costs) for model in classes]),
-        costs=costs,
-        rounds=rules.rounds,
-        horizon_s=horizon_s,
-        counts_rule=rules.counts,
-        oversize=rules.oversize,
-        communication_s=communication_s,
-        disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
-    )
+    return Conditions.of(config).scenario(config["trace"], config["seed"])
 
 
 def _tables(
@@ -278,12 +336,12 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
     )
 
 
-def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
-    """Raise an `InputError` for the first job of a model that the catalogue does not have."""
+def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:
+    """Return the specification of a model; raise an `InputError` for its first job if there is none."""
     try:
-        catalog.get(model)
+        return catalog.get(model)
     except InputError as error:
-        row = next(row for row in range(len(trace)) if trace.model_class(row) == model)
+        row = trace.model_classes.index(model)
         raise InputError(
             error.message,
             file=trace.path or None,
@@ -291,8 +349,3 @@ def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
             field="model_family",
             remedy=error.remedy,
         ) from error
-
-
-def _checkpoint_s(model: ModelClass, catalog: Catalog, costs: Costs) -> float:
-    spec = catalog.get(model)
-    return costs.checkpoint_s(model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s)

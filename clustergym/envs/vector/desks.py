@@ -9,6 +9,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.fluid import capped_finish_s
 from clustergym.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
 from clustergym.envs.actions import EditActions, MetaActions
 from clustergym.envs.observations import Summary, logarithm
@@ -40,7 +41,7 @@ def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedSc
     """Return what an environment needs of a scenario."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
-    yardsticks = Yardsticks.of(scenario)
+    yardsticks = Yardsticks.of(scenario, capped_finish_s)
     arrays.figures[:, c.FAIR_S], arrays.figures[:, c.RUN_S] = yardsticks.fair_s, yardsticks.run_s
     known = information != InformationClass.NONE
     time_s = arrays.known_s if known else np.full_like(arrays.known_s, np.inf)
