@@ -85,7 +85,8 @@ class Batch:
         clock = self.episodes.clock
         # A decision may preempt or launch every job once; then every job may arrive, move and leave.
         events = int((clock[:, c.EVENTS] + 5 * clock[:, c.JOBS]).max())
-        nodes = int(clock[:, c.EVENT_NODES].max()) + 3 * len(self._node_gpus)
+        # Each GPU is launched on at most once by the decision, and moved to once.
+        nodes = int(clock[:, c.EVENT_NODES].max()) + 2 * int(self._node_gpus.sum())
         self._grow(1, events, "event", "event_iteration_s")
         self._grow(1, nodes, "event_node")
 
