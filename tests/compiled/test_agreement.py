@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from agreement_scenarios import agreement_scenarios
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
 from side_by_side import SideBySide, Targets
@@ -38,7 +38,7 @@ HABITS = (
 """Shares of running jobs that keep what they hold, of others that get an allotment, and of drops."""
 
 words = st.lists(st.integers(0, 2**16), min_size=1, max_size=12)
-informed = st.sampled_from(list(InformationClass))
+informed = st.sampled_from([*InformationClass, InformationClass.PROFILED])
 counted: Counter[str] = Counter()
 
 
@@ -78,6 +78,7 @@ def run(test: Callable[..., None], cases: int, **drawn: st.SearchStrategy[Any]) 
             database=None,
             suppress_health_check=list(HealthCheck),
             report_multiple_bugs=False,
+            phases=(Phase.generate, Phase.shrink),
         )
         seed(batch)(rules(given(**drawn)(test)))()
         if cases > 5000 and batch % 20 == 19:

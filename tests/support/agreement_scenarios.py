@@ -8,7 +8,7 @@ from scenarios import Job, small_trace
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
-from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs, ProfilePrice
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 
 KINDS = ("A100", "A40", "V100")
@@ -47,11 +47,21 @@ def _lists(size: int) -> st.SearchStrategy[list[tuple[float, int, int, int, int,
     return st.lists(jobs, min_size=size, max_size=size)
 
 
+profiles = st.builds(
+    ProfilePrice,
+    st.sampled_from([30.0, 1e-7, 1e-6, 100.0, 4000.0]),
+    st.sampled_from([1, 1, 2, 3, 5]),
+    st.sampled_from(TYPES),
+    st.sampled_from(PER),
+)
 prices = st.builds(
     Costs,
     search=st.sampled_from(["proxy", "pruned", "full"]),
     search_s_per_gpu=st.sampled_from([{"pruned": 10.0, "full": 150.0}, {"pruned": 0.1, "full": 1e-6}]),
-    profile=st.just({}),
+    profile=st.one_of(
+        st.just({}), st.fixed_dictionaries({name: profiles for name in ("profiled", "bootstrap")})
+    ),
+    profile_reuse=st.sampled_from(REUSE),
     first_launch=st.booleans(),
 )
 rounds = st.sampled_from(["event", "event", 60.0, 300.0, 7.3, 1e-3, 1e-6, 3600.0])

@@ -123,6 +123,7 @@ class SideBySide:
             if not np.array_equal(expected, got):
                 row = int(np.flatnonzero((expected != got).reshape(len(got), -1).any(axis=1))[0])
                 self._same(name, expected[row].tolist(), got[row].tolist(), f", row {row}")
+        self._same("profiles", *self._profiles())
         for row in range(len(self.scenario.trace)):
             held = range(int(episodes.job[0, row, c.NODES]))
             nodes = ((episodes.held_nodes[0, row, at], episodes.held_gpus[0, row, at]) for at in held)
@@ -145,8 +146,33 @@ class SideBySide:
         for row in np.flatnonzero(jobs.gpus).tolist():
             due[row] = int(jobs.ready[row]) + ticks(float(jobs.remaining[row] * jobs.iteration_s[row]))
         yield "due", due, job[:, c.DUE]
+        kinds = np.arange(len(self.cluster.capacity))
+        known = (job[:, c.HIDDEN, None] >> kinds) % 2 == 0
+        in_system = (job[:, c.PHASE] > c.FUTURE) & (job[:, c.PHASE] < c.COMPLETED)
+        yield "profiled", jobs.profiled & in_system[:, None], known & in_system[:, None]
         yield "free GPUs of type", free.free, episodes.free[0]
         yield "free GPUs of node", free.free_on_node, episodes.free_on_node[0]
+
+    def _profiles(self) -> tuple[Any, Any]:
+        """Return (unit, type, job, ticks left, tick of start) of the profiles that wait and run in both."""
+        book, profile = self.simulation._profiles, self.batch.episodes.profile[0]
+        types = len(self.cluster.capacity)
+        waiting = profile[: self._clock(c.WAITING_PROFILES), c.NTH_WAITING].tolist()
+        running = profile[: self._clock(c.RUNNING_PROFILES), c.NTH_RUNNING].tolist()
+        got = [
+            (at // types, at % types, *map(int, profile[at, [c.OWNER, c.LEFT_TICKS]]))
+            for kind in range(types)
+            for at in waiting
+            if at % types == kind
+        ]
+        got += [
+            (at // types, at % types, *map(int, profile[at, [c.OWNER, c.LEFT_TICKS, c.SINCE]]))
+            for at in running
+        ]
+        waits = [one for queue in book.waiting for one in queue]
+        expected = [(one.unit, one.kind, one.row, one.left) for one in waits]
+        expected += [(one.unit, one.kind, one.row, one.left, one.since) for one in book.running]
+        return expected, got
 
     def _compare_events(self) -> None:
         episodes, first = self.batch.episodes, self._seen

@@ -19,6 +19,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "summary": (ElasticEnv, {**SMALL, "features": "summary", "information": "none"}),
     "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 90000.0}),
     "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
+    "profiles": (ElasticEnv, {**SMALL, "costs": "default"}),
     "fair": (FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
     "deadline": (DeadlineEnv, SMALL),
     "drop": (
