@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from same_values import assert_same
 
 import clustergym  # noqa: F401  registers the environments
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
@@ -27,26 +28,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
     ),
 }
-
-
-def assert_same(mine: Any, other: Any, where: str) -> None:
-    """Compare what two vector environments return, exactly."""
-    if isinstance(other, dict):
-        assert set(mine) == set(other), where
-        for name in other:
-            assert_same(mine[name], other[name], f"{where}.{name}")
-    elif isinstance(other, tuple | list):
-        assert len(mine) == len(other), where
-        for at, value in enumerate(other):
-            assert_same(mine[at], value, f"{where}[{at}]")
-    elif isinstance(other, np.ndarray) and other.dtype == object:
-        for at, value in enumerate(other):
-            assert_same(mine[at], value, f"{where}[{at}]")
-    elif isinstance(other, np.ndarray):
-        assert mine.dtype == other.dtype, where
-        np.testing.assert_array_equal(mine, other, err_msg=where)
-    else:
-        assert mine == other, where
 
 
 def drawn_actions(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
