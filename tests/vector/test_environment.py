@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from same_values import assert_same
 
 import clustergym  # noqa: F401  registers the environments
+from clustergym.cluster.spec import Fabric
 from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
+from clustergym.inputs.errors import InputError
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -57,3 +60,17 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
             options = {"reset_mask": over}
             assert_same(mine.reset(options=dict(options)), other.reset(options=dict(options)), "reset")
     assert ends > 2
+
+
+def test_a_scenario_of_another_cluster_runs_on_the_simpy_engine() -> None:
+    """Its nodes are not those that the compiled episodes of the environment have."""
+    simpy, auto = ElasticEnv(engine="simpy", **SMALL), ElasticEnv(engine="auto", **SMALL)
+    simpy.reset(seed=1)
+    cluster = replace(simpy.scenario.cluster, fabric=Fabric(nodes_per_leaf=1))
+    options = {"scenario": replace(simpy.scenario, cluster=cluster)}
+    assert_same(auto.reset(seed=1, options=options), simpy.reset(seed=1, options=options), "reset")
+    while simpy.view is not None:
+        action = int(np.flatnonzero(simpy.action_masks())[0])
+        assert_same(auto.step(action), simpy.step(action), "step")
+    with pytest.raises(InputError, match="has another cluster"):
+        ElasticEnv(engine="compiled", **SMALL).reset(options=options)
