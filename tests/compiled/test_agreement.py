@@ -44,11 +44,14 @@ HABITS = (
     (0.2, 0.8, 0.0),
     (0.5, 0.0, 0.0),
     (0.9, 0.6, 0.15),
+    (0.9, 0.9, 0.3),
 )
 """Shares of running jobs that keep what they hold, of others that get an allotment, and of drops."""
 
 words = st.lists(st.integers(0, 2**16), min_size=1, max_size=12)
-informed = st.sampled_from([*InformationClass, InformationClass.PROFILED])
+informed = st.sampled_from(
+    [*InformationClass, InformationClass.PROFILED, InformationClass.PROFILED, InformationClass.BOOTSTRAP]
+)
 counted: Counter[str] = Counter()
 
 SHAPES = (
@@ -210,6 +213,15 @@ def acts_the_same(episode: tuple[tuple[Any, Any], Scenario], decisions: list[int
 
 def test_actions() -> None:
     run(acts_the_same, CASES // 4, episode=episodes(), decisions=words)
+
+
+def test_idle_rounds_end() -> None:
+    """Nobody starts the one job: both engines give up at the same round."""
+    scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 1)}, {"m": {"X": {1: 3.0}}}, rounds=10.0)
+    both: Any = SideBySide(scenario, InformationClass.NONE)
+    while both.view is not None:
+        both.decide({}, [])
+    assert both.step > 1000
 
 
 def test_decisions() -> None:

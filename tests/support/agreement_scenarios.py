@@ -49,8 +49,8 @@ def _lists(size: int) -> st.SearchStrategy[list[tuple[float, int, int, int, int,
 
 profiles = st.builds(
     ProfilePrice,
-    st.sampled_from([30.0, 1e-7, 1e-6, 100.0, 4000.0]),
-    st.sampled_from([1, 1, 2, 3, 5]),
+    st.sampled_from([400.0, 30.0, 1e-7, 1e-6, 4000.0]),
+    st.sampled_from([1, 1, 1, 2, 3, 5]),
     st.sampled_from(TYPES),
     st.sampled_from(PER),
 )
@@ -61,7 +61,7 @@ prices = st.builds(
     profile=st.one_of(
         st.just({}), st.fixed_dictionaries({name: profiles for name in ("profiled", "bootstrap")})
     ),
-    profile_reuse=st.sampled_from(REUSE),
+    profile_reuse=st.sampled_from([*REUSE, "model"]),
     first_launch=st.booleans(),
 )
 rounds = st.sampled_from(["event", "event", 60.0, 300.0, 7.3, 1e-3, 1e-6, 3600.0])
