@@ -40,9 +40,10 @@ class Desk(NamedTuple):
     observation : ndarray of float32, shape (size,)
     last_cost : ndarray of float, shape (5,)
         Costs at the last decision point, in the order of `clustergym.envs.vector.costs.NAMES`.
-    least_gpu_s, least_s : ndarray of float, shape (C,)
-        Least GPU-seconds, and seconds, of an iteration; 0: unknown.
-    speed : ndarray of float32, shape (C, T, K, 2)
+    least_gpu_s, least_s : ndarray of float, shape (C, H)
+        Least GPU-seconds, and seconds, of an iteration; 0: unknown. The second axis is a job's HIDDEN, the
+        set of types on which it is not profiled yet; H is 1 where nothing is profiled.
+    speed : ndarray of float32, shape (C, H, T, K, 2)
         Speed and speed per GPU by the class's highest.
     restart : ndarray of float32, shape (C, 2, 2, K)
         The logarithm of what a move costs: pays for its checkpoint (no, yes), has a plan (no, yes).

@@ -45,9 +45,13 @@ def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedSc
     arrays.figures[:, c.FAIR_S], arrays.figures[:, c.RUN_S] = yardsticks.fair_s, yardsticks.run_s
     known = information != InformationClass.NONE
     time_s = arrays.known_s if known else np.full_like(arrays.known_s, np.inf)
-    speed = np.where(arrays.feasible, 1.0 / time_s, 0.0)
+    types = time_s.shape[1]
+    hidden = np.arange(2**types if len(arrays.profile) else 1)
+    shown = (hidden[:, None] >> np.arange(types)) % 2 == 0
+    time_s = np.where(shown[:, :, None], time_s[:, None], np.inf)
+    speed = np.where(arrays.feasible[:, None], 1.0 / time_s, 0.0)
     either = np.stack([speed, speed / counts], axis=-1)
-    highest = np.maximum(either.max(axis=(1, 2), keepdims=True), np.finfo(np.float64).tiny)
+    highest = np.maximum(either.max(axis=(2, 3), keepdims=True), np.finfo(np.float64).tiny)
     pays, has_plan = np.arange(2)[:, None, None], np.arange(2)[:, None]
     cost_s = pays * arrays.checkpoint_s[:, None, None, None] + np.where(has_plan, 0.0, arrays.search_s)
     return PreparedScenario(
@@ -60,7 +64,8 @@ def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedSc
 
 
 def _least(time_s: Floats) -> Floats:
-    least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
+    """Return the least of each class and each set of types that are hidden; 0: there is none."""
+    least = time_s.min(axis=(2, 3), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
@@ -114,9 +119,9 @@ class Desks:
             mask=np.zeros((size, actions.number), np.int8),
             observation=np.zeros((size, features.size), np.float32),
             last_cost=np.zeros((size, len(self.rules.terms)), np.float64),
-            least_gpu_s=np.zeros((size, 0), np.float64),
-            least_s=np.zeros((size, 0), np.float64),
-            speed=np.zeros((size, 0, types, levels, 2), np.float32),
+            least_gpu_s=np.zeros((size, 0, 1), np.float64),
+            least_s=np.zeros((size, 0, 1), np.float64),
+            speed=np.zeros((size, 0, 1, types, levels, 2), np.float32),
             restart=np.zeros((size, 0, 2, 2, levels), np.float32),
         )
 
@@ -124,12 +129,13 @@ class Desks:
         """Show the model classes of a scenario in row `at`."""
         for name in ("least_gpu_s", "least_s", "speed", "restart"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
-            if table.shape[1] < len(own):
-                longer = np.zeros((len(table), len(own), *table.shape[2:]), table.dtype)
-                longer[:, : table.shape[1]] = table
+            shape = tuple(map(max, table.shape[1:3], own.shape[:2]))
+            if shape != table.shape[1:3]:
+                longer = np.zeros((len(table), *shape, *table.shape[3:]), table.dtype)
+                longer[:, : table.shape[1], : table.shape[2]] = table
                 self.arrays = self.arrays._replace(**{name: longer})
                 table = longer
-            table[at, : len(own)] = own
+            table[at, : own.shape[0], : own.shape[1]] = own
 
 
 def _size_log(cluster: ClusterArrays) -> Singles:

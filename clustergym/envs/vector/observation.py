@@ -91,6 +91,8 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
         seen[kind] = episode.free[kind] / cluster.capacity[kind]
         seen[types + kind] = 1.0
         seen[2 * types + kind] = cluster.capacity[kind] / rules.total
+    if episode.clock[c.RUNNING_PROFILES] > 0:
+        _fill_available(episode, cluster, seen[types : 2 * types])
     _fill_queue(episode, desk, rules, seen[len(seen) - QUEUE_WIDTH :])
     if not rules.job_rows:
         return
@@ -107,6 +109,17 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
 
 
 @compiled_part
+def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) -> None:
+    """Write the share of each type's GPUs that no profile holds."""
+    available = cluster.capacity.copy()
+    for at in range(episode.clock[c.RUNNING_PROFILES]):
+        kind = episode.profile[at, c.NTH_RUNNING] % len(available)
+        available[kind] -= episode.clock[c.PROFILE_GPUS]
+    for kind in range(len(available)):
+        share[kind] = available[kind] / cluster.capacity[kind]
+
+
+@compiled_part
 def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> None:
     clock, now_s = episode.clock, episode.clock[c.NOW] / c.TICKS_PER_S
     n, waiting, demand = clock[c.IN_VIEW], 0, 0
@@ -115,7 +128,9 @@ def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> N
         row = episode.in_view[at]
         job = episode.job[row]
         age[at] = now_s - episode.figures[row, c.SUBMIT_S]
-        work[at] = desk.least_gpu_s[job[c.CLASS]] * jobs.remaining_at(episode, row, clock[c.NOW])
+        work[at] = desk.least_gpu_s[job[c.CLASS], job[c.HIDDEN]] * jobs.remaining_at(
+            episode, row, clock[c.NOW]
+        )
         if job[c.LEVEL] == c.NONE:
             waiting += 1
             demand += job[c.REQUESTED_GPUS]
@@ -132,7 +147,8 @@ def _fill_job(
     episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, row: int, column: Singles
 ) -> None:
     job, figures, now = episode.job[row], episode.figures[row], episode.clock[c.NOW]
-    now_s, runs, kind = now / c.TICKS_PER_S, job[c.LEVEL] != c.NONE, job[c.CLASS]
+    now_s, runs = now / c.TICKS_PER_S, job[c.LEVEL] != c.NONE
+    known = job[c.CLASS], job[c.HIDDEN]
     remaining, age = jobs.remaining_at(episode, row, now), now_s - figures[c.SUBMIT_S]
     to_deadline = figures[c.DEADLINE_S] - now_s
     column[PRESENT], column[WAITING] = 1.0, not runs
@@ -141,8 +157,8 @@ def _fill_job(
     column[MAY_REJECT] = rules.rejects and not (rules.binding and job[c.DECIDED])
     column[AGE] = logarithm(age)
     column[ATTAINED] = logarithm(jobs.attained_at(episode, cluster, row, now))
-    column[WORK_LEFT] = logarithm(desk.least_gpu_s[kind] * remaining)
-    column[TIME_LEFT] = logarithm(desk.least_s[kind] * remaining)
+    column[WORK_LEFT] = logarithm(desk.least_gpu_s[known] * remaining)
+    column[TIME_LEFT] = logarithm(desk.least_s[known] * remaining)
     column[DONE] = 1.0 - remaining / figures[c.ITERATIONS]
     column[WAITED] = 0.0 if runs else logarithm(now_s - job[c.QUEUED_SINCE] / c.TICKS_PER_S)
     column[RESTARTS] = _share(job[c.RESTARTS], 4.0)
@@ -163,7 +179,7 @@ def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, row: int
     job, types, levels = episode.job[row], len(cluster.capacity), len(cluster.counts)
     pays = int(job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS])
     speed, restart, searched = (
-        desk.speed[job[c.CLASS]],
+        desk.speed[job[c.CLASS], job[c.HIDDEN]],
         desk.restart[job[c.CLASS], pays],
         episode.searched[row],
     )

@@ -67,9 +67,16 @@ class PreparedScenarios:
         """
         found = self._kept.pop(id(scenario), None)
         if found is None:
+            self._check_cluster(scenario)
             check_covered(scenario, self._single.parameters.information_class, self._single.placer)
             found = scenario, prepared(scenario, self._single.parameters)
         self._kept[id(scenario)] = found
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return found
+
+    def _check_cluster(self, scenario: Scenario) -> None:
+        own = self._single.episodes.cluster
+        if scenario.cluster is not own and scenario.cluster.fingerprint() != own.fingerprint():
+            message = f"scenario {scenario.name} has another cluster, which compiled episodes do not cover"
+            raise UncoveredError(message, field="options.scenario", remedy="choose engine=simpy")
