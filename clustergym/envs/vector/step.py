@@ -10,7 +10,7 @@ from clustergym.compiled import batch, clock
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, inlined
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
@@ -22,7 +22,7 @@ LEAVE, BEGIN = -1, -2
 """In place of an action."""
 
 
-@compiled_part
+@inlined
 def desk_of(desks: Desk, at: int) -> Desk:
     """Return the desk of one episode of a batch; its arrays share their memory."""
     return Desk(
@@ -40,7 +40,7 @@ def desk_of(desks: Desk, at: int) -> Desk:
     )
 
 
-@compiled_part
+@compiled_in_place
 def _begin_episode(desk: Desk) -> None:
     desk.state[:] = 0
     desk.last_cost[:] = 0.0
@@ -48,7 +48,7 @@ def _begin_episode(desk: Desk) -> None:
     desk.mask[:] = 0
 
 
-@compiled_part
+@compiled_in_place
 def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
     if not desk.mask[action]:
@@ -64,7 +64,7 @@ def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, act
     return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
 
 
-@compiled_part
+@compiled_in_place
 def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
@@ -77,7 +77,7 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
 
 
-@compiled_part
+@compiled_in_place
 def _charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
     """Write the terms of the reward: by how much each cost has fallen."""
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
@@ -113,6 +113,22 @@ def step(
     outcomes : ndarray of int8, shape (E,)
         Receive EDITED, DECIDED, TERMINATED, TRUNCATED or STALLED.
     """
+    _steps(episodes, cluster, desks, rules, actions, terms, rewards, outcomes, first, last)
+
+
+@compiled_in_place
+def _steps(
+    episodes: Episode,
+    cluster: ClusterArrays,
+    desks: Desk,
+    rules: Rules,
+    actions: Ints,
+    terms: Floats,
+    rewards: Floats,
+    outcomes: Bytes,
+    first: int,
+    last: int,
+) -> None:
     for at in range(first, last):
         action = actions[at]
         if action == LEAVE:
