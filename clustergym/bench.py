@@ -1,4 +1,4 @@
-"""`clustergym bench placement`: compare placement algorithms, and measure what placement is worth."""
+"""`clustergym bench placement` compares placement algorithms; `bench environments` times the environments."""
 
 from __future__ import annotations
 
@@ -25,20 +25,61 @@ def _parser() -> argparse.ArgumentParser:
     placement.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw score against alpha (PNG, SVG or PDF)"
     )
+    placement.set_defaults(run=_placement)
+    _environments_parser(commands.add_parser("environments", help="steps a second of the environments"))
     return parser
+
+
+def _environments_parser(environments: argparse.ArgumentParser) -> None:
+    environments.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
+    environments.add_argument(
+        "--numbers", type=int, nargs="+", default=[1, 16, 256], metavar="N", help="environments (1 16 256)"
+    )
+    environments.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="processor time of each measurement (1)"
+    )
+    environments.add_argument(
+        "--quick", action="store_true", help="a tenth of that time, 1 and 16 environments"
+    )
+    environments.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
+    environments.set_defaults(run=_environments)
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run a benchmark; return the exit status."""
     options = _parser().parse_args(argv)
+    options.run(options)
+    return 0
+
+
+def _placement(options: argparse.Namespace) -> None:
     states = options.states if options.states is not None else (QUICK_STATES if options.quick else STATES)
     require(states >= FEWEST_STATES, "--states", states, f"give a number from {FEWEST_STATES}")
     require(options.seed >= 0, "--seed", options.seed, "give a number from 0")
     _check_files(options)
     figures = placement_figures(options.quick, states, options.seed)
     _write(figures, options)
-    return 0
+
+
+def _environments(options: argparse.Namespace) -> None:
+    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names
+    from clustergym.envs.benchmark.tables import report
+
+    require(0 < options.seconds < 1e4, "--seconds", options.seconds, "give seconds above 0")
+    require(min(options.numbers) >= 1, "--numbers", min(options.numbers), "give numbers from 1")
+    if not names(options.only):
+        raise InputError(
+            f"no id has {options.only!r} in it", field="--only", remedy="give elastic-16, or less"
+        )
+    _check_files(options)
+    numbers, seconds = options.numbers, options.seconds
+    if options.quick:
+        numbers, seconds = [number for number in numbers if number <= 16] or numbers, seconds / 10
+    asked = EnvironmentOptions(options.only, numbers, seconds)
+    figures = environment_figures(asked, lambda line: print(line, file=sys.stderr, flush=True))
+    print(report(figures), end="")
+    write_json(options.json, figures)
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -46,10 +87,10 @@ def _check_files(options: argparse.Namespace) -> None:
     from clustergym.terminal.figures import check_figure
 
     for flag in ("json", "output", "plot"):
-        path: Path | None = getattr(options, flag)
+        path: Path | None = getattr(options, flag, None)
         if path is not None and path.is_dir():
             raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
-    check_figure(options.plot, "--plot")
+    check_figure(getattr(options, "plot", None), "--plot")
 
 
 def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -69,6 +70,14 @@ def _compile(function: F, options: dict[str, Any]) -> F:
         return cast(F, _numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
     finally:
         _numba.config.CACHE_DIR = before
+
+
+@cache
+def announce_compilation(function: Callable[..., Any]) -> None:
+    """Say on stderr that a function with all its parts is about to be compiled, if it is."""
+    folder, name = _cache_dir(), f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
+    if _numba is not None and (folder is None or not any(folder.rglob(name))):
+        print("compiling the simulation, once, about 20 s", file=sys.stderr, flush=True)
 
 
 @cache

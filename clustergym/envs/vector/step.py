@@ -33,6 +33,8 @@ def desk_of(desks: Desk, at: int) -> Desk:
         desks.mask[at],
         desks.observation[at],
         desks.last_cost[at],
+        desks.last_reference[at],
+        desks.reference[at],
         desks.least_gpu_s[at],
         desks.least_s[at],
         desks.speed[at],
@@ -44,6 +46,7 @@ def desk_of(desks: Desk, at: int) -> Desk:
 def _begin_episode(desk: Desk) -> None:
     desk.state[:] = 0
     desk.last_cost[:] = 0.0
+    desk.last_reference[:] = 0.0
     desk.observation[:] = 0.0
     desk.mask[:] = 0
 
@@ -79,13 +82,21 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
 
 @compiled_in_place
 def _charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
-    """Write the terms of the reward: by how much each cost has fallen."""
+    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's."""
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
     for at in range(len(rules.terms)):
-        now = costs.cost(episode, now_s, rules.terms[at])
+        now = costs.cost(episode, desk, now_s, rules.terms[at], False)
         terms[at] = desk.last_cost[at] - now
         desk.last_cost[at] = now
+    if len(desk.reference) == 0:
+        return
+    # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
+    then_s = max(now_s, costs.end_of_reference_s(episode, desk)) if outcome == TERMINATED else now_s
+    for at in range(len(rules.terms)):
+        then = costs.cost(episode, desk, then_s, rules.terms[at], True)
+        terms[at] -= desk.last_reference[at] - then
+        desk.last_reference[at] = then
 
 
 @compiled
