@@ -13,6 +13,7 @@ from clustergym.envs.benchmark import figures
 SHARES = ("share_core", "share_features", "share_masks", "share_python")
 
 
+@pytest.mark.slow
 def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
     given = [
