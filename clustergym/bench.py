@@ -1,4 +1,4 @@
-"""`clustergym bench placement` compares placement algorithms; `clustergym bench engine` times the engine."""
+"""`clustergym bench` compares placement algorithms, and times the engine and the environments."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     placement.set_defaults(run=_placement)
     _engine_parser(commands.add_parser("engine", help="processor time of runs and of each decision"))
+    _environments_parser(commands.add_parser("environments", help="steps a second of the environments"))
     return parser
 
 
@@ -49,6 +50,21 @@ def _engine_parser(engine: argparse.ArgumentParser) -> None:
     )
     engine.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
     engine.set_defaults(run=_engine)
+
+
+def _environments_parser(environments: argparse.ArgumentParser) -> None:
+    environments.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
+    environments.add_argument(
+        "--numbers", type=int, nargs="+", default=[1, 16, 256], metavar="N", help="environments (1 16 256)"
+    )
+    environments.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="processor time of each measurement (1)"
+    )
+    environments.add_argument(
+        "--quick", action="store_true", help="a tenth of that time, 1 and 16 environments"
+    )
+    environments.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
+    environments.set_defaults(run=_environments)
 
 
 @exits_on_bad_input
@@ -103,6 +119,26 @@ def _policy(text: str) -> dict[str, Any]:
         raise InputError(f"unreadable policy {text!r}", field="--policies", remedy=remedy)
     make_policy(given)
     return given
+
+
+def _environments(options: argparse.Namespace) -> None:
+    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names
+    from clustergym.envs.benchmark.tables import report
+
+    require(0 < options.seconds < 1e4, "--seconds", options.seconds, "give seconds above 0")
+    require(min(options.numbers) >= 1, "--numbers", min(options.numbers), "give numbers from 1")
+    if not names(options.only):
+        raise InputError(
+            f"no id has {options.only!r} in it", field="--only", remedy="give elastic-16, or less"
+        )
+    _check_files(options)
+    numbers, seconds = options.numbers, options.seconds
+    if options.quick:
+        numbers, seconds = [number for number in numbers if number <= 16] or numbers, seconds / 10
+    asked = EnvironmentOptions(options.only, numbers, seconds)
+    figures = environment_figures(asked, lambda line: print(line, file=sys.stderr, flush=True))
+    print(report(figures), end="")
+    write_json(options.json, figures)
 
 
 def _check_files(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.event_log import event_log
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import inlined
 from clustergym.compiled.scenario_arrays import ScenarioArrays
 from clustergym.sim.log import EventLog
 
@@ -122,7 +122,7 @@ class Batch:
             self.episodes = self.episodes._replace(**longer)
 
 
-@compiled_part
+@inlined
 def row_of(episodes: Episode, at: int) -> Episode:
     """Return one episode of a batch; its arrays share their memory."""
     return Episode(

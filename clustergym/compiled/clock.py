@@ -13,13 +13,13 @@ from clustergym.compiled import jobs, profiles
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.defragment import defragment
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 
 IDLE_ROUNDS = 1000
 """An episode counts as stalled after this many decisions that start nothing though nothing else happens."""
 
 
-@compiled_part
+@compiled_in_place
 def _next_tick(episode: Episode) -> np.int64:
     """Return when something happens next; NEVER."""
     clock, job = episode.clock, episode.job
@@ -35,7 +35,7 @@ def _next_tick(episode: Episode) -> np.int64:
     return tick
 
 
-@compiled_part
+@compiled_in_place
 def _arrive(episode: Episode) -> None:
     """Let the jobs of this tick enter the system, in order of rows."""
     clock = episode.clock
@@ -48,7 +48,7 @@ def _arrive(episode: Episode) -> None:
         jobs.submit(episode, row)
 
 
-@compiled_part
+@compiled_in_place
 def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     """Let the first event of this tick happen; return False if there is none."""
     clock, job, rounds = episode.clock, episode.job, episode.rounds
@@ -81,7 +81,7 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     return True
 
 
-@compiled_part
+@compiled_in_place
 def _end_early(episode: Episode, at_horizon: bool) -> int:
     """End an episode at the horizon, or stalled where its jobs wait for nothing.
 
@@ -94,7 +94,7 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
     return c.OVER if at_horizon else c.STALLED
 
 
-@compiled_part
+@compiled_in_place
 def _any_queued(episode: Episode) -> bool:
     """Whether a decision, where one is due, is made before profiles start: a job in view waits."""
     for at in range(episode.clock[c.IN_VIEW]):
@@ -103,7 +103,7 @@ def _any_queued(episode: Episode) -> bool:
     return False
 
 
-@compiled_part
+@compiled_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
@@ -130,7 +130,7 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
     return c.OVER
 
 
-@compiled_part
+@compiled_in_place
 def _changed(episode: Episode, row: int) -> bool:
     job = episode.job[row]
     return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
@@ -182,7 +182,7 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     return c.DECISION
 
 
-@compiled_part
+@compiled_in_place
 def _hopeless(episode: Episode) -> bool:
     """Whether jobs wait, none runs, none is still to be submitted, and nothing is profiled."""
     clock = episode.clock

@@ -6,10 +6,10 @@ import numpy as np
 
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place
 
 
-@compiled_part
+@compiled_in_place
 def record(
     episode: Episode,
     kind: int,
@@ -34,7 +34,7 @@ def record(
     clock[c.EVENTS] = at + 1
 
 
-@compiled_part
+@compiled_in_place
 def record_nodes(episode: Episode, holder: int, count: int) -> None:
     """Add the nodes in a row of `held_nodes` to the last event."""
     clock = episode.clock
@@ -47,13 +47,13 @@ def record_nodes(episode: Episode, holder: int, count: int) -> None:
     clock[c.EVENT_NODES] += count
 
 
-@compiled_part
+@compiled_in_place
 def record_plain(episode: Episode, kind: int, row: int) -> None:
     """Log an event that has no allotment."""
     record(episode, kind, row, c.NONE, 0, c.NONE, 0, 0.0)
 
 
-@compiled_part
+@compiled_in_place
 def make_void(episode: Episode, due: np.int64) -> None:
     """Note that nothing will happen at a tick for which an end was planned."""
     clock = episode.clock

@@ -13,17 +13,17 @@ from clustergym.compiled import profiles
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.happenings import make_void, record, record_nodes, record_plain
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place
 from clustergym.compiled.placement import give_back, place, take
 
 
-@compiled_part
+@compiled_in_place
 def ticks(seconds: float) -> np.int64:
     """Return seconds as whole ticks; halves go to the even tick."""
     return np.int64(np.rint(seconds * c.TICKS_PER_S))
 
 
-@compiled_part
+@compiled_in_place
 def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
     """Return the iterations that a job has left."""
     job, remaining = episode.job[row], episode.figures[row, c.REMAINING]
@@ -33,7 +33,7 @@ def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
     return max(remaining - worked / (episode.figures[row, c.ITERATION_S] * c.TICKS_PER_S), 0.0)
 
 
-@compiled_part
+@compiled_in_place
 def attained_at(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> float:
     """Return the GPU-seconds that a job has held."""
     level = episode.job[row, c.LEVEL]
@@ -42,7 +42,7 @@ def attained_at(episode: Episode, cluster: ClusterArrays, row: int, now: np.int6
     return episode.figures[row, c.ATTAINED_GPU_S] + held
 
 
-@compiled_part
+@compiled_in_place
 def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> None:
     """Record a job's progress before its allotment changes."""
     remaining, attained = remaining_at(episode, row, now), attained_at(episode, cluster, row, now)
@@ -50,7 +50,7 @@ def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) ->
     episode.job[row, c.WORKED_UNTIL] = episode.job[row, c.HELD_SINCE] = now
 
 
-@compiled_part
+@compiled_in_place
 def plan_round(episode: Episode) -> None:
     """Plan the next round, if rounds are used and jobs are in the system."""
     clock = episode.clock
@@ -63,7 +63,7 @@ def plan_round(episode: Episode) -> None:
     add_round(episode, -(-earliest // round_ticks) * round_ticks)
 
 
-@compiled_part
+@compiled_in_place
 def add_round(episode: Episode, tick: np.int64) -> None:
     """Plan a round at a tick."""
     clock, rounds = episode.clock, episode.rounds
@@ -75,7 +75,7 @@ def add_round(episode: Episode, tick: np.int64) -> None:
     raise RuntimeError("more rounds are planned than a compiled episode has room for")
 
 
-@compiled_part
+@compiled_in_place
 def request_decision(episode: Episode) -> None:
     """Ask for a decision at the next possible time."""
     if episode.clock[c.ROUND] == 0:
@@ -84,7 +84,7 @@ def request_decision(episode: Episode) -> None:
         plan_round(episode)
 
 
-@compiled_part
+@compiled_in_place
 def enqueue(episode: Episode, row: int) -> None:
     """Let a job wait; a job that comes into view goes to its place among the rows."""
     clock, rows = episode.clock, episode.in_view
@@ -100,7 +100,7 @@ def enqueue(episode: Episode, row: int) -> None:
     request_decision(episode)
 
 
-@compiled_part
+@compiled_in_place
 def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
     job, clock = episode.job[row], episode.clock
@@ -111,7 +111,7 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     job[c.NODES], job[c.DUE] = 0, c.NEVER
 
 
-@compiled_part
+@compiled_in_place
 def leave(episode: Episode, row: int, phase: int) -> None:
     """Take a job out of the system."""
     clock, rows = episode.clock, episode.in_view
@@ -127,7 +127,7 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock[c.IN_VIEW] = kept
 
 
-@compiled_part
+@compiled_in_place
 def submit(episode: Episode, row: int) -> None:
     """Let a job enter the system, unless it fits nowhere."""
     record_plain(episode, c.SUBMITTED, row)
@@ -143,7 +143,7 @@ def submit(episode: Episode, row: int) -> None:
         enqueue(episode, row)
 
 
-@compiled_part
+@compiled_in_place
 def profiled(episode: Episode, at: int) -> None:
     """Let a profile end: all jobs that share it are profiled on its type from now on."""
     unit, kind = at // len(episode.free), at % len(episode.free)
@@ -156,7 +156,7 @@ def profiled(episode: Episode, at: int) -> None:
     request_decision(episode)
 
 
-@compiled_part
+@compiled_in_place
 def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Let a job end."""
     vacate(episode, cluster, row)
@@ -166,7 +166,7 @@ def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     request_decision(episode)
 
 
-@compiled_part
+@compiled_in_place
 def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Take a running job's GPUs away; it waits."""
     vacate(episode, cluster, row)
@@ -174,7 +174,7 @@ def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     enqueue(episode, row)
 
 
-@compiled_part
+@compiled_in_place
 def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Let a job leave for good without completing."""
     if episode.job[row, c.LEVEL] != c.NONE:
@@ -183,7 +183,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     leave(episode, row, c.DROPPED)
 
 
-@compiled_part
+@compiled_in_place
 def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
     """Return the seconds of standstill that a launch costs."""
     job = episode.job[row]
@@ -192,7 +192,7 @@ def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
     return search + (episode.checkpoint_s[job[c.CLASS]] if pays else 0.0)
 
 
-@compiled_part
+@compiled_in_place
 def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
     """Return the lowest network tier that connects nodes, as `ClusterSpec.locality`."""
     if len(nodes) == 1:
@@ -206,7 +206,7 @@ def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
     return tier
 
 
-@compiled_part
+@compiled_in_place
 def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
     """Launch a job on the nodes in its row of `held_nodes`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
@@ -228,7 +228,7 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: i
     record_nodes(episode, row, job[c.NODES])
 
 
-@compiled_part
+@compiled_in_place
 def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START

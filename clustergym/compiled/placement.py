@@ -8,10 +8,10 @@ from __future__ import annotations
 from clustergym.compiled import buddy
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place
 
 
-@compiled_part
+@compiled_in_place
 def place(episode: Episode, cluster: ClusterArrays, holder: int, kind: int, gpus: int) -> int:
     """Find nodes for GPUs of a type, write them to a holder's row, and return their number."""
     first, nodes = cluster.first_node[kind], episode.held_nodes[holder]
@@ -29,7 +29,7 @@ def place(episode: Episode, cluster: ClusterArrays, holder: int, kind: int, gpus
     return count
 
 
-@compiled_part
+@compiled_in_place
 def take(episode: Episode, holder: int, count: int, kind: int, gpus: int) -> None:
     """Take the GPUs in a holder's row."""
     for place in range(count):
@@ -37,7 +37,7 @@ def take(episode: Episode, holder: int, count: int, kind: int, gpus: int) -> Non
     episode.free[kind] -= gpus
 
 
-@compiled_part
+@compiled_in_place
 def give_back(episode: Episode, holder: int, count: int, kind: int) -> None:
     """Give back the GPUs in a holder's row."""
     for place in range(count):

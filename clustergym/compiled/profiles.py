@@ -11,23 +11,23 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.happenings import make_void, record, record_nodes
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.compiled.placement import give_back, place, take
 
 
-@compiled_part
+@compiled_in_place
 def unit_of(episode: Episode, row: int) -> int:
     """Return what is profiled for a job: its class, or the job."""
     return episode.job[row, c.CLASS] if episode.clock[c.SHARED_PROFILES] else row
 
 
-@compiled_part
+@compiled_in_place
 def active(episode: Episode) -> bool:
     """Whether any profile waits or runs."""
     return episode.clock[c.WAITING_PROFILES] + episode.clock[c.RUNNING_PROFILES] > 0
 
 
-@compiled_part
+@compiled_in_place
 def due_before(episode: Episode, number: np.int64) -> int:
     """Return the first profile to end now before the event with a number; NONE."""
     found, first = c.NONE, number
@@ -39,14 +39,14 @@ def due_before(episode: Episode, number: np.int64) -> int:
     return found
 
 
-@compiled_part
+@compiled_in_place
 def _append(episode: Episode, list_column: int, count_column: int, at: int) -> None:
     clock = episode.clock
     episode.profile[clock[count_column], list_column] = at
     clock[count_column] += 1
 
 
-@compiled_part
+@compiled_in_place
 def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> None:
     clock, kept = episode.clock, 0
     for nth in range(clock[count_column]):
@@ -57,7 +57,7 @@ def _remove(episode: Episode, list_column: int, count_column: int, at: int) -> N
     clock[count_column] = kept
 
 
-@compiled_part
+@compiled_in_place
 def ask(episode: Episode, row: int) -> None:
     """Queue the profiles that a job needs, except those that are known, wait or run already."""
     job, types = episode.job[row], len(episode.free)
@@ -74,7 +74,7 @@ def ask(episode: Episode, row: int) -> None:
             _append(episode, c.NTH_WAITING, c.WAITING_PROFILES, at)
 
 
-@compiled_part
+@compiled_in_place
 def _start(episode: Episode, at: int) -> None:
     """Start a profile on the nodes in its row of `held_nodes`."""
     profile, clock = episode.profile[at], episode.clock
@@ -91,7 +91,7 @@ def _start(episode: Episode, at: int) -> None:
     record_nodes(episode, holder, profile[c.PROFILE_NODES])
 
 
-@compiled_part
+@compiled_in_place
 def stop(episode: Episode, at: int) -> None:
     """Stop a profile; keep what it has measured."""
     profile, clock = episode.profile[at], episode.clock
@@ -105,7 +105,7 @@ def stop(episode: Episode, at: int) -> None:
     record_nodes(episode, holder, profile[c.PROFILE_NODES])
 
 
-@compiled_part
+@compiled_in_place
 def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
     """Start waiting profiles on free GPUs, of each type in the order in which they wait."""
     clock, types, gpus = episode.clock, len(episode.free), episode.clock[c.PROFILE_GPUS]
@@ -121,7 +121,7 @@ def start_waiting(episode: Episode, cluster: ClusterArrays) -> None:
             _start(episode, at)
 
 
-@compiled_part
+@compiled_in_place
 def _heir(episode: Episode, row: int) -> int:
     """Return the first other job in the system that shares a job's profiles; NONE."""
     for other in range(episode.clock[c.AHEAD]):

@@ -196,14 +196,18 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self._illegal_in_a_row = 0
         self._reward.reset()
         self._reference_reward.reset()
-        self._reference = (
-            None if self._references is None else self._references.outcomes(scenario, yardsticks, run_seed)
-        )
+        self._reference = self.reference_outcomes(scenario, run_seed)
         self._view = simulation.advance()
         if self._view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         self._begin()
         return self._observe(), self._info(self._no_terms, False)
+
+    def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
+        """Return when each job leaves under the baseline; None: there is none."""
+        if self._references is None:
+            return None
+        return self._references.outcomes(scenario, Yardsticks.of(scenario), run_seed)
 
     def _begin(self) -> None:
         """Read the new events, and begin the decision point."""

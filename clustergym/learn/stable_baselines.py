@@ -175,15 +175,17 @@ class NetworkAgent(Agent):
 
     @contextmanager
     def _envs(self, processes: int) -> Iterator[Any]:
-        """Make the training environments: in this process, or each in one of its own."""
+        """Make the training environments: compiled, or else in this process or each in one of its own."""
         from stable_baselines3.common.vec_env import DummyVecEnv
 
         from clustergym.learn.process_envs import ProcessEnvs
+        from clustergym.learn.vector_envs import split_vec_env
 
+        at_once = split_vec_env(self.env, self.n_envs, self.split, self.traces, self.reward_scale)
         make = partial(self.env_of, self.split, self.traces, self.reward_scale)
         makers: list[Any] = [partial(_monitored, make)] * self.n_envs
         several = processes != 1 and self.n_envs > 1
-        made = ProcessEnvs(makers) if several else DummyVecEnv(makers)
+        made = at_once or (ProcessEnvs(makers) if several else DummyVecEnv(makers))
         try:
             yield made
         finally:

@@ -24,8 +24,14 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 90000.0}),
     "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
     "profiles": (ElasticEnv, {**SMALL, "costs": "default"}),
+    "baseline": (
+        ElasticEnv,
+        {**SMALL, "baseline": "srtf", "reward": {"jobs_in_system": 1.0, "slowdown": 0.5}},
+    ),
+    "baseline at the horizon": (ElasticEnv, {**SMALL, "baseline": "fcfs", "horizon_s": 50000.0}),
     "fair": (FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
     "deadline": (DeadlineEnv, SMALL),
+    "deadline, baseline": (DeadlineEnv, {**SMALL, "baseline": "elasticflow", "traces": 4}),
     "drop": (
         DeadlineEnv,
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},

@@ -12,10 +12,13 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
-from clustergym.compiled.cluster_arrays import cluster_arrays
-from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.compiled.cluster_arrays import ClusterArrays, cluster_arrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import announce_compilation
+from clustergym.envs.scheduling import STALLED_S, SchedulingEnv
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Desk
+from clustergym.envs.vector.desk import Desk, Rules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.metrics.metrics import measure
 from clustergym.scenarios.scenario import Scenario
@@ -61,6 +64,16 @@ class Core:
         return self._desks.arrays
 
     @property
+    def arrays(self) -> tuple[Episode, ClusterArrays, Desk, Rules]:
+        """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
+        return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays of all episodes."""
+        return sum(array.nbytes for array in (*self._batch.episodes, *self._desks.arrays))
+
+    @property
     def now_s(self) -> Any:
         """Simulated time of each episode, seconds, shape (size,)."""
         return self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
@@ -71,6 +84,7 @@ class Core:
             self.scenarios[row] = scenario
             self._batch.load(row, arrays.arrays)
             self._desks.load(row, arrays)
+        announce_compilation(steps.step)
         actions = np.full(self.size, steps.LEAVE, dtype=np.int64)
         actions[list(rows)] = steps.BEGIN
         self.step(actions)
@@ -120,6 +134,20 @@ class Core:
             scenario.request_gpus,
             scenario.fair_iteration_time_s,
         ).metrics
+
+    def left(self, row: int) -> Outcomes:
+        """Return when each job of an episode left so far."""
+        scenario, episodes = self.scenarios[row], self._batch.episodes
+        assert scenario is not None
+        found = Outcomes(Yardsticks.of(scenario))
+        job = episodes.job[row, : len(found.leave_s)]
+        gone = job[:, c.LEAVE] != c.NEVER
+        found.leave_s[gone] = job[gone, c.LEAVE] / c.TICKS_PER_S
+        found.completed = job[:, c.PHASE] == c.COMPLETED
+        tick = episodes.clock[row, c.END if self.outcomes[row] >= steps.TERMINATED else c.NOW]
+        stalled = bool(self.outcomes[row] == steps.STALLED)
+        found.now_s = float(tick) / c.TICKS_PER_S + STALLED_S * stalled
+        return found
 
     def close(self) -> None:
         """Stop the threads."""

@@ -6,18 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.fluid import capped_finish_s
 from clustergym.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
 from clustergym.envs.actions import EditActions, MetaActions
 from clustergym.envs.observations import Summary, logarithm
-from clustergym.envs.scheduling_costs import Yardsticks
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, Rules, Singles
 from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.scenario import Scenario
 
 
@@ -35,10 +36,13 @@ class PreparedScenario(NamedTuple):
     least_s: Floats
     speed: Singles
     restart: Singles
+    reference: Ints
 
 
-def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedScenario:
-    """Return what an environment needs of a scenario."""
+def prepared(
+    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
+) -> PreparedScenario:
+    """Return what an environment needs of a scenario, and of what its baseline comes to on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
     yardsticks = Yardsticks.of(scenario, capped_finish_s)
@@ -60,7 +64,16 @@ def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedSc
         _least(time_s),
         (either / highest).astype(np.float32),
         logarithm(cost_s).astype(np.float32),
+        _left(reference),
     )
+
+
+def _left(outcomes: Outcomes | None) -> Ints:
+    """Return when each job left, in ticks, and whether it had completed, shape (n, 2)."""
+    if outcomes is None:
+        return np.zeros((0, 2), dtype=np.int64)
+    left = [ticks(leave_s) if np.isfinite(leave_s) else c.NEVER for leave_s in outcomes.leave_s.tolist()]
+    return np.stack([np.array(left, dtype=np.int64), outcomes.completed.astype(np.int64)], axis=1)
 
 
 def _least(time_s: Floats) -> Floats:
@@ -119,6 +132,8 @@ class Desks:
             mask=np.zeros((size, actions.number), np.int8),
             observation=np.zeros((size, features.size), np.float32),
             last_cost=np.zeros((size, len(self.rules.terms)), np.float64),
+            last_reference=np.zeros((size, len(self.rules.terms)), np.float64),
+            reference=np.zeros((size, 0, 2), np.int64),
             least_gpu_s=np.zeros((size, 0, 1), np.float64),
             least_s=np.zeros((size, 0, 1), np.float64),
             speed=np.zeros((size, 0, 1, types, levels, 2), np.float32),
@@ -126,8 +141,8 @@ class Desks:
         )
 
     def load(self, at: int, scenario: PreparedScenario) -> None:
-        """Show the model classes of a scenario in row `at`."""
-        for name in ("least_gpu_s", "least_s", "speed", "restart"):
+        """Show the model classes of a scenario in row `at`, and keep what its baseline comes to."""
+        for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
             shape = tuple(map(max, table.shape[1:3], own.shape[:2]))
             if shape != table.shape[1:3]:
