@@ -22,6 +22,7 @@ from clustergym.envs.vector.desk import Desk, Rules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.metrics.metrics import measure
 from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.log import EventLog
 
 
 class Core:
@@ -112,20 +113,21 @@ class Core:
     def end(self, row: int) -> dict[str, Any]:
         """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
         stalled = {"stalled": bool(self.outcomes[row] == steps.STALLED)}
-        return (
-            {"metrics": self.metrics(row), "digest": self.digest(row), **stalled} if self.logged else stalled
-        )
+        if not self.logged:
+            return stalled
+        log = self._batch.log(row)
+        return {"metrics": self.metrics(row, log), "digest": log.digest, **stalled}
 
     def digest(self, row: int) -> str:
         """Return the digest of an episode's event log so far."""
         return self._batch.log(row).digest
 
-    def metrics(self, row: int) -> Any:
-        """Return the metrics of an episode that is over."""
+    def metrics(self, row: int, log: EventLog | None = None) -> Any:
+        """Return the metrics of an episode that is over; its log is built if it is not given."""
         scenario = self.scenarios[row]
         assert scenario is not None
         return measure(
-            self._batch.log(row).events,
+            (log or self._batch.log(row)).events,
             scenario.trace,
             scenario.cluster,
             scenario.reference_iteration_time_s,
