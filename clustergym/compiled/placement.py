@@ -25,7 +25,8 @@ def place(episode: Episode, cluster: ClusterArrays, holder: int, kind: int, gpus
         nodes,
         episode.held_gpus[holder],
     )
-    nodes[:count] += first
+    for at in range(count):
+        nodes[at] += first
     return count
 
 

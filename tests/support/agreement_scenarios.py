@@ -8,7 +8,7 @@ from scenarios import Job, small_trace
 
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.oracle.base import OracleTables
-from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs, ProfilePrice
+from clustergym.scenarios.costs import Costs, ProfilePrice
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 
 KINDS = ("A100", "A40", "V100")
@@ -51,8 +51,8 @@ profiles = st.builds(
     ProfilePrice,
     st.sampled_from([400.0, 30.0, 1e-7, 1e-6, 4000.0]),
     st.sampled_from([1, 1, 1, 2, 3, 5]),
-    st.sampled_from(TYPES),
-    st.sampled_from(PER),
+    st.sampled_from(("each", "requested")),
+    st.sampled_from(("job", "configuration")),
 )
 prices = st.builds(
     Costs,
@@ -61,7 +61,7 @@ prices = st.builds(
     profile=st.one_of(
         st.just({}), st.fixed_dictionaries({name: profiles for name in ("profiled", "bootstrap")})
     ),
-    profile_reuse=st.sampled_from([*REUSE, "model"]),
+    profile_reuse=st.sampled_from(["job", "model", "model"]),
     first_launch=st.booleans(),
 )
 rounds = st.sampled_from(["event", "event", 60.0, 300.0, 7.3, 1e-3, 1e-6, 3600.0])
