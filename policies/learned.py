@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
@@ -36,9 +37,10 @@ class Learned(Policy):
 
     name: ClassVar[str] = "learned"
     checkpoint: str = "elastic"
-    round_s: float | None = None
+    round_s: Period | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         from clustergym.learn.checkpoints import is_network
 
         self._player = self._network() if is_network(self.checkpoint) else None

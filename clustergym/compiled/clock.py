@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Ints
 from clustergym.compiled import columns as c
-from clustergym.compiled import jobs
+from clustergym.compiled import jobs, profiles
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.defragment import defragment
 from clustergym.compiled.episode import Episode
@@ -30,6 +30,8 @@ def _next_tick(episode: Episode) -> np.int64:
         tick = min(tick, episode.rounds[at, 0])
     for at in range(clock[c.IN_VIEW]):
         tick = min(tick, job[episode.in_view[at], c.DUE])
+    for at in range(clock[c.RUNNING_PROFILES]):
+        tick = min(tick, episode.profile[episode.profile[at, c.NTH_RUNNING], c.PROFILE_DUE])
     return tick
 
 
@@ -58,12 +60,17 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
         row = episode.in_view[at]
         if job[row, c.DUE] == now and job[row, c.DUE_ID] < first:
             first, ending = job[row, c.DUE_ID], row
+    measured = profiles.due_before(episode, first)
+    if measured != c.NONE:
+        first = episode.profile[measured, c.PROFILE_ID]
     if (
         clock[c.AHEAD] < clock[c.JOBS]
         and job[clock[c.AHEAD], c.SUBMIT] <= now
         and clock[c.ARRIVAL_ID] < first
     ):
         _arrive(episode)
+    elif measured != c.NONE:
+        jobs.profiled(episode, measured)
     elif ending != c.NONE:
         jobs.complete(episode, cluster, ending)
     elif planned != c.NONE:
@@ -88,6 +95,15 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
 
 
 @compiled_in_place
+def _any_queued(episode: Episode) -> bool:
+    """Whether a decision, where one is due, is made before profiles start: a job in view waits."""
+    for at in range(episode.clock[c.IN_VIEW]):
+        if episode.job[episode.in_view[at], c.PHASE] == c.QUEUED:
+            return True
+    return False
+
+
+@compiled_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
@@ -98,6 +114,8 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
         clock[c.NOW] = tick
         while _happen(episode, cluster):
             pass
+        if profiles.active(episode) and not (clock[c.DECISION_DUE] and _any_queued(episode)):
+            profiles.start_waiting(episode, cluster)
         if not clock[c.DECISION_DUE] or tick >= clock[c.HORIZON]:
             continue
         clock[c.DECISION_DUE] = 0
@@ -168,6 +186,8 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     count = _launches(episode, cluster, rows, launches)
     _launch(episode, cluster, launches[:count], np.zeros(count, np.bool_))
     clock[c.DECISION_DUE] = 0
+    if profiles.active(episode):
+        profiles.start_waiting(episode, cluster)
     clock[c.IDLE_ROUNDS] = clock[c.IDLE_ROUNDS] + 1 if _hopeless(episode) else 0
     if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:
         clock[c.END] = clock[c.NOW]
@@ -178,9 +198,9 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
 @compiled_in_place
 def _hopeless(episode: Episode) -> bool:
-    """Whether jobs wait, none runs, and none is still to be submitted."""
+    """Whether jobs wait, none runs, none is still to be submitted, and nothing is profiled."""
     clock = episode.clock
-    if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS]:
+    if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS] or profiles.active(episode):
         return False
     running = 0
     for at in range(clock[c.IN_VIEW]):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Ints
-from clustergym.compiled import buddy
 from clustergym.compiled import columns as c
+from clustergym.compiled import profiles
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
+from clustergym.compiled.happenings import make_void, record, record_nodes, record_plain
 from clustergym.compiled.numba_cache import compiled_in_place
+from clustergym.compiled.placement import give_back, place, take
 
 
 @compiled_in_place
@@ -46,44 +48,6 @@ def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) ->
     remaining, attained = remaining_at(episode, row, now), attained_at(episode, cluster, row, now)
     episode.figures[row, c.REMAINING], episode.figures[row, c.ATTAINED_GPU_S] = remaining, attained
     episode.job[row, c.WORKED_UNTIL] = episode.job[row, c.HELD_SINCE] = now
-
-
-@compiled_in_place
-def record(
-    episode: Episode,
-    kind: int,
-    row: int,
-    gpu_type: int,
-    gpus: int,
-    locality: int,
-    overhead: np.int64 | int,
-    iteration_s: float,
-) -> None:
-    """Log an event; that of a launch has the nodes the job holds. An empty log is not kept."""
-    clock = episode.clock
-    at, capacity = clock[c.EVENTS], len(episode.event)
-    if capacity == 0:
-        return
-    event = episode.event[at]
-    event[c.TIME], event[c.KIND], event[c.JOB] = clock[c.NOW], kind, row
-    event[c.EVENT_TYPE], event[c.EVENT_GPUS] = gpu_type, gpus
-    event[c.LOCALITY], event[c.OVERHEAD] = locality, overhead
-    event[c.FIRST_NODE], event[c.NODE_COUNT] = clock[c.EVENT_NODES], 0
-    episode.event_iteration_s[at] = iteration_s
-    clock[c.EVENTS] = at + 1
-    if gpus > 0:
-        held = episode.job[row, c.NODES]
-        event[c.NODE_COUNT] = held
-        for place in range(held):
-            episode.event_node[clock[c.EVENT_NODES] + place, 0] = episode.held_nodes[row, place]
-            episode.event_node[clock[c.EVENT_NODES] + place, 1] = episode.held_gpus[row, place]
-        clock[c.EVENT_NODES] += held
-
-
-@compiled_in_place
-def record_plain(episode: Episode, kind: int, row: int) -> None:
-    """Log an event that has no allotment."""
-    record(episode, kind, row, c.NONE, 0, c.NONE, 0, 0.0)
 
 
 @compiled_in_place
@@ -141,14 +105,8 @@ def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
     job, clock = episode.job[row], episode.clock
     settle(episode, cluster, row, clock[c.NOW])
-    for place in range(job[c.NODES]):
-        node, gpus = episode.held_nodes[row, place], episode.held_gpus[row, place]
-        episode.free_on_node[node] += gpus
-        episode.free[job[c.TYPE]] += gpus
-    if job[c.DUE] > clock[c.HORIZON]:
-        clock[c.VOID_BEYOND] = 1
-    elif job[c.DUE] > clock[c.VOID_UNTIL]:
-        clock[c.VOID_UNTIL] = job[c.DUE]
+    give_back(episode, row, job[c.NODES], job[c.TYPE])
+    make_void(episode, job[c.DUE])
     job[c.TYPE] = job[c.LEVEL] = c.NONE
     job[c.NODES], job[c.DUE] = 0, c.NEVER
 
@@ -159,6 +117,8 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
+    if profiles.active(episode):
+        profiles.pass_on(episode, row)
     kept = 0
     for at in range(clock[c.IN_VIEW]):
         if rows[at] != row:
@@ -174,8 +134,26 @@ def submit(episode: Episode, row: int) -> None:
     if episode.job[row, c.REQUESTED_GPUS] == 0:
         record_plain(episode, c.FITS_NOWHERE, row)
         leave(episode, row, c.DROPPED)
+        return
+    if episode.clock[c.PROFILE_GPUS] > 0:
+        profiles.ask(episode, row)
+    if episode.job[row, c.HIDDEN] + 1 == 1 << len(episode.free):
+        episode.job[row, c.PHASE] = c.PROFILING
     else:
         enqueue(episode, row)
+
+
+@compiled_in_place
+def profiled(episode: Episode, at: int) -> None:
+    """Let a profile end: all jobs that share it are profiled on its type from now on."""
+    unit, kind = at // len(episode.free), at % len(episode.free)
+    profiles.stop(episode, at)
+    for row in range(episode.clock[c.JOBS]):
+        if profiles.unit_of(episode, row) == unit:
+            episode.job[row, c.HIDDEN] &= ~(1 << kind)
+            if episode.job[row, c.PHASE] == c.PROFILING:
+                enqueue(episode, row)
+    request_decision(episode)
 
 
 @compiled_in_place
@@ -229,33 +207,12 @@ def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
 
 
 @compiled_in_place
-def place(episode: Episode, cluster: ClusterArrays, row: int, kind: int, gpus: int) -> None:
-    """Find nodes for a job and write them to its row of `held_nodes` and `held_gpus`."""
-    first, nodes = cluster.first_node[kind], episode.held_nodes[row]
-    count = buddy.place(
-        episode.free_on_node[first : first + cluster.nodes[kind]],
-        cluster.per_node[kind],
-        cluster.starts[kind],
-        cluster.ends[kind],
-        cluster.switches[kind],
-        gpus,
-        nodes,
-        episode.held_gpus[row],
-    )
-    for at in range(count):
-        nodes[at] += first
-    episode.job[row, c.NODES] = count
-
-
-@compiled_in_place
 def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
     """Launch a job on the nodes in its row of `held_nodes`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
     now, overhead = clock[c.NOW], ticks(overhead_s(episode, row, kind, level))
-    for place in range(job[c.NODES]):
-        episode.free_on_node[episode.held_nodes[row, place]] -= episode.held_gpus[row, place]
     gpus = cluster.counts[level]
-    episode.free[kind] -= gpus
+    take(episode, row, job[c.NODES], kind, gpus)
     locality = locality_of(cluster, episode.held_nodes[row, : job[c.NODES]])
     iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
     job[c.PHASE], job[c.TYPE], job[c.LEVEL] = c.RUNNING, kind, level
@@ -268,11 +225,12 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: i
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
     record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
+    record_nodes(episode, row, job[c.NODES])
 
 
 @compiled_in_place
 def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
-    place(episode, cluster, row, kind, cluster.counts[level])
+    episode.job[row, c.NODES] = place(episode, cluster, row, kind, cluster.counts[level])
     hold(episode, cluster, row, kind, level, what)

@@ -22,7 +22,8 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
 from clustergym.interface.policy import Decision, View
 from clustergym.interface.registry import make_placer
@@ -200,14 +201,18 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._illegal_in_a_row = 0
         self._reward.reset()
         self._reference_reward.reset()
-        self._reference = (
-            None if self._references is None else self._references.outcomes(scenario, yardsticks, run_seed)
-        )
+        self._reference = self.reference_outcomes(scenario, run_seed)
         self._view = simulation.advance()
         if self._view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         self._begin()
         return self._observe(), self._info(self._no_terms, False)
+
+    def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
+        """Return when each job leaves under the baseline; None: there is none."""
+        if self._references is None:
+            return None
+        return self._references.outcomes(scenario, Yardsticks.of(scenario), run_seed)
 
     def _begin(self) -> None:
         """Read the new events, and begin the decision point."""
@@ -323,6 +328,5 @@ def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any,
 
 def run_seed_of(options: Mapping[str, Any]) -> int:
     """Return the option `run_seed` of `reset`."""
-    run_seed: int = checked(options.get("run_seed", 0), int, "options.run_seed")
-    require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+    run_seed: int = checked(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
     return run_seed

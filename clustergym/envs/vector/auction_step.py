@@ -48,6 +48,8 @@ def _usual_part(desk: Desk, usual: int) -> Desk:
         desk.mask,
         desk.observation[:usual],
         desk.last_cost,
+        desk.last_reference,
+        desk.reference,
         desk.least_gpu_s,
         desk.least_s,
         desk.speed,

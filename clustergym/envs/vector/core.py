@@ -13,14 +13,18 @@ import numpy.typing as npt
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
-from clustergym.compiled.cluster_arrays import cluster_arrays
-from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.compiled.cluster_arrays import ClusterArrays, cluster_arrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import announce_compilation
+from clustergym.envs.scheduling import STALLED_S, SchedulingEnv
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Desk
+from clustergym.envs.vector.desk import Desk, Rules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.inputs.errors import InputError
 from clustergym.metrics.metrics import measure
 from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.log import EventLog
 
 
 class Core:
@@ -63,6 +67,16 @@ class Core:
         return self._desks.arrays
 
     @property
+    def arrays(self) -> tuple[Episode, ClusterArrays, Desk, Rules]:
+        """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
+        return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays of all episodes."""
+        return sum(array.nbytes for array in (*self._batch.episodes, *self._desks.arrays))
+
+    @property
     def now_s(self) -> Any:
         """Simulated time of each episode, seconds, shape (size,)."""
         return self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
@@ -73,6 +87,7 @@ class Core:
             self.scenarios[row] = scenario
             self._batch.load(row, arrays.arrays)
             self._desks.load(row, arrays)
+        announce_compilation(steps.step)
         actions = np.full(self.size, steps.LEAVE, dtype=np.int64)
         actions[list(rows)] = steps.BEGIN
         self.step(actions)
@@ -132,20 +147,21 @@ class Core:
     def end(self, row: int) -> dict[str, Any]:
         """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
         stalled = {"stalled": bool(self.outcomes[row] == steps.STALLED)}
-        return (
-            {"metrics": self.metrics(row), "digest": self.digest(row), **stalled} if self.logged else stalled
-        )
+        if not self.logged:
+            return stalled
+        log = self._batch.log(row)
+        return {"metrics": self.metrics(row, log), "digest": log.digest, **stalled}
 
     def digest(self, row: int) -> str:
         """Return the digest of an episode's event log so far."""
         return self._batch.log(row).digest
 
-    def metrics(self, row: int) -> Any:
-        """Return the metrics of an episode that is over."""
+    def metrics(self, row: int, log: EventLog | None = None) -> Any:
+        """Return the metrics of an episode that is over; its log is built if it is not given."""
         scenario = self.scenarios[row]
         assert scenario is not None
         return measure(
-            self._batch.log(row).events,
+            (log or self._batch.log(row)).events,
             scenario.trace,
             scenario.cluster,
             scenario.reference_iteration_time_s,
@@ -154,6 +170,20 @@ class Core:
             scenario.request_gpus,
             scenario.fair_iteration_time_s,
         ).metrics
+
+    def left(self, row: int) -> Outcomes:
+        """Return when each job of an episode left so far."""
+        scenario, episodes = self.scenarios[row], self._batch.episodes
+        assert scenario is not None
+        found = Outcomes(Yardsticks.of(scenario))
+        job = episodes.job[row, : len(found.leave_s)]
+        gone = job[:, c.LEAVE] != c.NEVER
+        found.leave_s[gone] = job[gone, c.LEAVE] / c.TICKS_PER_S
+        found.completed = job[:, c.PHASE] == c.COMPLETED
+        tick = episodes.clock[row, c.END if self.outcomes[row] >= steps.TERMINATED else c.NOW]
+        stalled = bool(self.outcomes[row] == steps.STALLED)
+        found.now_s = float(tick) / c.TICKS_PER_S + STALLED_S * stalled
+        return found
 
     def close(self) -> None:
         """Stop the threads."""

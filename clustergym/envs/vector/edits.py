@@ -87,12 +87,14 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
 
 @compiled_in_place
 def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
-    """Let a row's job be assigned wherever it fits in memory."""
+    """Let a row's job be assigned wherever it fits in memory and is profiled."""
+    hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape
     for kind in range(types):
         for level in range(levels):
-            desk.assignable[at, kind * levels + level] = feasible[kind, level]
+            shown = not (hidden >> kind) & 1
+            desk.assignable[at, kind * levels + level] = shown and feasible[kind, level]
 
 
 @compiled_in_place

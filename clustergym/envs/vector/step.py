@@ -10,7 +10,7 @@ from clustergym.compiled import batch, clock
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, inlined
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
@@ -22,7 +22,7 @@ LEAVE, BEGIN = -1, -2
 """In place of an action."""
 
 
-@compiled_part
+@inlined
 def desk_of(desks: Desk, at: int) -> Desk:
     """Return the desk of one episode of a batch; its arrays share their memory."""
     return Desk(
@@ -33,6 +33,8 @@ def desk_of(desks: Desk, at: int) -> Desk:
         desks.mask[at],
         desks.observation[at],
         desks.last_cost[at],
+        desks.last_reference[at],
+        desks.reference[at],
         desks.least_gpu_s[at],
         desks.least_s[at],
         desks.speed[at],
@@ -40,11 +42,12 @@ def desk_of(desks: Desk, at: int) -> Desk:
     )
 
 
-@compiled_part
+@compiled_in_place
 def begin_episode(desk: Desk) -> None:
     """Begin an episode: nothing is shown yet."""
     desk.state[:] = 0
     desk.last_cost[:] = 0.0
+    desk.last_reference[:] = 0.0
     desk.observation[:] = 0.0
     desk.mask[:] = 0
 
@@ -86,13 +89,21 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
 
 @compiled_in_place
 def charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
-    """Write the terms of the reward: by how much each cost has fallen."""
+    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's."""
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
     for at in range(len(rules.terms)):
-        now = costs.cost(episode, now_s, rules.terms[at])
+        now = costs.cost(episode, desk, now_s, rules.terms[at], False)
         terms[at] = desk.last_cost[at] - now
         desk.last_cost[at] = now
+    if len(desk.reference) == 0:
+        return
+    # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
+    then_s = max(now_s, costs.end_of_reference_s(episode, desk)) if outcome == TERMINATED else now_s
+    for at in range(len(rules.terms)):
+        then = costs.cost(episode, desk, then_s, rules.terms[at], True)
+        terms[at] -= desk.last_reference[at] - then
+        desk.last_reference[at] = then
 
 
 @compiled
@@ -120,6 +131,22 @@ def step(
     outcomes : ndarray of int8, shape (E,)
         Receive EDITED, DECIDED, TERMINATED, TRUNCATED or STALLED.
     """
+    _steps(episodes, cluster, desks, rules, actions, terms, rewards, outcomes, first, last)
+
+
+@compiled_in_place
+def _steps(
+    episodes: Episode,
+    cluster: ClusterArrays,
+    desks: Desk,
+    rules: Rules,
+    actions: Ints,
+    terms: Floats,
+    rewards: Floats,
+    outcomes: Bytes,
+    first: int,
+    last: int,
+) -> None:
     for at in range(first, last):
         action = actions[at]
         if action == LEAVE:
