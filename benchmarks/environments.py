@@ -94,74 +94,70 @@ def measure(name: str, seconds: float) -> dict[str, float]:
 
 @dataclass
 class Spent:
-    """Processor seconds inside the environment, and calls."""
+    """Processor seconds inside the environments: steps with masks, beginnings of episodes in them; calls."""
 
     step_s: float = 0.0
     reset_s: float = 0.0
     steps: int = 0
-    resets: int = 0
 
-    def wrap(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        """Count what an environment takes."""
-        step, reset = env.step, env.reset
+    def wrap(self, envs: Any) -> None:
+        """Count what a vector environment of Stable-Baselines3 takes."""
 
-        def timed_step(action: Any) -> Any:
-            started = time.process_time()
-            stepped = step(action)
-            self.step_s, self.steps = self.step_s + time.process_time() - started, self.steps + 1
-            return stepped
+        def timed(function: Any, name: str) -> Any:
+            def call(*args: Any, **given: Any) -> Any:
+                began = time.process_time()
+                found = function(*args, **given)
+                setattr(self, name, getattr(self, name) + time.process_time() - began)
+                self.steps += envs.num_envs * (function.__name__ == "step_wait")
+                return found
 
-        def timed_reset(**given: Any) -> Any:
-            started = time.process_time()
-            begun = reset(**given)
-            self.reset_s, self.resets = self.reset_s + time.process_time() - started, self.resets + 1
-            return begun
+            return call
 
-        env.step, env.reset = timed_step, timed_reset  # type: ignore[method-assign]
-        return env
+        envs.step_wait = timed(envs.step_wait, "step_s")
+        envs.env_method = timed(envs.env_method, "step_s")
+        begins = "_begin" if hasattr(envs, "_begin") else "reset"
+        setattr(envs, begins, timed(getattr(envs, begins), "reset_s"))
 
 
-def training_shares(name: str, steps: int) -> list[dict[str, float]]:
+def training_shares(name: str, steps: int, engine: str) -> list[dict[str, float]]:
     """Return what a training of some steps spends, in two halves on the same traces."""
     from clustergym.configuration.hydra_edge import composed
     from clustergym.learn.agents import make_agent
     from clustergym.learn.stable_baselines import NetworkAgent, _needs_torch
 
     config = composed("train", [f"agent={name}"])
-    agent = make_agent({**config["agent"], "env": config["env"]})
+    agent = make_agent({**config["agent"], "env": {**config["env"], "engine": engine}})
     assert isinstance(agent, NetworkAgent)
     _needs_torch()
-    spent = Spent()
-    plain = agent.env_of
-    agent.env_of = lambda *given: spent.wrap(plain(*given))  # type: ignore[method-assign, assignment]
     rows = []
     with agent._envs(1) as envs:
-        model = agent.model(envs, 0)
+        model, spent = agent.model(envs, 0), Spent()
+        spent.wrap(envs)
+        # Compiled before the clock starts.
+        envs.reset()
         for _ in range(2):
             envs.seed(1)
             model._last_obs = None
-            spent.__init__()  # type: ignore[misc]
+            spent.step_s, spent.reset_s, spent.steps = 0.0, 0.0, 0
             started = time.process_time()
             model.learn(steps // 2, reset_num_timesteps=False)
             whole_s = time.process_time() - started
             rows.append(
                 {
-                    "learning_us_per_step": 1e6 * (whole_s - spent.step_s - spent.reset_s) / spent.steps,
+                    "learning_us_per_step": 1e6 * (whole_s - spent.step_s) / spent.steps,
                     "step_us": 1e6 * spent.step_s / spent.steps,
-                    "reset_ms": 1e3 * spent.reset_s / spent.resets,
-                    "steps_per_episode": spent.steps / spent.resets,
-                    "share_of_steps": spent.step_s / whole_s,
+                    "share_of_steps": (spent.step_s - spent.reset_s) / whole_s,
                     "share_of_resets": spent.reset_s / whole_s,
                 }
             )
     return rows
 
 
-def report_training(names: list[str], steps: int, path: Path | None) -> int:
+def report_training(names: list[str], steps: int, engine: str, path: Path | None) -> int:
     """Print and write the shares of some agents."""
     found = {}
     for name in names:
-        rows = found[name] = training_shares(name, steps)
+        rows = found[name] = training_shares(name, steps, engine)
         for half, row in zip(("first", "second"), rows, strict=True):
             line = ", ".join(f"{key} {value:.3g}" for key, value in row.items())
             print(f"{name}, {half} half: {line}", flush=True)
@@ -178,11 +174,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--training", metavar="AGENT,…", help="measure the shares of agents instead")
+    parser.add_argument("--engine", default="auto", help="of the environments that are trained in")
     parser.add_argument("--steps", type=int, default=20_000, help="of each training")
     options = parser.parse_args(argv)
     register_envs()
     if options.training is not None:
-        return report_training(options.training.split(","), options.steps, options.json)
+        return report_training(options.training.split(","), options.steps, options.engine, options.json)
     imports = {
         "import_clustergym_s": import_s("import clustergym"),
         "import_gymnasium_s": import_s("import gymnasium"),

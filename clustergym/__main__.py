@@ -19,7 +19,7 @@ COMMANDS = {
     "reproduce": ("clustergym.reproduce", "run a paper's comparison beside its published figures"),
     "cluster": ("clustergym.cluster.__main__", "describe or draw a cluster"),
     "oracle": ("clustergym.oracle.__main__", "explain, calibrate and validate the performance oracle"),
-    "bench": ("clustergym.bench", "compare placement algorithms, and what placement is worth"),
+    "bench": ("clustergym.bench", "compare placement algorithms; time the engine and decisions"),
 }
 
 

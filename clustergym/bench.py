@@ -1,4 +1,4 @@
-"""`clustergym bench placement`: compare placement algorithms, and measure what placement is worth."""
+"""`clustergym bench` compares placement algorithms, and times the engine and the environments."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, require
 from clustergym.inputs.writing import write_json, write_text
+from clustergym.interface.registry import make_policy
 from clustergym.placement.benchmark_figures import FEWEST_STATES, QUICK_STATES, STATES, placement_figures
 
 
@@ -25,20 +28,117 @@ def _parser() -> argparse.ArgumentParser:
     placement.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw score against alpha (PNG, SVG or PDF)"
     )
+    placement.set_defaults(run=_placement)
+    _engine_parser(commands.add_parser("engine", help="processor time of runs and of each decision"))
+    _environments_parser(commands.add_parser("environments", help="steps a second of the environments"))
     return parser
+
+
+def _engine_parser(engine: argparse.ArgumentParser) -> None:
+    from clustergym.results import engine_benchmark as benchmark
+
+    gpus, names, hours = benchmark.GPUS, benchmark.POLICIES, benchmark.HORIZON_H
+    shown = " ".join(map(str, gpus))
+    engine.add_argument("--gpus", type=int, nargs="+", default=gpus, metavar="N", help=f"sizes ({shown})")
+    policies = f"names, or mappings such as '{{name: elasticflow, mode: loosened}}' ({' '.join(names)})"
+    engine.add_argument("--policies", nargs="+", default=names, metavar="POLICY", help=policies)
+    engine.add_argument("--hours", type=float, default=hours, metavar="H", help=f"simulated ({hours:g})")
+    engine.add_argument("--contention", action="store_true", help="a row without and a row with contention")
+    engine.add_argument("--scattered", action="store_true", help="place jobs at random minipods")
+    engine.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="runs of each; the quickest counts"
+    )
+    engine.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
+    engine.set_defaults(run=_engine)
+
+
+def _environments_parser(environments: argparse.ArgumentParser) -> None:
+    environments.add_argument("--only", default="", metavar="TEXT", help="ids that have it in them")
+    environments.add_argument(
+        "--numbers", type=int, nargs="+", default=[1, 16, 256], metavar="N", help="environments (1 16 256)"
+    )
+    environments.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="processor time of each measurement (1)"
+    )
+    environments.add_argument(
+        "--quick", action="store_true", help="a tenth of that time, 1 and 16 environments"
+    )
+    environments.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
+    environments.set_defaults(run=_environments)
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run a benchmark; return the exit status."""
     options = _parser().parse_args(argv)
+    options.run(options)
+    return 0
+
+
+def _placement(options: argparse.Namespace) -> None:
     states = options.states if options.states is not None else (QUICK_STATES if options.quick else STATES)
     require(states >= FEWEST_STATES, "--states", states, f"give a number from {FEWEST_STATES}")
     require(options.seed >= 0, "--seed", options.seed, "give a number from 0")
     _check_files(options)
     figures = placement_figures(options.quick, states, options.seed)
     _write(figures, options)
-    return 0
+
+
+def _engine(options: argparse.Namespace) -> None:
+    from clustergym.results import engine_benchmark as benchmark
+
+    require(min(options.gpus) >= 1, "--gpus", min(options.gpus), "give numbers from 1")
+    require(0 < options.hours < 1e6, "--hours", options.hours, "give hours above 0")
+    require(options.repeat >= 1, "--repeat", options.repeat, "give a number from 1")
+    _check_files(options)
+    policies = [_policy(text) for text in options.policies]
+    asked = benchmark.EngineOptions(
+        options.gpus, policies, options.hours, options.contention, options.scattered, options.repeat
+    )
+    rows: list[dict[str, Any]] = []
+    for row in benchmark.engine_rows(asked):
+        if not rows:
+            print(benchmark.HEADING)
+        rows.append(row)
+        print(benchmark.line(row), flush=True)
+    if options.json is not None:
+        bare = benchmark.bare_simpy_events_per_s()
+        figures = {"schema": benchmark.SCHEMA, "bare_simpy_events_per_s": bare, "rows": rows}
+        write_json(options.json, figures)
+
+
+def _policy(text: str) -> dict[str, Any]:
+    """Return the name and the parameters of a policy given as a name or as a mapping in YAML."""
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError:
+        given = None
+    given = {"name": given} if isinstance(given, str) else given
+    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+        remedy = "give a name, or a mapping such as '{name: arena, span: 2}'"
+        raise InputError(f"unreadable policy {text!r}", field="--policies", remedy=remedy)
+    make_policy(given)
+    return given
+
+
+def _environments(options: argparse.Namespace) -> None:
+    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names
+    from clustergym.envs.benchmark.tables import report
+
+    require(0 < options.seconds < 1e4, "--seconds", options.seconds, "give seconds above 0")
+    require(min(options.numbers) >= 1, "--numbers", min(options.numbers), "give numbers from 1")
+    if not names(options.only):
+        raise InputError(
+            f"no id has {options.only!r} in it", field="--only", remedy="give elastic-16, or less"
+        )
+    _check_files(options)
+    numbers, seconds = options.numbers, options.seconds
+    if options.quick:
+        numbers, seconds = [number for number in numbers if number <= 16] or numbers, seconds / 10
+    asked = EnvironmentOptions(options.only, numbers, seconds)
+    figures = environment_figures(asked, lambda line: print(line, file=sys.stderr, flush=True))
+    print(report(figures), end="")
+    write_json(options.json, figures)
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -46,10 +146,10 @@ def _check_files(options: argparse.Namespace) -> None:
     from clustergym.terminal.figures import check_figure
 
     for flag in ("json", "output", "plot"):
-        path: Path | None = getattr(options, flag)
+        path: Path | None = getattr(options, flag, None)
         if path is not None and path.is_dir():
             raise InputError("is a folder", file=path, field=f"--{flag}", remedy="give a file")
-    check_figure(options.plot, "--plot")
+    check_figure(getattr(options, "plot", None), "--plot")
 
 
 def _write(figures: dict[str, Any], options: argparse.Namespace) -> None:

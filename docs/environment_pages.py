@@ -10,9 +10,11 @@ import json
 import re
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
+
+from clustergym.inputs.parameters import wanted
 
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 HOMOGENEOUS = (
@@ -108,7 +110,7 @@ def _table(rows: list[Any]) -> str:
             int(cluster.capacity.sum()),
             len(cluster.gpu_types),
             getattr(env.parameters, "jobs", 1),
-            env.action_space.n,
+            flatdim(env.action_space),
             flatdim(env.observation_space),
         )
         shown = " | ".join(f"{figure:,}" for figure in figures)
@@ -131,10 +133,10 @@ def _arguments(family: str, row: Any) -> list[str]:
     values = asdict(chosen)
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
     if family in ("Elastic", "Placement"):
-        lines = ["| parameter | type | default | meaning |", "| --- | --- | --- | --- |"]
+        lines = ["| parameter | accepts | default | meaning |", "| --- | --- | --- | --- |"]
         for name, (kind, text) in described(type(chosen)).items():
             default = json.dumps(values[name], ensure_ascii=False)
-            lines.append(f"| `{name}` | `{kind}` | `{default}` | {text} |")
+            lines.append(f"| `{name}` | {kind} | `{default}` | {text} |")
         parts.append("\n".join(lines))
     else:
         usual = asdict(type(chosen)())
@@ -147,15 +149,14 @@ def _arguments(family: str, row: Any) -> list[str]:
 
 
 def described(parameters: type) -> dict[str, tuple[str, str]]:
-    """Return type and text of each field of a dataclass, by name: the text stands below the field."""
+    """Return what each field of a dataclass accepts and its text (which stands below it), by name."""
     (tree,) = ast.parse(inspect.getsource(parameters)).body
     assert isinstance(tree, ast.ClassDef)
-    hints, found = get_type_hints(parameters), {}
+    hints, found = get_type_hints(parameters, include_extras=True), {}
     for at, below in pairwise(tree.body):
         if isinstance(at, ast.AnnAssign) and isinstance(below, ast.Expr):
-            name, hint = ast.unparse(at.target), ast.unparse(at.annotation).replace(" | None", " or null")
-            kind = ", ".join(get_args(hints[name])) if get_origin(hints[name]) is Literal else hint
-            found[name] = (kind, " ".join(ast.literal_eval(below.value).split()))
+            name = ast.unparse(at.target)
+            found[name] = (wanted(hints[name], name), " ".join(ast.literal_eval(below.value).split()))
     return found
 
 

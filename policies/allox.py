@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Interval
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
@@ -56,15 +57,11 @@ class AlloX(Policy):
 
     name: ClassVar[str] = "allox"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    fairness: float = 1.0
+    fairness: PositiveFraction = 1.0
     preempt: bool = True
-    window: int = 256
-    round_s: float | None = 360.0
-
-    def __post_init__(self) -> None:
-        require(0 < self.fairness <= 1, "policy.fairness", self.fairness, "give above 0 and at most 1")
-        require(1 <= self.window <= 4096, "policy.window", self.window, "give 1 to 4096")
-        self._guessed: set[int] = set()
+    window: Annotated[int, Interval(ge=1, le=4096)] = 256
+    round_s: Period | None = 360.0
+    _guessed: set[int] = field(default_factory=set, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs."""

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
-from typing import ClassVar
+from itertools import groupby
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from clustergym.arrays import Bools, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import (
+    AscendingFloats,
+    NonNegativeInt,
+    OneOf,
+    Period,
+    PositiveFloat,
+    PositiveInt,
+)
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
-from .shared.elastic import Scaling, VirtualCluster
+from .shared.elastic import Launches, Scaling, VirtualCluster
 from .shared.objectives import OBJECTIVES, THROUGHPUTS, behind, check_deadlines
 from .shared.requests import requested_level, requested_time_s
 
 PLANNERS = {"adaptive": InformationClass.PROFILED, "dp": InformationClass.DATA_PARALLEL}
-QUEUES = ("priority", "run_time")
-OVERTAKING = ("top_queue", "any")
-CHOICES: Mapping[str, Collection[str]] = {
-    "objective": OBJECTIVES,
-    "throughput": THROUGHPUTS,
-    "queues": QUEUES,
-    "overtaking": OVERTAKING,
-    "planner": PLANNERS,
-}
 
 
 @dataclass
@@ -101,40 +99,25 @@ class Arena(Policy):
     """
 
     name: ClassVar[str] = "arena"
-    objective: str = "throughput"
-    throughput: str = "raw"
-    queues: str = "priority"
-    queue_bounds_h: tuple[float, ...] = (0.25, 1.0, 4.0, 16.0)
+    objective: Annotated[str, OneOf(OBJECTIVES)] = "throughput"
+    throughput: Annotated[str, OneOf(THROUGHPUTS)] = "raw"
+    queues: Literal["priority", "run_time"] = "priority"
+    queue_bounds_h: AscendingFloats = (0.25, 1.0, 4.0, 16.0)
     urgent_first: bool = False
-    overtaking: str = "top_queue"
-    promote_after_s: float = 14_400.0
+    overtaking: Literal["top_queue", "any"] = "top_queue"
+    promote_after_s: PositiveFloat = 14_400.0
     elastic: bool = True
     hetero: bool = True
-    span: int | None = None
-    planner: str = "adaptive"
+    span: PositiveInt | None = None
+    planner: Annotated[str, OneOf(PLANNERS)] = "adaptive"
     ilp: bool = False
     opportunistic: bool = False
-    search_depth: int = 3
+    search_depth: NonNegativeInt = 3
     grow_freely: bool = False
     repay_restarts: bool = False
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
     _blockers: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
     _ilp_fallbacks: int = field(default=0, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for name, valid in CHOICES.items():
-            value = getattr(self, name)
-            if value not in valid:
-                remedy = nearest(value, valid)
-                raise InputError(f"unknown {name} {value!r}", field=f"policy.{name}", remedy=remedy)
-        bounds = self.queue_bounds_h
-        ascending = all(low < high for low, high in pairwise((0.0, *bounds)))
-        require(self.search_depth >= 0, "policy.search_depth", self.search_depth, "give 0 or more")
-        require(ascending, "policy.queue_bounds_h", list(bounds), "give ascending hours above 0")
-        require(self.span is None or self.span >= 1, "policy.span", self.span, "give 1 or more, or null")
-        require(
-            self.promote_after_s > 0, "policy.promote_after_s", self.promote_after_s, "give seconds above 0"
-        )
 
     @property
     def information_class(self) -> InformationClass:
@@ -248,14 +231,12 @@ class Arena(Policy):
 
     def _launch_all(self, cluster: VirtualCluster, waiting: list[int]) -> list[int]:
         """Launch every waiting job that raises the cluster's value; return those still waiting."""
-        while waiting:
-            found = cluster.first_launch(np.array(waiting))
-            if found is None:
-                break
-            place, plan = found
-            cluster.enact(plan)
-            del waiting[place]
-        return waiting
+        launches = Launches(cluster, np.array(waiting, dtype=np.int64))
+        while (found := launches.first()) is not None:
+            place, steps = found
+            cluster.enact(steps)
+            launches.remove(place)
+        return [int(at) for at in launches.waiting]
 
     def _preempt_for(self, cluster: VirtualCluster, head: int, among: Bools) -> bool:
         """Launch a job at its request by the preemptions that lose least; return whether it was launched."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.marginal import Target, per_gpu_efficiency, times_or_guess
@@ -67,23 +68,16 @@ class Ares(Policy):
 
     name: ClassVar[str] = "ares"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    alpha: float = 0.75
-    unknown_pool: float = 0.0
+    alpha: PositiveFraction = 0.75
+    unknown_pool: Fraction = 0.0
     work_conserving: bool = False
-    hysteresis: float | None = None
-    round_s: float | None = 60.0
-
-    def __post_init__(self) -> None:
-        require(0 < self.alpha <= 1, "policy.alpha", self.alpha, "give a number above 0, up to 1")
-        pool = self.unknown_pool
-        require(0 <= pool <= 1, "policy.unknown_pool", pool, "give a share from 0 to 1")
-        if self.hysteresis is not None:
-            require(self.hysteresis >= 0, "policy.hysteresis", self.hysteresis, "give 0 or more, or none")
+    hysteresis: NonNegativeFloat | None = None
+    round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run; the virtual clock starts at 0."""
         self._queue = FairQueue(float(setting.capacity.sum()))
-        self._known: set[int] = set()
+        self._known, self._known_jobs = np.zeros(0, dtype=np.bool_), 0
         self._known_gpu_s = 0.0
 
     def schedule(self, view: View) -> Decision:
@@ -95,10 +89,12 @@ class Ares(Policy):
         finish = self._queue.finishes(view, np.where(known, size, self._mean_size(view, size)))
         order = np.lexsort((view.job, finish))
         target = Target(view, times_or_guess(view), self._hysteresis())
-        efficiency = per_gpu_efficiency(view, target.time_s)
         if self.work_conserving:
-            return self._conserve(view, target, order, efficiency)
-        doubled = self._doublings(view, efficiency)
+            return self._conserve(view, target, order)
+
+        def doubled(rows: Ints) -> Bools:
+            return self._doublings(view, target.time_s, rows)
+
         self._serve_pool(view, target, ~known, doubled)
         target.place(order, doubled)
         return target.decision()
@@ -122,16 +118,33 @@ class Ares(Policy):
 
     def _mean_size(self, view: View, size: Floats) -> float:
         """Return the mean size in GPU-seconds of the jobs whose size is known; 1 if none is."""
-        for row, gpu_s in zip(view.job.tolist(), size.tolist(), strict=True):
-            if row not in self._known and gpu_s < np.inf:
-                self._known.add(row)
-                self._known_gpu_s += gpu_s
-        return self._known_gpu_s / len(self._known) if self._known else 1.0
+        more = int(view.job.max()) + 1 - len(self._known)
+        if more > 0:
+            self._known = np.concatenate([self._known, np.zeros(max(more, len(self._known)), dtype=np.bool_)])
+        new = np.flatnonzero(~self._known[view.job] & (size < np.inf))
+        self._known[view.job[new]] = True
+        self._known_jobs += len(new)
+        for gpu_s in size[new].tolist():
+            self._known_gpu_s += gpu_s
+        return self._known_gpu_s / self._known_jobs if self._known_jobs else 1.0
 
-    def _doublings(self, view: View, efficiency: Floats) -> Bools:
-        """Return which allotments are the request or an efficient enough doubling of it, shape (n, T, K)."""
-        counts = view.setting.counts
-        beyond = (counts >= view.requested_gpus[:, None, None]) & (efficiency > 0)
+    def _doublings(self, view: View, time_s: Floats, rows: Ints) -> Bools:
+        """Return which allotments are the request or an efficient enough doubling of it.
+
+        Parameters
+        ----------
+        view : View
+        time_s : ndarray of float, shape (n, T, K)
+        rows : ndarray of int, shape (m,)
+            Positions in the View.
+
+        Returns
+        -------
+        ndarray of bool, shape (m, T, K)
+        """
+        counts, asked = view.setting.counts, view.requested_gpus[rows]
+        efficiency = per_gpu_efficiency(counts, asked, time_s[rows])
+        beyond = (counts >= asked[:, None, None]) & (efficiency > 0)
         least = counts[np.argmax(beyond, axis=2)][..., None]
         times = counts // least
         beyond &= (counts % least == 0) & (times & (times - 1) == 0)
@@ -140,7 +153,9 @@ class Ares(Policy):
         allowed: Bools = beyond & enough & ~gone_below
         return allowed
 
-    def _serve_pool(self, view: View, target: Target, unknown: Bools, allowed: Bools) -> None:
+    def _serve_pool(
+        self, view: View, target: Target, unknown: Bools, allowed: Callable[[Ints], Bools]
+    ) -> None:
         """Serve jobs of unknown size first on the GPUs of the pool."""
         size = np.floor(self.unknown_pool * view.setting.capacity).astype(np.int64)
         if not (unknown.any() and size.any()):
@@ -152,8 +167,9 @@ class Ares(Policy):
         target.place(order, allowed)
         target.free += outside
 
-    def _conserve(self, view: View, target: Target, order: Ints, efficiency: Floats) -> Decision:
+    def _conserve(self, view: View, target: Target, order: Ints) -> Decision:
         counts = view.setting.counts
+        efficiency = per_gpu_efficiency(counts, view.requested_gpus, target.time_s)
         cap = max(2.0 * float(view.available.sum()) / len(view), 1.0)
         feasible = np.isfinite(target.time_s)
         least = np.where(feasible.any(axis=2), counts[np.argmax(feasible, axis=2)], 0)

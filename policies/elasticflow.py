@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import Factor, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.finish_times import request_times, standstill_s
 from .shared.objectives import check_deadlines
 from .shared.requests import requested_level
-from .shared.reservations import Reservations
-
-MODES = ("strict", "loosened")
+from .shared.reservations import Reservations, demands
 
 
 class Jobs(NamedTuple):
@@ -98,22 +96,15 @@ class ElasticFlow(Policy):
 
     name: ClassVar[str] = "elasticflow"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    mode: str = "strict"
-    least_slack: float = 1.0
-    round_s: float | None = 300.0
+    mode: Literal["strict", "loosened"] = "strict"
+    least_slack: Factor = 1.0
+    round_s: Period | None = 300.0
     _deadline_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _admitted: set[int] = field(default_factory=set, init=False, repr=False)
     _home: dict[int, int] = field(default_factory=dict, init=False, repr=False)
     _guessed: set[int] = field(default_factory=set, init=False, repr=False)
     _last: bytes = field(default=b"", init=False, repr=False)
     _running: list[int] = field(default_factory=list, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InputError(
-                f"unknown mode {self.mode!r}", field="policy.mode", remedy=nearest(self.mode, MODES)
-            )
-        require(0 < self.least_slack < 1e6, "policy.least_slack", self.least_slack, "give a factor above 0")
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Refuse a trace without deadlines in the strict mode."""
@@ -255,10 +246,10 @@ class ElasticFlow(Policy):
         """Reserve minimum satisfactory shares in order of deadline."""
         m, book = len(jobs.at), Reservations(gpus, view.setting.counts)
         now, cap, kept = np.full(m, -1), np.full(m, -1), np.zeros(m, dtype=np.bool_)
-        for row in range(m):
+        for row, job in enumerate(demands(jobs.rate, jobs.iterations, jobs.standstill_s)):
             if self.mode == "loosened" and not book.free[0]:
                 break
-            plans = book.plans(jobs.rate[row], float(jobs.iterations[row]), jobs.standstill_s[row])
+            plans = book.plans(job)
             best_s = float(plans.finish_s.min())
             if not np.isfinite(best_s):
                 continue
@@ -269,7 +260,7 @@ class ElasticFlow(Policy):
             in_time = np.isfinite(plans.finish_s) & (plans.finish_s <= max(deadline_s, best_s))
             cap[row] = int(np.argmax(in_time))
             now[row] = plans.level_now[cap[row]]
-            book.take(int(cap[row]), jobs.rate[row], float(plans.finish_s[cap[row]]))
+            book.take(int(cap[row]), job, float(plans.finish_s[cap[row]]))
         return Shares(now, cap, kept)
 
     def _loosen(self, view: View, at: int, finish_s: float) -> float:
@@ -301,19 +292,29 @@ def scale_up(jobs: Jobs, shares: Shares, counts: Ints, gpus: int) -> Ints:
         ):
             level[row] = jobs.held[row]
             free -= more
+    above, worth = _doublings(jobs, shares, counts, level, rows)
     while free > 0:
-        above = _next_level(jobs, level)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            saved_s = jobs.iterations * (1 / jobs.rate[rows, level] - 1 / jobs.rate[rows, above])
-        pays = saved_s > jobs.standstill_s[rows, above] - jobs.standstill_s[rows, level]
-        may = (level >= 0) & (above > level) & (counts[above] - counts[level] <= free) & pays
-        worth = np.where(may, _returns(jobs, shares, counts, level, above), 0.0)
-        best = int(np.argmax(worth)) if len(worth) else 0
-        if not len(worth) or not worth[best] > 0:
+        fits = np.where(counts[above] - counts[level] <= free, worth, 0.0)
+        best = int(np.argmax(fits)) if len(fits) else 0
+        if not len(fits) or not fits[best] > 0:
             break
         free -= int(counts[above[best]] - counts[level[best]])
         level[best] = above[best]
+        # What the other jobs would gain depends on their own counts alone.
+        above[[best]], worth[[best]] = _doublings(jobs, shares, counts, level, rows[[best]])
     return level
+
+
+def _doublings(jobs: Jobs, shares: Shares, counts: Ints, level: Ints, rows: Ints) -> tuple[Ints, Floats]:
+    """Return the next faster count of the jobs of some rows, and what it is worth; 0: it does not pay."""
+    jobs, level = jobs.select(rows), level[rows]
+    shares = Shares(shares.now[rows], shares.cap[rows], shares.kept[rows])
+    above, each = _next_level(jobs, level), np.arange(len(rows))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        saved_s = jobs.iterations * (1 / jobs.rate[each, level] - 1 / jobs.rate[each, above])
+    pays = saved_s > jobs.standstill_s[each, above] - jobs.standstill_s[each, level]
+    may = (level >= 0) & (above > level) & pays
+    return above, np.where(may, _returns(jobs, shares, counts, level, above), 0.0)
 
 
 def _next_level(jobs: Jobs, level: Ints) -> Ints:

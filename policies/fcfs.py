@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.backfill import FreeTimeline
 from .shared.finish_times import remaining_at_request_s, request_times
-from .shared.queues import fill, first_type
+from .shared.queues import Blocks, fill, first_type
 from .shared.requests import request_options
 
-QUEUES = {"cluster": "cluster", "gpu_type": "types"}
+QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
 SOONEST_S = 1e-3
 """A running job's GPUs are not free now, however little it has left."""
-ANY_TYPES = ("first", "random", "last")
-BACKFILLS = ("none", "aggressive", "easy", "conservative")
 
 
 @dataclass
@@ -58,21 +56,14 @@ class FirstComeFirstServed(Policy):
     """
 
     name: ClassVar[str] = "fcfs"
-    queue: str = "gpu_type"
-    any_type: str = "first"
-    backfill: str = "none"
-    round_s: float | None = 300.0
-
-    def __post_init__(self) -> None:
-        for field, options in (("queue", QUEUES), ("backfill", BACKFILLS), ("any_type", ANY_TYPES)):
-            value = getattr(self, field)
-            if value not in options:
-                raise InputError(
-                    f"unknown {field} {value!r}", field=f"policy.{field}", remedy=nearest(value, options)
-                )
-
-        self._rng = np.random.default_rng(0)
-        self._promised: dict[int, int] = {}
+    queue: Literal["cluster", "gpu_type"] = "gpu_type"
+    any_type: Literal["first", "random", "last"] = "first"
+    backfill: Literal["none", "aggressive", "easy", "conservative"] = "none"
+    round_s: Period | None = 300.0
+    _rng: np.random.Generator = field(
+        default_factory=lambda: np.random.default_rng(0), init=False, repr=False
+    )
+    _promised: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Keep the run's random stream, and forget all jobs."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import NonNegativeFloat, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.allotments import Allotments
@@ -93,18 +93,13 @@ class Gandiva(Policy):
 
     name: ClassVar[str] = "gandiva"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    slice_s: float = 3600.0
-    slice_per_restart: float = 20.0
+    slice_s: Period = 3600.0
+    slice_per_restart: NonNegativeFloat = 20.0
     grow: bool = True
     migrate: bool = True
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
     _watch: dict[int, MeasuredSpeeds] = field(default_factory=dict, init=False, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for name, least in (("slice_s", 1e-3), ("slice_per_restart", 0.0)):
-            value = getattr(self, name)
-            require(least <= value < 1e9, f"policy.{name}", value, f"give a number from {least:g}")
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import NonNegativeFloat, OneOf, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times, linear_programs
@@ -68,23 +69,15 @@ class Gavel(Policy):
 
     name: ClassVar[str] = "gavel"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    objective: str = "max_min_fairness"
-    solve_interval_s: float = 1920.0
+    objective: Annotated[str, OneOf(OBJECTIVES)] = "max_min_fairness"
+    solve_interval_s: NonNegativeFloat = 1920.0
     second_stage: bool = False
-    turn_restarts: float = 0.0
+    turn_restarts: Annotated[float, Interval(ge=0, lt=1e6)] = 0.0
     hold_ties: bool = False
-    round_s: float | None = 360.0
+    round_s: Period | None = 360.0
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise InputError(
-                f"unknown objective {self.objective!r}",
-                field="policy.objective",
-                remedy=nearest(self.objective, OBJECTIVES),
-            )
-        interval_s, remedy = self.solve_interval_s, "give 0 or more"
-        require(0 <= interval_s < np.inf, "policy.solve_interval_s", interval_s, remedy)
-        require(0 <= self.turn_restarts < 1e6, "policy.turn_restarts", self.turn_restarts, remedy)
+        super().__post_init__()
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled.policies.speedup import fitted_speedup
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import AtLeastOne, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 from .shared.marginal import Target, times_or_guess
@@ -48,11 +48,8 @@ class HighEfficiencySrpt(Policy):
     name: ClassVar[str] = "hesrpt"
     information_class: ClassVar[InformationClass] = InformationClass.PROFILED
     leftover: bool = True
-    hysteresis: float = 4.0
-    round_s: float | None = 60.0
-
-    def __post_init__(self) -> None:
-        require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
+    hysteresis: AtLeastOne = 4.0
+    round_s: Period | None = 60.0
 
     def schedule(self, view: View) -> Decision:
         """Give each job its share by the rank of its remaining size."""

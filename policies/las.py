@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 from .shared.queues import fill, first_type, restart_gpu_s, staying_options
@@ -30,7 +31,7 @@ class LeastAttainedService(Policy):
 
     name: ClassVar[str] = "las"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    round_s: float | None = 300.0
+    round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
         """Fill the cluster in ascending order of attained service."""

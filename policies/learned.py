@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.marginal import times_or_guess
-from .shared.requests import held_level
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Learned(Policy):
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is
     made, a job's start with its least count on a type or the doubling of what it has, until no start has
     room and no doubling scores above 0. An enlargement of a running job that does not repay its restart
-    is reverted. `clustergym.learn.features` defines what the score is made of.
+    is reverted. `clustergym.compiled.auction_features` defines what the score is made of.
 
     Parameters
     ----------
@@ -37,9 +37,10 @@ class Learned(Policy):
 
     name: ClassVar[str] = "learned"
     checkpoint: str = "elastic"
-    round_s: float | None = None
+    round_s: Period | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         from clustergym.learn.checkpoints import is_network
 
         self._player = self._network() if is_network(self.checkpoint) else None
@@ -84,22 +85,10 @@ class Learned(Policy):
         if self._player is not None:
             decided: Decision = self._player.schedule(view)
             return decided
-        from clustergym.learn.auction import decide
+        from clustergym.compiled.auction import bids_of, decide
 
-        held = np.where(view.gpus > 0, held_level(view), -1).astype(np.int64)
-        kind, level = decide(
-            self._loaded.weights,
-            view.available.astype(np.int64),
-            view.setting.counts.astype(np.int64),
-            view.remaining_iterations,
-            np.where(view.feasible, times_or_guess(view), np.inf),
-            view.restart_cost_s(),
-            view.gpu_type.astype(np.int64),
-            held,
-            view.standstill_s,
-            view.now_s - view.submit_s,
-            view.attained_gpu_s,
-            view.deadline_s - view.now_s,
-        )
+        counts = view.setting.counts.astype(np.int64)
+        bids = bids_of(view, times_or_guess(view))
+        kind, level = decide(self._loaded.weights, view.available.astype(np.int64), counts, bids)
         runs = np.flatnonzero(kind >= 0)
-        return Decision(view.job[runs], kind[runs], view.setting.counts[level[runs]])
+        return Decision(view.job[runs], kind[runs], counts[level[runs]])

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import NonNegativeInt, Period, PositiveFloat
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
@@ -48,15 +48,9 @@ class Lucid(Policy):
 
     name: ClassVar[str] = "lucid"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    profiler_gpus: int = 8
-    profile_limit_s: float = 200.0
-    round_s: float | None = 60.0
-
-    def __post_init__(self) -> None:
-        require(self.profiler_gpus >= 0, "policy.profiler_gpus", self.profiler_gpus, "give 0 or more")
-        require(
-            self.profile_limit_s > 0, "policy.profile_limit_s", self.profile_limit_s, "give seconds above 0"
-        )
+    profiler_gpus: NonNegativeInt = 8
+    profile_limit_s: PositiveFloat = 200.0
+    round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs; the profiler is empty."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.integer_programs import Choices, improved
@@ -43,14 +43,10 @@ class Optimus(Policy):
 
     name: ClassVar[str] = "optimus"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    hysteresis: float = 0.1
-    turn_restarts: float = 20.0
-    round_s: float | None = 60.0
-
-    def __post_init__(self) -> None:
-        require(0 <= self.hysteresis < 1, "policy.hysteresis", self.hysteresis, "give a share below 1")
-        require(self.turn_restarts >= 0, "policy.turn_restarts", self.turn_restarts, "give a number from 0")
-        self._since: dict[int, tuple[int, int, float]] = {}
+    hysteresis: FractionBelowOne = 0.1
+    turn_restarts: NonNegativeFloat = 20.0
+    round_s: Period | None = 60.0
+    _since: dict[int, tuple[int, int, float]] = field(default_factory=dict, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all launches."""

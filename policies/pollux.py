@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import (
+    AtLeastTwo,
+    FractionBelowOne,
+    NonNegativeFloat,
+    NonZeroFloat,
+    Period,
+    PositiveInt,
+)
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.batches import (
+    BatchMode,
     batch_options,
-    check_mode,
     goodput_at_best_batch,
     jobs_with_a_choice,
     requested_time_s,
 )
 from .shared.genetic import GeneticSearch
 from .shared.goodput import ObservedSpeeds, open_configurations
-from .shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
+from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
 from .shared.requests import held_level
-
-SEARCHES = ("genetic", "exact")
 
 FLOOR = 0.004
 """Speedup that any allotment counts as at least, about that of the published simulator; with a power below
@@ -87,34 +92,21 @@ class Pollux(Policy):
 
     name: ClassVar[str] = "pollux"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
-    batch: str = "known"
-    power: float = -1.0
+    batch: BatchMode = "known"
+    power: NonZeroFloat = -1.0
     at_least_request: bool = False
-    restart_s: float | None = 30.0
-    search: str = "genetic"
-    population: int = 100
-    generations: int = 100
-    solver: str = "scip"
-    gap: float = 1e-4
-    nodes: int = 10_000
-    round_s: float | None = 60.0
+    restart_s: NonNegativeFloat | None = 30.0
+    search: Literal["genetic", "exact"] = "genetic"
+    population: AtLeastTwo = 100
+    generations: PositiveInt = 100
+    solver: Solver = "scip"
+    gap: FractionBelowOne = 1e-4
+    nodes: PositiveInt = 10_000
+    round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
-        if self.search not in SEARCHES:
-            raise InputError(
-                f"unknown search {self.search!r}",
-                field="policy.search",
-                remedy=nearest(self.search, SEARCHES),
-            )
-        require(self.power != 0, "policy.power", self.power, "give a power above or below 0")
-        if self.restart_s is not None:
-            require(self.restart_s >= 0, "policy.restart_s", self.restart_s, "give seconds, 0 or more")
-        require(self.population >= 2, "policy.population", self.population, "give at least 2")
-        require(self.generations >= 1, "policy.generations", self.generations, "give at least 1")
-        require(0 <= self.gap < 1, "policy.gap", self.gap, "give a fraction below 1")
-        require(self.nodes >= 1, "policy.nodes", self.nodes, "give at least 1")
+        super().__post_init__()
         check_solver(self.solver)
-        check_mode(self.batch)
         self._choosing = 0
         self._forget(np.random.default_rng([0, 1]), 0)
 

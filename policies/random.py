@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Ints
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import Period, PositiveFraction
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 
@@ -36,11 +36,8 @@ class RandomLegal(Policy):
 
     name: ClassVar[str] = "random"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    redraw: float = 0.1
-    round_s: float | None = 300.0
-
-    def __post_init__(self) -> None:
-        require(0 < self.redraw <= 1, "policy.redraw", self.redraw, "give a probability above 0")
+    redraw: PositiveFraction = 0.1
+    round_s: Period | None = 300.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Keep the run's random stream."""

@@ -10,18 +10,26 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import (
+    AtLeastTwo,
+    FractionBelowOne,
+    NonNegativeFloat,
+    NonZeroFloat,
+    Period,
+    PositiveInt,
+)
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
 from .shared.batches import (
+    BatchMode,
     batch_options,
-    check_mode,
     goodput_at_best_batch,
     jobs_with_a_choice,
     requested_time_s,
 )
 from .shared.goodput import ObservedSpeeds, open_configurations, restart_factor
-from .shared.integer_programs import FAILED, LIMIT, Choices, check_solver, solve
+from .shared.integer_programs import FAILED, LIMIT, Choices, Solver, check_solver, solve
 from .shared.requests import held_level
 
 
@@ -77,27 +85,22 @@ class Sia(Policy):
 
     name: ClassVar[str] = "sia"
     information_class: ClassVar[InformationClass] = InformationClass.BOOTSTRAP
-    batch: str = "known"
+    batch: BatchMode = "known"
     hold: bool = True
     waiting_factor: bool = True
-    power: float = -0.5
-    incentive: float = 1.1
-    growth: int | None = 2
-    solver: str = "scip"
-    gap: float = 1e-4
-    nodes: int = 10_000
-    round_s: float | None = 60.0
+    power: NonZeroFloat = -0.5
+    incentive: NonNegativeFloat = 1.1
+    growth: AtLeastTwo | None = 2
+    solver: Solver = "scip"
+    gap: FractionBelowOne = 1e-4
+    nodes: PositiveInt = 10_000
+    round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
-        require(self.power != 0, "policy.power", self.power, "give a power above or below 0")
-        least = "give at least 1, or a waiting job is worth more than a running one"
-        require(self.power > 0 or self.incentive >= 1, "policy.incentive", self.incentive, least)
-        require(self.incentive >= 0, "policy.incentive", self.incentive, "give a number from 0")
-        require(self.growth is None or self.growth >= 2, "policy.growth", self.growth, "give 2 or more")
-        require(0 <= self.gap < 1, "policy.gap", self.gap, "give a fraction below 1")
-        require(self.nodes >= 1, "policy.nodes", self.nodes, "give at least 1")
+        super().__post_init__()
+        remedy = "give at least 1, or a waiting job is worth more than a running one"
+        require(self.power > 0 or self.incentive >= 1, "policy.incentive", self.incentive, remedy)
         check_solver(self.solver)
-        check_mode(self.batch)
         self._choosing = 0
         self._forget()
 

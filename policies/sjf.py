@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
-from .shared.queues import BLOCKS, fill
+from .shared.queues import Blocks, fill
 from .shared.requests import request_options
 
 
@@ -33,14 +33,8 @@ class ShortestJobFirst(Policy):
 
     name: ClassVar[str] = "sjf"
     information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
-    blocks: str = "nothing"
-    round_s: float | None = 300.0
-
-    def __post_init__(self) -> None:
-        if self.blocks not in BLOCKS:
-            raise InputError(
-                f"unknown choice {self.blocks!r}", field="policy.blocks", remedy=nearest(self.blocks, BLOCKS)
-            )
+    blocks: Blocks = "nothing"
+    round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
         """Start waiting jobs in ascending order of run time."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import AtLeastOne, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, View
 
 from .shared.finish_times import remaining_at_request_s, request_times
@@ -43,11 +43,8 @@ class ShortestRemainingTimeFirst(Policy):
     name: ClassVar[str] = "srtf"
     information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
     elastic: bool = False
-    hysteresis: float = 4.0
-    round_s: float | None = 300.0
-
-    def __post_init__(self) -> None:
-        require(self.hysteresis >= 1, "policy.hysteresis", self.hysteresis, "give 1 or more")
+    hysteresis: AtLeastOne = 4.0
+    round_s: Period | None = 300.0
 
     def schedule(self, view: View) -> Decision:
         """Fill the cluster in ascending order of remaining time."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import FractionBelowOne, NonNegativeFloat, OneOf, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared import finish_times
@@ -55,24 +55,15 @@ class Themis(Policy):
 
     name: ClassVar[str] = "themis"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    fairness: float = 0.8
-    lease_s: float = 600.0
-    auction: str = "greedy"
-    counts: str = "up_to_request"
-    round_s: float | None = 360.0
-    lease_restarts: float = 20.0
+    fairness: FractionBelowOne = 0.8
+    lease_s: NonNegativeFloat = 600.0
+    auction: Annotated[str, OneOf(AUCTIONS)] = "greedy"
+    counts: Literal["request", "up_to_request"] = "up_to_request"
+    round_s: Period | None = 360.0
+    lease_restarts: NonNegativeFloat = 20.0
 
     def __post_init__(self) -> None:
-        require(0 <= self.fairness < 1, "policy.fairness", self.fairness, "give 0 to below 1")
-        require(0 <= self.lease_s < math.inf, "policy.lease_s", self.lease_s, "give seconds of 0 or more")
-        restarts = self.lease_restarts
-        require(0 <= restarts < math.inf, "policy.lease_restarts", restarts, "give a number from 0")
-        for name, valid in (("auction", AUCTIONS), ("counts", COUNTS)):
-            value = getattr(self, name)
-            if value not in valid:
-                raise InputError(
-                    f"unknown {name} {value!r}", field=f"policy.{name}", remedy=nearest(value, valid)
-                )
+        super().__post_init__()
         self._start()
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
@@ -156,9 +147,10 @@ class Themis(Policy):
         for at, (kind, gpus) in chosen.items():
             row = int(view.job[at])
             end_s = self._lease_end_s.get(row, 0.0)
-            level = int(np.searchsorted(view.setting.counts, gpus))
-            lease_s = max(self.lease_s, self.lease_restarts * float(cost_s[at, kind, level]))
-            ends[row] = end_s if end_s > view.now_s else view.now_s + lease_s
+            if end_s <= view.now_s:
+                level = int(np.searchsorted(view.setting.counts, gpus))
+                end_s = view.now_s + max(self.lease_s, self.lease_restarts * float(cost_s[at, kind, level]))
+            ends[row] = end_s
         return ends
 
     def _auction(
@@ -226,4 +218,3 @@ def _by_program(bids: Choices) -> tuple[Ints, bool]:
 
 
 AUCTIONS: dict[str, Callable[[Choices], tuple[Ints, bool]]] = {"greedy": _greedily, "ilp": _by_program}
-COUNTS = ("request", "up_to_request")

@@ -9,13 +9,13 @@ import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import AscendingFloats, NonNegativeFloat, Period, PositiveFloat
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 
 from .shared.queues import (
     fill,
     first_type,
     queue_of,
-    require_thresholds,
     restart_gpu_s,
     staying_options,
 )
@@ -55,18 +55,16 @@ class Tiresias(Policy):
 
     name: ClassVar[str] = "tiresias"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
-    thresholds_gpu_s: tuple[float, ...] = (3250.0, 7200.0)
-    promote_knob: float = 0.0
+    thresholds_gpu_s: AscendingFloats = (3250.0, 7200.0)
+    promote_knob: NonNegativeFloat = 0.0
     gittins: bool = False
-    sizes: tuple[float, ...] = ()
-    round_s: float | None = 60.0
+    sizes: tuple[PositiveFloat, ...] = ()
+    round_s: Period | None = 60.0
 
     def __post_init__(self) -> None:
-        require_thresholds("policy.thresholds_gpu_s", self.thresholds_gpu_s, "GPU-seconds")
-        require(self.promote_knob >= 0, "policy.promote_knob", self.promote_knob, "give 0 or more")
-        sizes = list(self.sizes)
-        require(all(0 < size < np.inf for size in sizes), "policy.sizes", sizes, "give GPU-seconds above 0")
-        require(self.gittins or not sizes, "policy.sizes", sizes, "give policy.gittins=true as well")
+        super().__post_init__()
+        remedy = "give policy.gittins=true as well"
+        require(self.gittins or not self.sizes, "policy.sizes", list(self.sizes), remedy)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs."""

@@ -217,7 +217,7 @@ def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
     described = importlib.import_module("environment_pages").described(cls)
     assert list(described) == [field.name for field in dataclasses.fields(cls)]
     assert described["observation"] == (
-        "dict, flat",
+        "dict or flat",
         "The form of an observation: a dict of arrays, or one array.",
     )
 

@@ -106,7 +106,7 @@ def test_a_limit_changes_no_digest_and_nothing_that_decides_whether_a_run_is_fin
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("run.decision_limit_s=0", "run.decision_limit_s: 0.0 is not valid"),
+        ("run.decision_limit_s=0", "run.decision_limit_s: 0 is not valid"),
         ("run.decision_limit_s=soon", "run.decision_limit_s: 'soon' is not a float"),
         ("run.decision_limit=1", "unknown key 'run.decision_limit' (did you mean run.decision_limit_s"),
         ("run=null", "run: None is not a"),

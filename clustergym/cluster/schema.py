@@ -23,7 +23,7 @@ Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 class Checked(BaseModel):
     """A schema that refuses unknown keys, NaN, infinity, and values of the wrong type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class GpuTypeKeys(Checked):

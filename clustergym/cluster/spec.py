@@ -182,11 +182,20 @@ class ClusterSpec:
         if gpus <= per_node:
             return Locality.NODE
         needed = -(-gpus // per_node)
-        mine = self.node_type == gpu_type
-        for tier, switch in ((Locality.LEAF, self.node_leaf), (Locality.MINIPOD, self.node_minipod)):
-            if np.bincount(switch[mine]).max() >= needed:
-                return tier
-        return Locality.CROSS
+        in_leaf, in_minipod = self._most_nodes[gpu_type]
+        if needed <= in_leaf:
+            return Locality.LEAF
+        return Locality.MINIPOD if needed <= in_minipod else Locality.CROSS
+
+    @cached_property
+    def _most_nodes(self) -> list[tuple[int, int]]:
+        """Most nodes of each type below one leaf switch, and in one minipod."""
+        mine = [self.node_type == kind for kind in range(len(self.groups))]
+        leaf, minipod = self.node_leaf, self.node_minipod
+        return [
+            (int(np.bincount(leaf[rows]).max(initial=0)), int(np.bincount(minipod[rows]).max(initial=0)))
+            for rows in mine
+        ]
 
     def bandwidth_gbs(self, gpu_type: int, locality: Locality) -> float:
         """Return the bandwidth in one direction, GB/s: per GPU inside a node, per node across nodes.

@@ -9,7 +9,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.event_log import event_log
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import inlined
 from clustergym.compiled.scenario_arrays import ScenarioArrays
 from clustergym.sim.log import EventLog
 
@@ -57,13 +57,16 @@ class Batch:
             feasible=np.zeros((size, 0, types, levels), np.bool_),
             checkpoint_s=np.zeros((size, 0), figure),
             search_s=np.zeros((size, levels), figure),
+            profile=np.zeros((size, 0, c.PROFILE_COLUMNS), whole),
         )
         self._node_gpus = np.repeat(cluster.per_node, cluster.nodes)
 
     def load(self, at: int, scenario: ScenarioArrays) -> None:
         """Begin an episode of a scenario in row `at`, before its first decision point."""
-        n, classes = len(scenario.job), len(scenario.checkpoint_s)
-        self._grow(1, n, "job", "figures", "searched", "in_view", "held_nodes", "held_gpus")
+        n, classes, profiles = len(scenario.job), len(scenario.checkpoint_s), len(scenario.profile)
+        self._grow(1, n, "job", "figures", "searched", "in_view")
+        self._grow(1, n + profiles, "held_nodes", "held_gpus")
+        self._grow(1, profiles, "profile")
         self._grow(1, classes, "execution_s", "known_s", "feasible", "checkpoint_s")
         episodes = self.episodes
         episodes.clock[at] = scenario.clock
@@ -76,6 +79,7 @@ class Batch:
         episodes.feasible[at, :classes] = scenario.feasible
         episodes.checkpoint_s[at, :classes] = scenario.checkpoint_s
         episodes.search_s[at] = scenario.search_s
+        episodes.profile[at, :profiles] = scenario.profile
         self.make_room()
 
     def make_room(self) -> None:
@@ -85,8 +89,12 @@ class Batch:
         clock = self.episodes.clock
         # A decision may preempt or launch every job once; then every job may arrive, move and leave.
         events = int((clock[:, c.EVENTS] + 5 * clock[:, c.JOBS]).max())
-        # Each time jobs hold at most as many nodes as there are GPUs, a node counted for each job on it.
-        nodes = int(clock[:, c.EVENT_NODES].max()) + 3 * int(self._node_gpus.sum())
+        # Each GPU is launched on at most once by the decision, and moved to once.
+        nodes = int(clock[:, c.EVENT_NODES].max()) + 2 * int(self._node_gpus.sum())
+        if gpus := int(clock[:, c.PROFILE_GPUS].max()):
+            # A job may ask for a profile on each type and leave; each profile passed on ends and starts.
+            more = 8 * int(clock[:, c.JOBS].max()) * len(self.cluster.capacity)
+            events, nodes = events + more, nodes + more * min(gpus, int(self._node_gpus.sum()))
         self._grow(1, events, "event", "event_iteration_s")
         self._grow(1, nodes, "event_node")
 
@@ -114,7 +122,7 @@ class Batch:
             self.episodes = self.episodes._replace(**longer)
 
 
-@compiled_part
+@inlined
 def row_of(episodes: Episode, at: int) -> Episode:
     """Return one episode of a batch; its arrays share their memory."""
     return Episode(
@@ -136,6 +144,7 @@ def row_of(episodes: Episode, at: int) -> Episode:
         episodes.feasible[at],
         episodes.checkpoint_s[at],
         episodes.search_s[at],
+        episodes.profile[at],
     )
 
 

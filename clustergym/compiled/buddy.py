@@ -10,12 +10,12 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled.columns import NONE
-from clustergym.compiled.numba_cache import compiled, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 
 _MANY = 2**62
 
 
-@compiled_part
+@compiled_in_place
 def sort(values: Ints | Floats) -> None:
     """Sort a few values in place; Numba takes seconds to compile NumPy's sorting."""
     for at in range(1, len(values)):
@@ -26,7 +26,7 @@ def sort(values: Ints | Floats) -> None:
         values[place] = value
 
 
-@compiled_part
+@compiled_in_place
 def best_fit(free: Ints, low: int, high: int, gpus: int, limit: int) -> int:
     """Return the first node with the fewest free GPUs that suffice and are below `limit`; NONE."""
     best, found = _MANY, NONE
@@ -76,7 +76,7 @@ def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: 
     return end
 
 
-@compiled_part
+@compiled_in_place
 def _next_switch(counts: Ints, wanted: int) -> int:
     """Return the switch with the fewest free nodes that suffice, or else the one with the most."""
     fullest, fitting = NONE, NONE
@@ -99,7 +99,7 @@ def _free_below(free: Ints, per_node: int, starts: Ints, ends: Ints, low: int, h
     return counts
 
 
-@compiled_part
+@compiled_in_place
 def _all_free(free: Ints, per_node: int, low: int, high: int, picked: Ints, at: int) -> int:
     for node in range(low, high):
         if free[node] == per_node:
@@ -189,7 +189,7 @@ def _switch_for_blocks(
     return found
 
 
-@compiled_part
+@compiled_in_place
 def _sorted_shares(picked: Ints, sizes: Ints, count: int, nodes: Ints, gpus_on: Ints) -> int:
     """Write the shares in ascending order of nodes; return their number."""
     for at in range(count):

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.arrays import Ints
+from clustergym.arrays import Bools, Ints
 from clustergym.compiled import columns as c
-from clustergym.compiled import jobs
+from clustergym.compiled import jobs, profiles
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.defragment import defragment
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 
 IDLE_ROUNDS = 1000
 """An episode counts as stalled after this many decisions that start nothing though nothing else happens."""
 
 
-@compiled_part
+@compiled_in_place
 def _next_tick(episode: Episode) -> np.int64:
     """Return when something happens next; NEVER."""
     clock, job = episode.clock, episode.job
@@ -30,10 +30,12 @@ def _next_tick(episode: Episode) -> np.int64:
         tick = min(tick, episode.rounds[at, 0])
     for at in range(clock[c.IN_VIEW]):
         tick = min(tick, job[episode.in_view[at], c.DUE])
+    for at in range(clock[c.RUNNING_PROFILES]):
+        tick = min(tick, episode.profile[episode.profile[at, c.NTH_RUNNING], c.PROFILE_DUE])
     return tick
 
 
-@compiled_part
+@compiled_in_place
 def _arrive(episode: Episode) -> None:
     """Let the jobs of this tick enter the system, in order of rows."""
     clock = episode.clock
@@ -46,7 +48,7 @@ def _arrive(episode: Episode) -> None:
         jobs.submit(episode, row)
 
 
-@compiled_part
+@compiled_in_place
 def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     """Let the first event of this tick happen; return False if there is none."""
     clock, job, rounds = episode.clock, episode.job, episode.rounds
@@ -58,12 +60,17 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
         row = episode.in_view[at]
         if job[row, c.DUE] == now and job[row, c.DUE_ID] < first:
             first, ending = job[row, c.DUE_ID], row
+    measured = profiles.due_before(episode, first)
+    if measured != c.NONE:
+        first = episode.profile[measured, c.PROFILE_ID]
     if (
         clock[c.AHEAD] < clock[c.JOBS]
         and job[clock[c.AHEAD], c.SUBMIT] <= now
         and clock[c.ARRIVAL_ID] < first
     ):
         _arrive(episode)
+    elif measured != c.NONE:
+        jobs.profiled(episode, measured)
     elif ending != c.NONE:
         jobs.complete(episode, cluster, ending)
     elif planned != c.NONE:
@@ -74,7 +81,7 @@ def _happen(episode: Episode, cluster: ClusterArrays) -> bool:
     return True
 
 
-@compiled_part
+@compiled_in_place
 def _end_early(episode: Episode, at_horizon: bool) -> int:
     """End an episode at the horizon, or stalled where its jobs wait for nothing.
 
@@ -87,7 +94,16 @@ def _end_early(episode: Episode, at_horizon: bool) -> int:
     return c.OVER if at_horizon else c.STALLED
 
 
-@compiled_part
+@compiled_in_place
+def _any_queued(episode: Episode) -> bool:
+    """Whether a decision, where one is due, is made before profiles start: a job in view waits."""
+    for at in range(episode.clock[c.IN_VIEW]):
+        if episode.job[episode.in_view[at], c.PHASE] == c.QUEUED:
+            return True
+    return False
+
+
+@compiled_in_place
 def advance(episode: Episode, cluster: ClusterArrays) -> int:
     """Move the clock to the next decision point; return DECISION, OVER or STALLED."""
     clock = episode.clock
@@ -98,6 +114,8 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
         clock[c.NOW] = tick
         while _happen(episode, cluster):
             pass
+        if profiles.active(episode) and not (clock[c.DECISION_DUE] and _any_queued(episode)):
+            profiles.start_waiting(episode, cluster)
         if not clock[c.DECISION_DUE] or tick >= clock[c.HORIZON]:
             continue
         clock[c.DECISION_DUE] = 0
@@ -112,22 +130,47 @@ def advance(episode: Episode, cluster: ClusterArrays) -> int:
     return c.OVER
 
 
-@compiled_part
+@compiled_in_place
 def _changed(episode: Episode, row: int) -> bool:
     job = episode.job[row]
     return job[c.TARGET_TYPE] != job[c.TYPE] or job[c.TARGET_LEVEL] != job[c.LEVEL]
 
 
-@compiled_part
-def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
-    """Return the jobs whose target is another allotment than they hold, from the largest to the smallest."""
-    launches, count = np.empty(len(rows), np.int64), 0
+@compiled_in_place
+def _launches(episode: Episode, cluster: ClusterArrays, rows: Ints, launches: Ints) -> int:
+    """Write the jobs whose target is another allotment than they hold, the largest first; return how many."""
+    count = 0
     for level in range(len(cluster.counts) - 1, -1, -1):
         for row in rows:
             if episode.job[row, c.TARGET_LEVEL] == level and _changed(episode, row):
                 launches[count] = row
                 count += 1
-    return launches[:count]
+    return count
+
+
+@compiled_in_place
+def _take_away(episode: Episode, cluster: ClusterArrays, rows: Ints) -> None:
+    """Drop the rejected jobs, then preempt those that shall hold nothing."""
+    job = episode.job
+    for row in rows:
+        if job[row, c.REJECTED]:
+            jobs.drop(episode, cluster, row)
+    for row in rows:
+        if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
+            jobs.preempt(episode, cluster, row)
+
+
+@compiled_in_place
+def _launch(episode: Episode, cluster: ClusterArrays, launches: Ints, was_running: Bools) -> None:
+    """Launch jobs after all of them have released what they hold; `was_running` receives which did."""
+    job = episode.job
+    for at in range(len(launches)):
+        if job[launches[at], c.LEVEL] != c.NONE:
+            was_running[at] = True
+            jobs.vacate(episode, cluster, launches[at])
+    for at in range(len(launches)):
+        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
+        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
 
 
 @compiled_part
@@ -136,24 +179,15 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
 
     Drops come first, then preemptions, then launches. A rejected job's target is NONE.
     """
-    clock, job = episode.clock, episode.job
+    clock = episode.clock
     rows = episode.in_view[: clock[c.IN_VIEW]].copy()
-    for row in rows:
-        if job[row, c.REJECTED]:
-            jobs.drop(episode, cluster, row)
-    for row in rows:
-        if job[row, c.PHASE] == c.RUNNING and job[row, c.TARGET_LEVEL] == c.NONE:
-            jobs.preempt(episode, cluster, row)
-    launches = _launches(episode, cluster, rows)
-    was_running = np.zeros(len(launches), np.bool_)
-    for at in range(len(launches)):
-        if job[launches[at], c.LEVEL] != c.NONE:
-            was_running[at] = True
-            jobs.vacate(episode, cluster, launches[at])
-    for at in range(len(launches)):
-        kind, level = job[launches[at], c.TARGET_TYPE], job[launches[at], c.TARGET_LEVEL]
-        jobs.launch(episode, cluster, launches[at], kind, level, was_running[at])
+    _take_away(episode, cluster, rows)
+    launches = np.empty(len(rows), np.int64)
+    count = _launches(episode, cluster, rows, launches)
+    _launch(episode, cluster, launches[:count], np.zeros(count, np.bool_))
     clock[c.DECISION_DUE] = 0
+    if profiles.active(episode):
+        profiles.start_waiting(episode, cluster)
     clock[c.IDLE_ROUNDS] = clock[c.IDLE_ROUNDS] + 1 if _hopeless(episode) else 0
     if clock[c.IDLE_ROUNDS] > IDLE_ROUNDS:
         clock[c.END] = clock[c.NOW]
@@ -162,11 +196,11 @@ def enact(episode: Episode, cluster: ClusterArrays) -> int:
     return c.DECISION
 
 
-@compiled_part
+@compiled_in_place
 def _hopeless(episode: Episode) -> bool:
-    """Whether jobs wait, none runs, and none is still to be submitted."""
+    """Whether jobs wait, none runs, none is still to be submitted, and nothing is profiled."""
     clock = episode.clock
-    if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS]:
+    if clock[c.IN_VIEW] == 0 or clock[c.AHEAD] < clock[c.JOBS] or profiles.active(episode):
         return False
     running = 0
     for at in range(clock[c.IN_VIEW]):

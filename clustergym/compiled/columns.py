@@ -32,8 +32,13 @@ NONE = -1
     EVENTS,  # rows of the event log
     EVENT_NODES,  # rows of the event log's nodes
     FIRST_LAUNCH_COSTS,
+    PROFILE_GPUS,  # that a profile holds; 0: nothing is profiled
+    SHARED_PROFILES,  # whether jobs of a class share their profiles
+    REQUESTED_ONLY,  # whether only the requested type is profiled, where one is requested
+    WAITING_PROFILES,
+    RUNNING_PROFILES,
     CLOCK_COLUMNS,
-) = range(22)
+) = range(27)
 
 # Columns of `job`, one row a job.
 (
@@ -60,8 +65,9 @@ NONE = -1
     PREEMPTED,
     REJECTED,
     DECIDED,  # a decision has ended that showed the job: it is admitted
+    HIDDEN,  # bit t: the job is not profiled yet on type t
     JOB_COLUMNS,
-) = range(24)
+) = range(25)
 
 # Columns of `figures`, one row a job.
 (
@@ -76,7 +82,24 @@ NONE = -1
     FIGURE_COLUMNS,
 ) = range(9)
 
-FUTURE, QUEUED, RUNNING, COMPLETED, DROPPED = 0, 2, 3, 4, 5
+# Columns of `profile`; row u T + t is the profile of unit u, a job or a class, on type t.
+(
+    STATE,
+    OWNER,  # the job in whose name the profile holds GPUs
+    LEFT_TICKS,  # still to measure, counted from the last start
+    SINCE,  # tick of the last start
+    PROFILE_DUE,
+    PROFILE_ID,
+    PROFILE_NODES,  # number of nodes held
+    NTH_WAITING,  # row of the profile that waits in this place
+    NTH_RUNNING,  # row of the profile that was the n-th to start of those that run
+    PROFILE_COLUMNS,
+) = range(10)
+
+IDLE, WAITING, MEASURING = range(3)
+"""Values of STATE."""
+
+FUTURE, PROFILING, QUEUED, RUNNING, COMPLETED, DROPPED = range(6)
 """Values of PHASE, as `clustergym.sim.state.Phase`."""
 
 # Columns of `event`, one row an event.
@@ -93,7 +116,10 @@ FUTURE, QUEUED, RUNNING, COMPLETED, DROPPED = 0, 2, 3, 4, 5
     EVENT_COLUMNS,
 ) = range(10)
 
-SUBMITTED, START, RESUME, RESCALE, MIGRATE, PREEMPT, COMPLETE, DROP_BY_POLICY, FITS_NOWHERE = range(9)
+(
+    SUBMITTED, PROFILE_START, PROFILE_END, START, RESUME, RESCALE, MIGRATE, PREEMPT, COMPLETE,
+    DROP_BY_POLICY, FITS_NOWHERE,
+) = range(11)  # fmt: skip
 """Values of KIND."""
 
 DECISION, OVER, STALLED = range(3)

@@ -9,7 +9,7 @@ from clustergym.compiled import buddy, jobs
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 
 EVERY = 3600 * c.TICKS_PER_S
 """Ticks between calls: the default of `Buddy.defragment_s`."""
@@ -35,7 +35,7 @@ def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
     return count if proposed < locality or (proposed == locality and count < held) else 0
 
 
-@compiled_part
+@compiled_in_place
 def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Ints, gpus_on: Ints) -> bool:
     """Whether a move is still possible and lets the job end earlier despite its restart."""
     job, now = episode.job[row], episode.clock[c.NOW]

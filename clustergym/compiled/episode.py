@@ -26,8 +26,8 @@ class Episode(NamedTuple):
         Tick and number of planned rounds; NEVER: none.
     free : ndarray of int, shape (T,)
     free_on_node : ndarray of int, shape (N,)
-    held_nodes, held_gpus : ndarray of int, shape (n, W)
-        The nodes that each job holds, and its GPUs on each.
+    held_nodes, held_gpus : ndarray of int, shape (n + P, W)
+        The nodes that each job and each profile holds, and its GPUs on each.
     event : ndarray of int, shape (…, EVENT_COLUMNS)
     event_iteration_s : ndarray of float, shape (…,)
     event_node : ndarray of int, shape (…, 2)
@@ -39,6 +39,8 @@ class Episode(NamedTuple):
     feasible : ndarray of bool, shape (C, T, K)
     checkpoint_s : ndarray of float, shape (C,)
     search_s : ndarray of float, shape (K,)
+    profile : ndarray of int, shape (P, PROFILE_COLUMNS)
+        P is 0 where nothing is profiled, and otherwise T for each class, or for each job.
     """
 
     clock: Ints
@@ -59,3 +61,4 @@ class Episode(NamedTuple):
     feasible: Bools
     checkpoint_s: Floats
     search_s: Floats
+    profile: Ints

@@ -9,6 +9,8 @@ from clustergym.sim.log import Event, EventKind, EventLog
 
 KINDS = {
     c.SUBMITTED: (EventKind.SUBMIT, ""),
+    c.PROFILE_START: (EventKind.PROFILE_START, ""),
+    c.PROFILE_END: (EventKind.PROFILE_END, ""),
     c.START: (EventKind.START, ""),
     c.RESUME: (EventKind.RESUME, ""),
     c.RESCALE: (EventKind.RESCALE, ""),

@@ -8,20 +8,22 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Ints
-from clustergym.compiled import buddy
 from clustergym.compiled import columns as c
+from clustergym.compiled import profiles
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.happenings import make_void, record, record_nodes, record_plain
+from clustergym.compiled.numba_cache import compiled_in_place
+from clustergym.compiled.placement import give_back, place, take
 
 
-@compiled_part
+@compiled_in_place
 def ticks(seconds: float) -> np.int64:
     """Return seconds as whole ticks; halves go to the even tick."""
     return np.int64(np.rint(seconds * c.TICKS_PER_S))
 
 
-@compiled_part
+@compiled_in_place
 def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
     """Return the iterations that a job has left."""
     job, remaining = episode.job[row], episode.figures[row, c.REMAINING]
@@ -31,7 +33,7 @@ def remaining_at(episode: Episode, row: int, now: np.int64) -> float:
     return max(remaining - worked / (episode.figures[row, c.ITERATION_S] * c.TICKS_PER_S), 0.0)
 
 
-@compiled_part
+@compiled_in_place
 def attained_at(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> float:
     """Return the GPU-seconds that a job has held."""
     level = episode.job[row, c.LEVEL]
@@ -40,7 +42,7 @@ def attained_at(episode: Episode, cluster: ClusterArrays, row: int, now: np.int6
     return episode.figures[row, c.ATTAINED_GPU_S] + held
 
 
-@compiled_part
+@compiled_in_place
 def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) -> None:
     """Record a job's progress before its allotment changes."""
     remaining, attained = remaining_at(episode, row, now), attained_at(episode, cluster, row, now)
@@ -48,45 +50,7 @@ def settle(episode: Episode, cluster: ClusterArrays, row: int, now: np.int64) ->
     episode.job[row, c.WORKED_UNTIL] = episode.job[row, c.HELD_SINCE] = now
 
 
-@compiled_part
-def record(
-    episode: Episode,
-    kind: int,
-    row: int,
-    gpu_type: int,
-    gpus: int,
-    locality: int,
-    overhead: np.int64 | int,
-    iteration_s: float,
-) -> None:
-    """Log an event; that of a launch has the nodes the job holds. An empty log is not kept."""
-    clock = episode.clock
-    at, capacity = clock[c.EVENTS], len(episode.event)
-    if capacity == 0:
-        return
-    event = episode.event[at]
-    event[c.TIME], event[c.KIND], event[c.JOB] = clock[c.NOW], kind, row
-    event[c.EVENT_TYPE], event[c.EVENT_GPUS] = gpu_type, gpus
-    event[c.LOCALITY], event[c.OVERHEAD] = locality, overhead
-    event[c.FIRST_NODE], event[c.NODE_COUNT] = clock[c.EVENT_NODES], 0
-    episode.event_iteration_s[at] = iteration_s
-    clock[c.EVENTS] = at + 1
-    if gpus > 0:
-        held = episode.job[row, c.NODES]
-        event[c.NODE_COUNT] = held
-        for place in range(held):
-            episode.event_node[clock[c.EVENT_NODES] + place, 0] = episode.held_nodes[row, place]
-            episode.event_node[clock[c.EVENT_NODES] + place, 1] = episode.held_gpus[row, place]
-        clock[c.EVENT_NODES] += held
-
-
-@compiled_part
-def record_plain(episode: Episode, kind: int, row: int) -> None:
-    """Log an event that has no allotment."""
-    record(episode, kind, row, c.NONE, 0, c.NONE, 0, 0.0)
-
-
-@compiled_part
+@compiled_in_place
 def plan_round(episode: Episode) -> None:
     """Plan the next round, if rounds are used and jobs are in the system."""
     clock = episode.clock
@@ -99,7 +63,7 @@ def plan_round(episode: Episode) -> None:
     add_round(episode, -(-earliest // round_ticks) * round_ticks)
 
 
-@compiled_part
+@compiled_in_place
 def add_round(episode: Episode, tick: np.int64) -> None:
     """Plan a round at a tick."""
     clock, rounds = episode.clock, episode.rounds
@@ -111,7 +75,7 @@ def add_round(episode: Episode, tick: np.int64) -> None:
     raise RuntimeError("more rounds are planned than a compiled episode has room for")
 
 
-@compiled_part
+@compiled_in_place
 def request_decision(episode: Episode) -> None:
     """Ask for a decision at the next possible time."""
     if episode.clock[c.ROUND] == 0:
@@ -120,7 +84,7 @@ def request_decision(episode: Episode) -> None:
         plan_round(episode)
 
 
-@compiled_part
+@compiled_in_place
 def enqueue(episode: Episode, row: int) -> None:
     """Let a job wait; a job that comes into view goes to its place among the rows."""
     clock, rows = episode.clock, episode.in_view
@@ -136,29 +100,25 @@ def enqueue(episode: Episode, row: int) -> None:
     request_decision(episode)
 
 
-@compiled_part
+@compiled_in_place
 def vacate(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Record a job's progress and release its GPUs; `TYPE` and `LEVEL` become NONE."""
     job, clock = episode.job[row], episode.clock
     settle(episode, cluster, row, clock[c.NOW])
-    for place in range(job[c.NODES]):
-        node, gpus = episode.held_nodes[row, place], episode.held_gpus[row, place]
-        episode.free_on_node[node] += gpus
-        episode.free[job[c.TYPE]] += gpus
-    if job[c.DUE] > clock[c.HORIZON]:
-        clock[c.VOID_BEYOND] = 1
-    elif job[c.DUE] > clock[c.VOID_UNTIL]:
-        clock[c.VOID_UNTIL] = job[c.DUE]
+    give_back(episode, row, job[c.NODES], job[c.TYPE])
+    make_void(episode, job[c.DUE])
     job[c.TYPE] = job[c.LEVEL] = c.NONE
     job[c.NODES], job[c.DUE] = 0, c.NEVER
 
 
-@compiled_part
+@compiled_in_place
 def leave(episode: Episode, row: int, phase: int) -> None:
     """Take a job out of the system."""
     clock, rows = episode.clock, episode.in_view
     episode.job[row, c.PHASE], episode.job[row, c.LEAVE] = phase, clock[c.NOW]
     clock[c.LEFT] += 1
+    if profiles.active(episode):
+        profiles.pass_on(episode, row)
     kept = 0
     for at in range(clock[c.IN_VIEW]):
         if rows[at] != row:
@@ -167,18 +127,36 @@ def leave(episode: Episode, row: int, phase: int) -> None:
     clock[c.IN_VIEW] = kept
 
 
-@compiled_part
+@compiled_in_place
 def submit(episode: Episode, row: int) -> None:
     """Let a job enter the system, unless it fits nowhere."""
     record_plain(episode, c.SUBMITTED, row)
     if episode.job[row, c.REQUESTED_GPUS] == 0:
         record_plain(episode, c.FITS_NOWHERE, row)
         leave(episode, row, c.DROPPED)
+        return
+    if episode.clock[c.PROFILE_GPUS] > 0:
+        profiles.ask(episode, row)
+    if episode.job[row, c.HIDDEN] + 1 == 1 << len(episode.free):
+        episode.job[row, c.PHASE] = c.PROFILING
     else:
         enqueue(episode, row)
 
 
-@compiled_part
+@compiled_in_place
+def profiled(episode: Episode, at: int) -> None:
+    """Let a profile end: all jobs that share it are profiled on its type from now on."""
+    unit, kind = at // len(episode.free), at % len(episode.free)
+    profiles.stop(episode, at)
+    for row in range(episode.clock[c.JOBS]):
+        if profiles.unit_of(episode, row) == unit:
+            episode.job[row, c.HIDDEN] &= ~(1 << kind)
+            if episode.job[row, c.PHASE] == c.PROFILING:
+                enqueue(episode, row)
+    request_decision(episode)
+
+
+@compiled_in_place
 def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Let a job end."""
     vacate(episode, cluster, row)
@@ -188,7 +166,7 @@ def complete(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     request_decision(episode)
 
 
-@compiled_part
+@compiled_in_place
 def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Take a running job's GPUs away; it waits."""
     vacate(episode, cluster, row)
@@ -196,7 +174,7 @@ def preempt(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     enqueue(episode, row)
 
 
-@compiled_part
+@compiled_in_place
 def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     """Let a job leave for good without completing."""
     if episode.job[row, c.LEVEL] != c.NONE:
@@ -205,7 +183,7 @@ def drop(episode: Episode, cluster: ClusterArrays, row: int) -> None:
     leave(episode, row, c.DROPPED)
 
 
-@compiled_part
+@compiled_in_place
 def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
     """Return the seconds of standstill that a launch costs."""
     job = episode.job[row]
@@ -214,7 +192,7 @@ def overhead_s(episode: Episode, row: int, kind: int, level: int) -> float:
     return search + (episode.checkpoint_s[job[c.CLASS]] if pays else 0.0)
 
 
-@compiled_part
+@compiled_in_place
 def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
     """Return the lowest network tier that connects nodes, as `ClusterSpec.locality`."""
     if len(nodes) == 1:
@@ -228,33 +206,13 @@ def locality_of(cluster: ClusterArrays, nodes: Ints) -> int:
     return tier
 
 
-@compiled_part
-def place(episode: Episode, cluster: ClusterArrays, row: int, kind: int, gpus: int) -> None:
-    """Find nodes for a job and write them to its row of `held_nodes` and `held_gpus`."""
-    first, nodes = cluster.first_node[kind], episode.held_nodes[row]
-    count = buddy.place(
-        episode.free_on_node[first : first + cluster.nodes[kind]],
-        cluster.per_node[kind],
-        cluster.starts[kind],
-        cluster.ends[kind],
-        cluster.switches[kind],
-        gpus,
-        nodes,
-        episode.held_gpus[row],
-    )
-    nodes[:count] += first
-    episode.job[row, c.NODES] = count
-
-
-@compiled_part
+@compiled_in_place
 def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, what: int) -> None:
     """Launch a job on the nodes in its row of `held_nodes`, and plan its completion."""
     clock, job, figures = episode.clock, episode.job[row], episode.figures[row]
     now, overhead = clock[c.NOW], ticks(overhead_s(episode, row, kind, level))
-    for place in range(job[c.NODES]):
-        episode.free_on_node[episode.held_nodes[row, place]] -= episode.held_gpus[row, place]
     gpus = cluster.counts[level]
-    episode.free[kind] -= gpus
+    take(episode, row, job[c.NODES], kind, gpus)
     locality = locality_of(cluster, episode.held_nodes[row, : job[c.NODES]])
     iteration_s = episode.execution_s[job[c.CLASS], kind, level, locality]
     job[c.PHASE], job[c.TYPE], job[c.LEVEL] = c.RUNNING, kind, level
@@ -267,11 +225,12 @@ def hold(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: i
     job[c.DUE_ID] = clock[c.NEXT_ID]
     clock[c.NEXT_ID] += 1
     record(episode, what, row, kind, gpus, locality, overhead, iteration_s)
+    record_nodes(episode, row, job[c.NODES])
 
 
-@compiled_part
+@compiled_in_place
 def launch(episode: Episode, cluster: ClusterArrays, row: int, kind: int, level: int, rescale: bool) -> None:
     """Start, resume or rescale a job that holds no GPUs."""
     what = c.RESCALE if rescale else c.RESUME if episode.job[row, c.LAUNCHED] else c.START
-    place(episode, cluster, row, kind, cluster.counts[level])
+    episode.job[row, c.NODES] = place(episode, cluster, row, kind, cluster.counts[level])
     hold(episode, cluster, row, kind, level, what)

@@ -10,7 +10,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass, Placer
-from clustergym.scenarios.clock import ticks
+from clustergym.scenarios.clock import TICKS_PER_S, ticks
 from clustergym.scenarios.scenario import Scenario
 
 
@@ -23,7 +23,7 @@ class ScenarioArrays(NamedTuple):
     job : ndarray of int, shape (n, JOB_COLUMNS)
     figures : ndarray of float, shape (n, FIGURE_COLUMNS)
         FAIR_S and RUN_S are NaN.
-    execution_s, known_s, feasible, checkpoint_s, search_s
+    execution_s, known_s, feasible, checkpoint_s, search_s, profile
         As of `Episode`.
     """
 
@@ -35,6 +35,7 @@ class ScenarioArrays(NamedTuple):
     feasible: Bools
     checkpoint_s: Floats
     search_s: Floats
+    profile: Ints
 
 
 def scenario_arrays(
@@ -49,7 +50,7 @@ def scenario_arrays(
     clock[c.HORIZON] = c.NEVER if scenario.horizon_s is None else ticks(scenario.horizon_s)
     clock[c.FIRST_LAUNCH_COSTS] = scenario.costs.first_launch
     job = np.zeros((n, c.JOB_COLUMNS), dtype=np.int64)
-    job[:, c.SUBMIT] = [ticks(time_s) for time_s in trace.submit_s.tolist()]
+    job[:, c.SUBMIT] = np.rint(trace.submit_s * TICKS_PER_S)
     job[:, c.CLASS] = scenario.class_of
     job[:, c.REQUESTED_TYPE], job[:, c.REQUESTED_GPUS] = scenario.request_type, scenario.request_gpus
     job[:, (c.TYPE, c.LEVEL, c.TARGET_TYPE, c.TARGET_LEVEL)] = c.NONE
@@ -67,7 +68,31 @@ def scenario_arrays(
         np.ascontiguousarray(scenario.feasible),
         scenario.checkpoint_s.astype(np.float64),
         scenario.costs.search_s(scenario.tables.counts).astype(np.float64),
+        _profiles(scenario, information, clock, job),
     )
+
+
+def _profiles(scenario: Scenario, information: InformationClass, clock: Ints, job: Ints) -> Ints:
+    """Return the profiles that an information class asks for; write to `clock` and `job` what they take."""
+    price, shared = scenario.costs.profile.get(information.value), scenario.costs.profile_reuse == "model"
+    types = len(scenario.cluster.gpu_types)
+    if price is None:
+        return np.zeros((0, c.PROFILE_COLUMNS), dtype=np.int64)
+    clock[c.PROFILE_GPUS], clock[c.SHARED_PROFILES] = price.gpus, shared
+    clock[c.REQUESTED_ONLY] = price.types == "requested"
+    job[:, c.HIDDEN] = 2**types - 1
+    parts = scenario.feasible.sum(axis=2)
+    if price.per == "job":
+        parts = np.ones_like(parts)
+    of_units = (parts if shared else parts[scenario.class_of]).ravel().tolist()
+    profile = np.zeros((len(of_units), c.PROFILE_COLUMNS), dtype=np.int64)
+    profile[:, c.LEFT_TICKS] = [ticks(price.seconds * number) for number in of_units]
+    profile[:, c.SINCE] = -1
+    return profile
+
+
+PROFILED_TYPES = 6
+"""Most GPU types of a cluster on which jobs are profiled: what is known is tabled by each set of types."""
 
 
 class UncoveredError(InputError):
@@ -78,7 +103,11 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
     """Raise an UncoveredError if compiled episodes do not cover a scenario."""
     reasons = (
         (placer.name != "buddy" or placer.defragment_s != 3600.0, "is placed by another placer", "placer"),
-        (information.value in scenario.costs.profile, "profiles new jobs", "costs.profile"),
+        (
+            information.value in scenario.costs.profile and len(scenario.cluster.gpu_types) > PROFILED_TYPES,
+            f"profiles jobs on more than {PROFILED_TYPES} GPU types",
+            "costs.profile",
+        ),
         (bool(scenario.disturbances), "has disturbances", "scenario"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
@@ -90,3 +119,30 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
                 field=field,
                 remedy="choose engine=simpy",
             )
+
+
+def check_unprofiled(scenario: Scenario, information: InformationClass) -> None:
+    """Raise an UncoveredError if a scenario profiles new jobs, which compiled policies do not cover."""
+    if information.value in scenario.costs.profile:
+        raise UncoveredError(
+            f"scenario {scenario.name} profiles new jobs, which compiled policies do not cover",
+            field="costs.profile",
+            remedy="choose costs=profiled-free, or run it in the simulator, as engine=simpy does",
+        )
+
+
+def check_known(scenario: Scenario, information: InformationClass) -> None:
+    """Raise an UncoveredError if compiled auctions do not cover a scenario.
+
+    It must not profile new jobs; and each job that fits has a known time at the GPUs it asks for or more, as
+    policies would guess its speed otherwise.
+    """
+    check_unprofiled(scenario, information)
+    asks, known = scenario.request_gpus, scenario.known_times(information)[scenario.class_of]
+    enough = scenario.tables.counts >= asks[:, None, None]
+    if ((asks > 0) & ~(np.isfinite(known) & enough).any(axis=(1, 2))).any():
+        raise UncoveredError(
+            f"scenario {scenario.name} has jobs without times for class {information.value}",
+            field="oracle",
+            remedy="choose information=profiled",
+        )

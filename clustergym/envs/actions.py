@@ -1,7 +1,8 @@
 """The actions of an environment: they edit the allotment of a job, admit it, or choose a policy.
 
-The parameter `actions` chooses a class. `begin` starts a decision point, `mask` says which actions are
-legal, and `act` returns the whole Decision when an action ends the decision point.
+The parameter `actions` chooses a class (`clustergym.envs.actions_by_name`). `begin` starts a decision point,
+`mask` says which actions are legal, and `act` returns the whole Decision when an action ends the decision
+point.
 """
 
 from __future__ import annotations
@@ -11,28 +12,51 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from clustergym.arrays import Bools, Ints
 from clustergym.envs.candidates import choose_rows
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, Setting, View
 from clustergym.workload.trace import Trace
 
 
 class Actions(ABC):
-    """Discrete actions of one environment.
+    """Actions of one environment.
 
     Attributes
     ----------
     number : int
-        Actions 0 … number - 1.
+        Actions 0 … number - 1; or, if an action is a vector, its length.
     shown : ndarray of int, shape (m,)
         Positions in the View of the jobs that have a row.
+    undecided : ndarray of bool, shape (n,)
+        Jobs of the View that may be rejected.
     """
 
     number: int
     shown: Ints
+    undecided: Bools
+
+    @property
+    def space(self) -> spaces.Space[Any]:
+        """The action space."""
+        return spaces.Discrete(self.number)
+
+    def checked(self, action: Any) -> Any:
+        """Return an action as `act` takes it.
+
+        Raises
+        ------
+        InputError
+            If it is not in the action space.
+        """
+        if not self.space.contains(action):
+            remedy = f"give a whole number from 0 to {self.number - 1}"
+            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
+        return int(action)
 
     @abstractmethod
     def reset(self, trace: Trace, setting: Setting, rng: np.random.Generator) -> None:
@@ -47,15 +71,15 @@ class Actions(ABC):
         """Return which actions are legal now, shape (number,)."""
 
     @abstractmethod
-    def legal(self, action: int) -> bool:
+    def legal(self, action: Any) -> bool:
         """Return whether an action is legal now."""
 
     @abstractmethod
-    def act(self, action: int) -> Decision | None:
+    def act(self, action: Any) -> Decision | None:
         """Take a legal action; return the Decision if it ends the decision point."""
 
     @abstractmethod
-    def describe(self, action: int) -> str:
+    def describe(self, action: Any) -> str:
         """Return what an action does, for messages."""
 
 
@@ -272,9 +296,3 @@ class MetaActions(Actions):
     def describe(self, action: int) -> str:
         """Return the policy's name and parameters."""
         return self._texts[action]
-
-
-def make_actions(parameters: SchedulingParameters, setting: Setting) -> EditActions | MetaActions:
-    """Return the actions that `parameters.actions` names."""
-    made: type[EditActions] | type[MetaActions] = MetaActions if parameters.actions == "meta" else EditActions
-    return made(parameters, setting)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import AtLeastOne
+from clustergym.inputs.parameters import checked
 from clustergym.placement import free_nodes as states
 from clustergym.placement.benchmark import SETTINGS
 from clustergym.placement.communication import PretrainingJob
@@ -71,8 +72,7 @@ def _cluster(name: str, core_oversubscription: float | None) -> ClusterSpec:
         raise InputError(f"{cluster.name} has nodes of several kinds", field="cluster", remedy=remedy)
     if core_oversubscription is None:
         return cluster
-    valid = 1.0 <= core_oversubscription < inf
-    require(valid, "core_oversubscription", core_oversubscription, "give a number from 1, or null")
+    checked(core_oversubscription, AtLeastOne | None, "core_oversubscription")
     return replace(cluster, fabric=replace(cluster.fabric, core_oversubscription=core_oversubscription))
 
 

@@ -15,17 +15,18 @@ import yaml
 from clustergym.arrays import Ints
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import checked
 from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.interface.policy import Setting
 from clustergym.scenarios.scenario import Scenario, allowed_counts
-from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.scenarios.scenario_config import Conditions
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
 """Drawn scenarios that a process keeps for other episodes on the same trace."""
 
-_kept: OrderedDict[str, Scenario] = OrderedDict()
+_kept: OrderedDict[tuple[Any, ...], Scenario] = OrderedDict()
 
 
 class Episodes:
@@ -70,7 +71,7 @@ class Episodes:
             overrides = [] if parameters.horizon_s is None else [f"horizon_s={parameters.horizon_s}"]
             return load_scenario(parameters.scenario, overrides)
         if parameters.trace is not None:
-            return self._build(_trace_file(parameters.trace), 0)
+            return self._conditions.scenario(_trace_file(parameters.trace), 0)
         return None
 
     def choose(self, options: Mapping[str, Any], rng: np.random.Generator) -> Scenario:
@@ -96,7 +97,7 @@ class Episodes:
             return self._given(options["scenario"])
         if "trace" in options:
             name = checked(options["trace"], str, "options.trace")
-            return self._build(_trace_file(name), 0)
+            return self._conditions.scenario(_trace_file(name), 0)
         drawn = "trace_seed" in options or "load" in options
         if self.fixed is not None and not drawn:
             return self.fixed
@@ -110,12 +111,8 @@ class Episodes:
             )
         below = parameters.traces or 2**31
         seed, load = int(rng.integers(below)), float(rng.choice(parameters.loads))
-        seed = checked(options.get("trace_seed", seed), int, "options.trace_seed")
+        seed = checked(options.get("trace_seed", seed), NonNegativeInt, "options.trace_seed")
         load = checked(options.get("load", load), float, "options.load")
-        if seed < 0:
-            raise InputError(
-                f"{seed} is not a seed", field="options.trace_seed", remedy="give a number from 0"
-            )
         trace = {
             "source": parameters.source,
             "rule": parameters.rule,
@@ -131,27 +128,30 @@ class Episodes:
 
     def _keep(self, trace: Mapping[str, Any], seed: int) -> Scenario:
         """Return a drawn scenario; build it unless an environment of this process has done so before."""
-        parameters = self.parameters
-        parts = [trace, seed, parameters.costs, parameters.horizon_s, self.cluster.fingerprint()]
-        key = json.dumps(parts, sort_keys=True, default=str)
+        key = self._name, seed, *trace.items()
         made = _kept.pop(key, None)
-        if made is None or Path(parameters.source).is_file():
-            made = self._build(trace, seed)
+        if made is None or Path(self.parameters.source).is_file():
+            made = self._conditions.scenario(trace, seed)
         _kept[key] = made
         if len(_kept) > KEPT:
             _kept.popitem(last=False)
         return made
 
-    def _build(self, trace: Mapping[str, Any], seed: int) -> Scenario:
+    @cached_property
+    def _name(self) -> str:
+        """What tells drawn scenarios of one seed apart, besides the keys of the trace."""
         parameters = self.parameters
-        return build_scenario(
+        return json.dumps([parameters.costs, parameters.horizon_s, self.cluster.fingerprint()])
+
+    @cached_property
+    def _conditions(self) -> Conditions:
+        parameters = self.parameters
+        return Conditions.of(
             {
                 "cluster": _cluster(parameters.cluster)[0],
-                "trace": dict(trace),
                 "oracle": _named("oracle", "roofline"),
                 "costs": _named("costs", parameters.costs),
                 "scenario": {"name": "episode", "oversize": "drop", "other_types": "any"},
-                "seed": seed,
                 "horizon_s": parameters.horizon_s,
             }
         )

@@ -253,8 +253,55 @@ class MetaEnv(EngineEnv):
     defaults = MappingProxyType({"actions": "meta", "features": "summary", "information": "clairvoyant"})
 
 
+class AuctionEnv(EngineEnv):
+    """Score the moves of an auction, which decides what every job gets.
+
+    ## Description
+
+    As `ElasticEnv`, but an action is a whole decision. At a decision point all GPUs are put up for
+    auction: a job that has nothing starts with its least count on a type, or one that has something
+    doubles it. The move with the best score that has room is made, again and again, until no start
+    has room and no doubling scores above 0. An enlargement of a running job that does not repay its
+    restart is reverted. Only order and sign of scores count. The agents of `agent=auction_es` are
+    agents of this environment: with `actions="weights"`, and their information class, their weights
+    give the digest of `clustergym run policy=learned`. What is not said here is as in `ElasticEnv`.
+
+    ## Action Space
+
+    `Box(-1, 1, (R T K,), float32)`: the score of the move of each row's job to each (type, count); that
+    of row r to `counts[k]` GPUs of type t is number (r T + t) K + k. A move is a start, or a doubling of
+    that count's half. `info["action_mask"]` has 1 where there is such a move; the other numbers count
+    for nothing. A job without a row keeps what it has. With `actions="weights"` it is
+    `Box(-100, 100, (35,), float32)`: a weight of each of `clustergym.compiled.auction_features.NAMES`;
+    a move's score is the weighted sum of its features, and jobs without a row take part too.
+
+    ## Observation Space
+
+    As `ElasticEnv`; `assigned`, `preempted`, `may_reject` and `edits` are 0. One more part is a
+    `Box(-100, 100, float32)`, unless `features` is `jobs` or `summary`:
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `scored_moves` | (R T K 35,) | the features of each row's move to each (type, count); 0: there is none |
+
+    `clustergym.compiled.auction_features.NAMES` names the features.
+
+    ## Rewards
+
+    As `ElasticEnv`; every action ends a decision point.
+
+    ## Illegal Actions
+
+    There are none. A vector of another shape, or with numbers outside of the action space, is an
+    `InputError`.
+    """
+
+    defaults = MappingProxyType({"actions": "scores", "features": "moves"})
+
+
 ElasticVectorEnv = partial(make_vector, ElasticEnv)
 FairVectorEnv = partial(make_vector, FairEnv)
 DeadlineVectorEnv = partial(make_vector, DeadlineEnv)
 MetaVectorEnv = partial(make_vector, MetaEnv)
+AuctionVectorEnv = partial(make_vector, AuctionEnv)
 """What `gymnasium.make_vec` calls for each family."""

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
-from clustergym.envs.actions import Actions, EditActions
+from clustergym.compiled import auction_features
+from clustergym.envs.actions import Actions, EditActions, MetaActions
+from clustergym.envs.auction_actions import AuctionActions
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.interface.policy import InformationClass, Setting, View
 
@@ -57,6 +59,8 @@ QUEUE_FEATURES = (
     "edits",
     "progress",
 )
+LARGEST_FEATURE = 100.0
+"""Of a move of an auction; no feature comes near it."""
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
 
 
@@ -108,6 +112,16 @@ class Summary:
     def _layout(self) -> dict[str, tuple[int, ...]]:
         return {"cluster": (3, self.types), "queue": (len(QUEUE_FEATURES),)}
 
+    def bounds(self) -> tuple[Singles, Singles]:
+        """Return the least and the largest value of each number, shape (size,)."""
+        low, high = np.zeros(self.size, np.float32), np.ones(self.size, np.float32)
+        if "scored_moves" in self.parts:
+            low[self.parts["scored_moves"]], high[self.parts["scored_moves"]] = (
+                -LARGEST_FEATURE,
+                LARGEST_FEATURE,
+            )
+        return low, high
+
     def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
         self._edits = 0
@@ -124,7 +138,7 @@ class Summary:
             per_iteration = self._time_s * self.setting.counts
             least = per_iteration.reshape(n, -1).min(axis=1, initial=np.inf)
             work = np.where(np.isfinite(least), least, 0.0) * view.remaining_iterations
-        hidden = n - len(actions.shown) if isinstance(actions, EditActions) else 0
+        hidden = 0 if isinstance(actions, MetaActions) else n - len(actions.shown)
         queue[:] = (
             share(n, 50.0),
             share(int(waiting.sum()), 50.0),
@@ -157,7 +171,7 @@ class Summary:
         -------
         dict of str to ndarray
             `cluster` (…, 3, T), `queue` (…, 8); of `JobRows` also `jobs` (…, R, J) and
-            `options` (…, R, T, K, 3).
+            `options` (…, R, T, K, 3); of `MoveRows` also `scored_moves` (…, R, T, K, 35).
         """
         tables = {}
         for name, shape in self.layout.items():
@@ -186,7 +200,6 @@ class JobRows(Summary):
     def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
         """Compute the observation at the start of a decision point."""
         super().begin(view, actions, outcomes, known)
-        assert isinstance(actions, EditActions)
         at = actions.shown
         m = len(at)
         jobs, options = self._tables["jobs"], self._tables["options"]
@@ -196,7 +209,7 @@ class JobRows(Summary):
         self._fill_options(options[:m], view, at, time_s)
 
     def _fill_jobs(
-        self, table: Singles, view: View, actions: EditActions, outcomes: Outcomes, time_s: Floats
+        self, table: Singles, view: View, actions: Actions, outcomes: Outcomes, time_s: Floats
     ) -> None:
         at = actions.shown
         gpus, now = view.gpus[at], view.now_s
@@ -268,7 +281,21 @@ class JobRows(Summary):
         table[first : first + self.types] = np.arange(self.types) == actions.target_type[at]
 
 
-FEATURES: Mapping[str, type[Summary]] = {"jobs": JobRows, "summary": Summary}
+class MoveRows(JobRows):
+    """Observes the features of an auction's moves too: the part `scored_moves`."""
+
+    def _layout(self) -> dict[str, tuple[int, ...]]:
+        moves = (self.rows, self.types, self.levels, auction_features.COUNT)
+        return {**super()._layout(), "scored_moves": moves}
+
+    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+        """Compute the observation at the start of a decision point."""
+        super().begin(view, actions, outcomes, known)
+        assert isinstance(actions, AuctionActions)
+        self._tables["scored_moves"][:] = actions.described
+
+
+FEATURES: Mapping[str, type[Summary]] = {"jobs": JobRows, "summary": Summary, "moves": MoveRows}
 
 
 def times_known(information: InformationClass) -> bool:

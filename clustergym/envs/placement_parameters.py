@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Literal
+from typing import ClassVar, Literal
 
 from clustergym.envs.drawing import Problem, load_problem
-from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import Fraction, NonNegativeFloat, PositiveInt
+from clustergym.inputs.parameters import Parameters
 from clustergym.placement.communication import Unit
 
 GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
@@ -16,7 +16,7 @@ GPT3_15B: Mapping[str, int | None] = {"hidden": 5120, "layers": 48, "heads": 40}
 
 
 @dataclass(frozen=True)
-class PlacementParameters:
+class PlacementParameters(Parameters):
     """What a Placement environment is made with; the text below each field describes it.
 
     Raises
@@ -25,6 +25,7 @@ class PlacementParameters:
         If a value is out of its range.
     """
 
+    config_key: ClassVar[str] = "env"
     setting: str = "ii"
     """Arnold's benchmark setting: i, ii or iii; the next five fields change it."""
     cluster: str | None = None
@@ -39,7 +40,7 @@ class PlacementParameters:
     """Factor by which a node's network is slower across minipods; null: the cluster's."""
     unit: Unit = "pp"
     """The communication groups that are placed one after the other."""
-    alpha: float | None = 0.5
+    alpha: Fraction | None = 0.5
     """Weight of the DP spread, 0 to 1; null: each episode draws one of 0, 0.1 … 1."""
     step: Literal["node", "group"] = "node"
     """What an action places: the next node of a group, or as many of its nodes as fit."""
@@ -49,21 +50,14 @@ class PlacementParameters:
     """Fields of `clustergym.placement.step_time.PretrainingModel`, for the term step_time."""
     on_illegal: Literal["penalty", "noop", "raise"] = "penalty"
     """What follows when the agent chooses a full minipod."""
-    illegal_penalty: float = 1.0
+    illegal_penalty: NonNegativeFloat = 1.0
     """What `penalty` takes off the reward, from 0."""
     observation: Literal["dict", "flat"] = "dict"
     """The form of an observation: a dict of arrays, or one array."""
-    infeasible: float = 0.0
+    infeasible: Fraction = 0.0
     """Share of the episodes whose job does not fit, 0 to 1."""
-    max_steps: int | None = None
+    max_steps: PositiveInt | None = None
     """Steps after which an episode is truncated; null: twice the nodes of the job."""
-
-    def __post_init__(self) -> None:
-        alpha, penalty, steps = self.alpha, self.illegal_penalty, self.max_steps
-        require(alpha is None or 0 <= alpha <= 1, "env.alpha", alpha, "give 0 to 1, or null")
-        require(0 <= self.infeasible <= 1, "env.infeasible", self.infeasible, "give a share, 0 to 1")
-        require(isfinite(penalty) and penalty >= 0, "env.illegal_penalty", penalty, "give a number from 0")
-        require(steps is None or steps >= 1, "env.max_steps", steps, "give a whole number from 1, or null")
 
     def problem(self) -> Problem:
         """Return the job and the minipods; raises as `load_problem`."""

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
-from clustergym.envs.actions import Actions, make_actions
+from clustergym.envs.actions import Actions
+from clustergym.envs.actions_by_name import make_actions
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.reference_costs import ReferenceCosts
@@ -21,7 +22,8 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
 from clustergym.interface.policy import Decision, View
 from clustergym.interface.registry import make_placer
@@ -45,7 +47,7 @@ UNPICKLED = frozenset(
 """Attributes that a copy makes anew, from the parameters, the scenario and the actions taken."""
 
 
-class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
+class SchedulingEnv(gymnasium.Env[Observation, Any]):
     """An agent schedules a simulated GPU cluster; `clustergym.envs.families` has the variants.
 
     Parameters
@@ -57,8 +59,8 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
     Attributes
     ----------
     parameters : SchedulingParameters
-    actions : EditActions or MetaActions
-    features : Summary or JobRows
+    actions : EditActions, MetaActions or AuctionActions
+    features : Summary, JobRows or MoveRows
     defaults : mapping
         Parameters that a subclass changes.
 
@@ -80,15 +82,19 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )
         chosen = self.parameters
-        if chosen.features == "jobs" and chosen.actions == "meta":
-            raise InputError("'jobs' needs rows", field="env.features", remedy="give features=summary")
+        if chosen.features != "summary" and chosen.actions == "meta":
+            raise InputError(
+                f"{chosen.features!r} needs rows", field="env.features", remedy="give features=summary"
+            )
+        if chosen.features == "moves" and chosen.actions not in ("scores", "weights"):
+            raise InputError("'moves' needs an auction", field="env.features", remedy="give features=jobs")
         self._simulation: Simulation | None = None
         self._view: View | None = None
         self._begun: tuple[Scenario, int] | None = None
-        self._taken: list[int] = []
+        self._taken: list[Any] = []
         self.episodes = Episodes(chosen)
         self._make_parts()
-        self.action_space = spaces.Discrete(self.actions.number)
+        self.action_space = self.actions.space
         self.observation_space = self._observation_space()
 
     def _make_parts(self) -> None:
@@ -119,12 +125,12 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
             self._taken = taken
 
     def _observation_space(self) -> spaces.Space[Any]:
-        features = self.features
+        low, high = self.features.bounds()
         if self.parameters.observation == "flat":
-            return spaces.Box(0.0, 1.0, (features.size,), np.float32)
-        parts = features.parts.items()
+            return spaces.Box(low, high, dtype=np.float32)
+        parts = self.features.parts.items()
         return spaces.Dict(
-            {name: spaces.Box(0.0, 1.0, (part.stop - part.start,), np.float32) for name, part in parts}
+            {name: spaces.Box(low[part], high[part], dtype=np.float32) for name, part in parts}
         )
 
     @property
@@ -195,14 +201,18 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self._illegal_in_a_row = 0
         self._reward.reset()
         self._reference_reward.reset()
-        self._reference = (
-            None if self._references is None else self._references.outcomes(scenario, yardsticks, run_seed)
-        )
+        self._reference = self.reference_outcomes(scenario, run_seed)
         self._view = simulation.advance()
         if self._view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         self._begin()
         return self._observe(), self._info(self._no_terms, False)
+
+    def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
+        """Return when each job leaves under the baseline; None: there is none."""
+        if self._references is None:
+            return None
+        return self._references.outcomes(scenario, Yardsticks.of(scenario), run_seed)
 
     def _begin(self) -> None:
         """Read the new events, and begin the decision point."""
@@ -217,14 +227,16 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         if not self._goes_on:
             begun = "there is no episode yet" if self._begun is None else "the episode is over"
             raise ResetNeeded(f"{begun}: call reset() first")
-        if not self.action_space.contains(action):
-            remedy = f"give a whole number from 0 to {self.actions.number - 1}"
-            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
-        result = self._act(int(action))
-        self._taken.append(int(action))
+        taken = self._checked(action)
+        result = self._act(taken)
+        self._taken.append(taken)
         return result
 
-    def _act(self, action: int) -> Step:
+    def _checked(self, action: Any) -> Any:
+        """Return an action of the action space as `_act` takes it."""
+        return self.actions.checked(action)
+
+    def _act(self, action: Any) -> Step:
         if not self.actions.legal(action):
             return self._illegal(action)
         self._illegal_in_a_row = 0
@@ -234,7 +246,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         self.features.edited(self.actions, action)
         return self._observe(), 0.0, False, False, self._info(self._no_terms, False)
 
-    def _illegal(self, action: int) -> Step:
+    def _illegal(self, action: Any) -> Step:
         check_legal(self.parameters, self.actions, action, False)
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
@@ -304,7 +316,7 @@ class SchedulingEnv(gymnasium.Env[Observation, np.int64]):
         return draw(self.simulation)
 
 
-def check_legal(parameters: SchedulingParameters, actions: Actions, action: int, legal: bool) -> None:
+def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any, legal: bool) -> None:
     """Raise an InputError if an illegal action is an error."""
     if not legal and parameters.on_illegal == "raise":
         raise InputError(
@@ -316,6 +328,5 @@ def check_legal(parameters: SchedulingParameters, actions: Actions, action: int,
 
 def run_seed_of(options: Mapping[str, Any]) -> int:
     """Return the option `run_seed` of `reset`."""
-    run_seed: int = checked(options.get("run_seed", 0), int, "options.run_seed")
-    require(run_seed >= 0, "options.run_seed", run_seed, "give a whole number from 0")
+    run_seed: int = checked(options.get("run_seed", 0), NonNegativeInt, "options.run_seed")
     return run_seed

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clustergym.arrays import Bools, Floats
-from clustergym.metrics.fairness import finish_time_fairness
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.metrics.fairness import capped_finish_s
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event, EventKind
+
+FinishS = Callable[[Floats, Floats, Ints, float], Floats]
+"""As `clustergym.metrics.fairness.capped_finish_s`."""
 
 BOUND_S = 600.0
 """Least run time that a slowdown is measured against, seconds."""
@@ -37,16 +40,16 @@ class Yardsticks:
     fair_s: Floats
 
     @staticmethod
-    def of(scenario: Scenario) -> Yardsticks:
-        """Return the yardsticks of a scenario's jobs."""
+    def of(scenario: Scenario, finish_s: FinishS = capped_finish_s) -> Yardsticks:
+        """Return the yardsticks of a scenario's jobs; `finish_s` computes fluid fair sharing."""
         trace, gpus = scenario.trace, scenario.request_gpus
         work = trace.iterations * scenario.fair_iteration_time_s * gpus
-        every = np.ones(len(trace), dtype=np.bool_)
-        unknown = np.full(len(trace), np.nan)
         total = float(scenario.cluster.capacity.sum())
-        fair = finish_time_fairness(trace.submit_s, unknown, work, gpus, every, total)
+        known, fair_s = np.isfinite(work), np.full(len(trace), np.nan)
+        submit_s = trace.submit_s[known]
+        fair_s[known] = finish_s(submit_s, work[known], gpus[known], total) - submit_s
         run_s = trace.iterations * scenario.reference_iteration_time_s
-        return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair[1])
+        return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair_s)
 
 
 class Outcomes:

@@ -11,14 +11,11 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.envs.drawing import Problem
 from clustergym.envs.placement_state import PlacementState
-from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameters import build
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Assignment
 from clustergym.placement.spread import cells
 from clustergym.placement.step_time import PretrainingModel, Tiers, predict
-
-LEAST = {"hidden": 1, "layers": 1, "heads": 1, "experts": 0, "micro_batches": 1, "chunk_layers": 1}
 
 
 class StepTimeCost:
@@ -70,11 +67,6 @@ class StepTimeCost:
     @cached_property
     def _model(self) -> PretrainingModel:
         made: PretrainingModel = build(PretrainingModel, {"name": "model", **self._fields}, "env.model")
-        for name, least in LEAST.items():
-            value = getattr(made, name)
-            if value is not None and value < least:
-                remedy = f"give a whole number from {least}"
-                raise InputError(f"{value} is not valid", field=f"env.model.{name}", remedy=remedy)
         return made
 
     @cached_property

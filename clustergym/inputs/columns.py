@@ -174,7 +174,8 @@ def texts(table: TextTable, column: str) -> list[str]:
 
 def rounded_up(gpus: Ints) -> Ints:
     """Round each count up to a power of two."""
-    return np.array([1 << (int(count) - 1).bit_length() for count in gpus], dtype=np.int64)
+    bits = np.frexp(gpus - 1)[1]
+    return np.int64(1) << bits.astype(np.int64)
 
 
 def from_first(submit_s: Floats) -> tuple[Floats, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -65,6 +64,8 @@ def _shown(part: str, longest: int) -> str:
 
 def nearest(name: str, valid: Iterable[str], limit: int = 3) -> str:
     """Return a remedy such as "did you mean …?" with the valid names that are nearest to `name`."""
+    import difflib
+
     options = sorted(set(valid))
     close = difflib.get_close_matches(name, options, n=limit, cutoff=0.5)
     if close:

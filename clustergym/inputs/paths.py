@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
+@cache
 def _data_folder(name: str) -> Path:
     checkout = PACKAGE.parent / name
     if (PACKAGE.parent / "pyproject.toml").is_file() and checkout.is_dir():

@@ -48,6 +48,7 @@ SCHEDULING: Mapping[str, tuple[str, Mapping[int, str]]] = {
     "Fair": ("FairEnv", _ONE_TYPE),
     "Deadline": ("DeadlineEnv", _TYPES),
     "Meta": ("MetaEnv", _TYPES),
+    "Auction": ("AuctionEnv", _TYPES),
 }
 """Family -> class in `clustergym.envs.families`, and the cluster of each number of GPUs."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.parameters import Parameters
 
 if TYPE_CHECKING:
     from clustergym.cluster.allocation import Allocations
@@ -268,7 +269,7 @@ class Decision:
         return Decision(view.job[held], view.gpu_type[held], view.gpus[held], batch=view.batch[held])
 
 
-class Policy(ABC):
+class Policy(Parameters, ABC):
     """A scheduling policy. Its parameters are dataclass fields, so that a variant is a parameter.
 
     Attributes
@@ -280,6 +281,7 @@ class Policy(ABC):
         None: at every event.
     """
 
+    config_key: ClassVar[str] = "policy"
     name: ClassVar[str]
     round_s: float | None = None
 
@@ -288,10 +290,10 @@ class Policy(ABC):
     def information_class(self) -> InformationClass:
         """What the policy knows of iteration times; usually a plain class attribute."""
 
-    def check(self, trace: Trace, setting: Setting) -> None:  # noqa: B027
+    def check(self, trace: Trace, setting: Setting) -> None:
         """Raise an `InputError` if the trace or the cluster lacks what the policy needs."""
 
-    def reset(self, setting: Setting, rng: np.random.Generator) -> None:  # noqa: B027
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Prepare for a new run; `rng` is the policy's own random generator, derived from the run's seed."""
 
     def fingerprint(self) -> str:
@@ -333,7 +335,7 @@ class Infeasible:
         return ", ".join([self.reason, *short])
 
 
-class Placer(ABC):
+class Placer(Parameters, ABC):
     """Chooses the nodes of an allotment. Its parameters are dataclass fields.
 
     Attributes
@@ -342,10 +344,11 @@ class Placer(ABC):
         Seconds between calls of `defragment`; None: never.
     """
 
+    config_key: ClassVar[str] = "placer"
     name: ClassVar[str]
     defragment_s: float | None = None
 
-    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:  # noqa: B027
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Prepare for a new run; `rng` is the placer's own random generator, derived from the run's seed."""
 
     @abstractmethod

@@ -11,14 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameters import build
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import Period
+from clustergym.inputs.parameters import build, checked
 from clustergym.interface.policy import Placer, Policy
-
-
-def _check_period(key: str, seconds: float | None) -> None:
-    fits = seconds is None or 1e-3 <= seconds < 1e9
-    require(fits, key, seconds, "give seconds from 0.001 to below a billion, or null")
 
 
 class Kind(NamedTuple):
@@ -61,14 +57,14 @@ def make_policy(parameters: Mapping[str, Any]) -> Policy:
         If a name or parameter is unknown, or a value has the wrong type.
     """
     policy: Policy = _make("policy", parameters)
-    _check_period("policy.round_s", policy.round_s)
+    checked(policy.round_s, Period | None, "policy.round_s")
     return policy
 
 
 def make_placer(parameters: Mapping[str, Any]) -> Placer:
     """Build a placer from its name and parameters; raises as `make_policy`."""
     placer: Placer = _make("placer", parameters)
-    _check_period("placer.defragment_s", placer.defragment_s)
+    checked(placer.defragment_s, Period | None, "placer.defragment_s")
     return placer
 
 

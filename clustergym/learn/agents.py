@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameters import Parameters, build
 from clustergym.interface.policy import InformationClass
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -50,9 +51,10 @@ class Trained:
     described: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Agent(ABC):
+class Agent(Parameters, ABC):
     """An agent to train. Its parameters are dataclass fields; `split` names its training windows."""
 
+    config_key: ClassVar[str] = "agent"
     name: ClassVar[str]
     split: str
 
@@ -102,20 +104,11 @@ def make_agent(parameters: Mapping[str, Any]) -> Agent:
     InputError
         For an unknown name or parameter, or a value of the wrong type.
     """
-    from clustergym.inputs.parameters import build
-    from clustergym.learn.distribution import Distribution
-
     given = dict(parameters)
     name = str(given.pop("name", ""))
     if name not in AGENTS:
         raise InputError(f"unknown agent {name!r}", field="agent.name", remedy=nearest(name, AGENTS))
     module, _, attribute = AGENTS[name].partition(":")
     made_by = getattr(importlib.import_module(module), attribute)
-    nested = {f.name for f in fields(made_by)} & {"scenarios", "env"} & given.keys()
-    apart = {key: given.pop(key) for key in sorted(nested)}
     agent: Agent = build(made_by, given, "agent")
-    if "scenarios" in apart:
-        agent.scenarios = build(Distribution, apart["scenarios"], "agent.scenarios")  # type: ignore[attr-defined]
-    if "env" in apart:
-        agent.env = dict(apart["env"])  # type: ignore[attr-defined]
     return agent

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
+from clustergym.compiled import auction
+from clustergym.compiled import auction_features as features
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
-from clustergym.learn import auction, features
 from clustergym.learn.checkpoints import AUCTION_SCHEMA, Stored, read, write
 
 
@@ -23,7 +24,7 @@ class AuctionCheckpoint:
     Attributes
     ----------
     weights : ndarray of float
-        As `clustergym.learn.auction.score_of` takes them.
+        As `clustergym.compiled.auction.score_of` takes them.
     information_class : InformationClass
     sha256 : str
         Digest of the weights file.

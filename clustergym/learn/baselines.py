@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clustergym.envs.actions import MetaActions
-from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameter_types import AtLeastTwo, Fraction, NonNegativeInt, PositiveInt
 from clustergym.learn.split_env import SplitEnv
 from clustergym.learn.stable_baselines import NetworkAgent
 
@@ -24,8 +25,8 @@ class Ppo(NetworkAgent):
     gae_lambda, clip_range, ent_coef : float
     """
 
-    n_steps: int = 1250
-    n_epochs: int = 10
+    n_steps: AtLeastTwo = 1250
+    n_epochs: PositiveInt = 10
     gae_lambda: float = 0.98
     clip_range: float = 0.2
     ent_coef: float = 0.003
@@ -35,7 +36,6 @@ class Ppo(NetworkAgent):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_whole_batches(self.n_steps)
-        require(self.n_epochs >= 1, "agent.n_epochs", self.n_epochs, "give at least 1")
 
     def check_env(self, env: SplitEnv) -> None:
         """Refuse environments that raise on illegal actions."""
@@ -72,23 +72,15 @@ class Dqn(NetworkAgent):
     """
 
     gamma: float = 0.99
-    replay: int = 50_000
-    learning_starts: int = 2_000
-    train_every: int = 4
-    gradient_steps: int = 4
-    target_every: int = 2_000
-    exploration: float = 0.4
-    exploration_end: float = 0.05
+    replay: PositiveInt = 50_000
+    learning_starts: NonNegativeInt = 2_000
+    train_every: PositiveInt = 4
+    gradient_steps: PositiveInt = 4
+    target_every: PositiveInt = 2_000
+    exploration: Fraction = 0.4
+    exploration_end: Fraction = 0.05
 
     name = "dqn"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key in ("replay", "train_every", "gradient_steps", "target_every"):
-            require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
-        require(self.learning_starts >= 0, "agent.learning_starts", self.learning_starts, "give 0 or more")
-        for key in ("exploration", "exploration_end"):
-            require(0 <= getattr(self, key) <= 1, f"agent.{key}", getattr(self, key), "give 0 to 1")
 
     def check_env(self, env: SplitEnv) -> None:
         """Refuse environments that raise on illegal actions, and a replay buffer beyond memory."""

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import MinLen
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
 from clustergym.inputs.columns import rounded_up
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.parameter_types import (
+    IN_ORDER,
+    AtLeastTwo,
+    Condition,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    PositiveRange,
+)
+from clustergym.inputs.parameters import Parameters
 from clustergym.learn.job_tables import job_tables
 from clustergym.learn.speedups import iteration_times
 from clustergym.learn.trace_files import TraceFiles
 from clustergym.learn.trace_windows import trace_window
 from clustergym.learn.windows import SPLITS, Window, draw_window
-from clustergym.scenarios.costs import SEARCHES, Costs
+from clustergym.scenarios.costs import Costs, Search
 from clustergym.scenarios.scenario import Scenario, allowed_counts
 from clustergym.workload.trace import Trace
 
@@ -24,10 +36,11 @@ STREAM = 611
 RESTART_S = (20.0, 60.0)
 """Seconds to save and load a checkpoint, before the factor."""
 GPUS_PER_NODE = 8
+IN_ORDER_OR_NONE = Condition(lambda pair: not pair or IN_ORDER.func(pair), f"{IN_ORDER.words}, or []")
 
 
 @dataclass(frozen=True)
-class Distribution:
+class Distribution(Parameters):
     """The distribution of scenarios; a pair is a range, drawn evenly (a factor: evenly in its log).
 
     Attributes
@@ -56,32 +69,23 @@ class Distribution:
         deadlines.
     """
 
+    config_key: ClassVar[str] = "scenarios"
     origin: str = "mixed"
-    jobs: tuple[int, ...] = (200, 400)
-    gpus: int = 64
-    types: tuple[int, ...] = (2, 3)
-    load: tuple[float, ...] = (0.6, 1.4)
-    restart_factor: tuple[float, ...] = (0.25, 4.0)
-    size_error: tuple[float, ...] = (0.0, 1.0)
+    jobs: Annotated[tuple[AtLeastTwo, ...], IN_ORDER] = (200, 400)
+    gpus: PositiveInt = 64
+    types: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (2, 3)
+    load: PositiveRange = (0.6, 1.4)
+    restart_factor: PositiveRange = (0.25, 4.0)
+    size_error: Annotated[tuple[NonNegativeFloat, ...], IN_ORDER] = (0.0, 1.0)
     traces: Mapping[str, str | tuple[str, ...]] | None = None
-    search: str = "proxy"
-    max_duration_s: float | None = None
-    deadline_slack: tuple[float, ...] = ()
+    search: Search = "proxy"
+    max_duration_s: PositiveFloat | None = None
+    deadline_slack: Annotated[tuple[PositiveFloat, ...], IN_ORDER_OR_NONE] = ()
 
     def __post_init__(self) -> None:
-        for name in ("jobs", "load", "restart_factor", "size_error", "deadline_slack"):
-            pair = getattr(self, name)
-            if name == "deadline_slack" and len(pair) == 0:
-                continue
-            ok = len(pair) == 2 and 0 <= pair[0] <= pair[1] and (name == "size_error" or pair[0] > 0)
-            require(ok, f"scenarios.{name}", list(pair), "give [low, high], in order and above 0")
-        require(min(self.jobs) >= 2, "scenarios.jobs", list(self.jobs), "give at least 2 jobs")
-        require(len(self.types) > 0, "scenarios.types", list(self.types), "give at least one number")
-        require(self.search in SEARCHES, "scenarios.search", self.search, nearest(self.search, SEARCHES))
-        longest = self.max_duration_s
-        require(longest is None or longest > 0, "scenarios.max_duration_s", longest, "give seconds above 0")
+        super().__post_init__()
         for count in self.types:
-            require(1 <= count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
+            require(count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
         if (self.origin == "files") != (self.traces is not None):
             remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
             raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)

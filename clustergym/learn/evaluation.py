@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameters import build
+from clustergym.inputs.parameter_types import AtLeastTwo, NonNegativeInt, PositiveInt
+from clustergym.inputs.parameters import build, checked
 from clustergym.learn.comparison import (
     METRICS,
     RATIOS,
@@ -38,7 +40,8 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         these seeds; `groups`: one per load, with `figures` (window x column x metric) and `ratios`
         (metric -> reference -> policy -> ratio, low, high, the least and the greatest of single seeds).
     """
-    seed, windows, split = _count(config, "seed", 0), _count(config, "windows", 2), str(config["split"])
+    seed = checked(config["seed"], NonNegativeInt, "seed")
+    windows, split = checked(config["windows"], AtLeastTwo, "windows"), str(config["split"])
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=nearest(split, SPLITS))
     base = build(Distribution, config["scenarios"], "scenarios")
@@ -53,8 +56,9 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
         windows = len(files.files)
         require(loads == [None], "loads", loads, "leave it out with traces, whose load is their own")
     compared = _compared(config["ratios"], files is not None or len(base.deadline_slack) > 0)
-    with lost_processes_told(), workers(_count(config, "processes", 0), "spawn") as run:
-        tuning = _count(config, "tuning_windows", 1)
+    processes = checked(config["processes"], NonNegativeInt, "processes")
+    with lost_processes_told(), workers(processes, "spawn") as run:
+        tuning = checked(config["tuning_windows"], PositiveInt, "tuning_windows")
         steps = (tuned(one, base, seed, tuning, run) for one in entrants)
         chosen = list(counted("tuning on training windows, policies", steps, len(entrants), progress))
         members = [one.seeds(choice) for one, choice in zip(entrants, chosen, strict=True)]
@@ -88,22 +92,12 @@ def evaluate(config: Mapping[str, Any], progress: bool = False) -> dict[str, Any
     }
 
 
-def _count(config: Mapping[str, Any], key: str, low: int) -> int:
-    value = config[key]
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= low
-    require(good, key, value, f"give a whole number from {low}")
-    return int(value)
-
-
 def _loads(given: Any) -> list[float] | list[None]:
     """Return the loads to compare at, or that of the scenarios."""
     if given is None or given == []:
         return [None]
     found = given if isinstance(given, list) else [given]
-    for load in found:
-        number = isinstance(load, int | float) and not isinstance(load, bool) and 0 < load < 100
-        require(number, "loads", load, "give numbers above 0, as in loads=[0.7,1.0]")
-    return [float(load) for load in found]
+    return [checked(load, Annotated[float, Interval(gt=0, lt=100)], "loads") for load in found]
 
 
 def _label(label: str, knobs: Mapping[str, Any], choice: Mapping[str, Any]) -> str:

@@ -8,18 +8,26 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Ge
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.compiled import auction_features as features
+from clustergym.compiled.auction import INPUTS
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameter_types import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    OneOf,
+    PositiveFloat,
+    PositiveInt,
+)
 from clustergym.inputs.reading import read_regular
 from clustergym.inputs.writing import atomic_path
 from clustergym.interface.policy import InformationClass
-from clustergym.learn import features
 from clustergym.learn.agents import Agent, Progress, Trained
-from clustergym.learn.auction import INPUTS
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
@@ -31,6 +39,7 @@ LARGEST_STATE_BYTES = 2**28
 START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
 """Where the search begins: the shortest remaining work first, doublings while they pay."""
 VALIDATION_SEED_OFFSET = 1_000_003
+KNOWING = [known for known in InformationClass if known != InformationClass.NONE]
 
 
 @dataclass
@@ -68,41 +77,24 @@ class AuctionEvolution(Agent):
     """
 
     scenarios: Distribution = field(default_factory=Distribution)
-    generations: int = 60
-    population: int = 16
-    episodes: int = 32
-    validate_every: int = 5
-    validation: int = 64
-    sigma: float = 0.3
-    information: str = "data_parallel"
+    generations: PositiveInt = 60
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 32
+    validate_every: PositiveInt = 5
+    validation: PositiveInt = 64
+    sigma: PositiveFloat = 0.3
+    information: Annotated[str, OneOf(KNOWING)] = "data_parallel"
     split: str = "train"
     objective: dict[str, float] = field(default_factory=lambda: {n: float(n == "jct_mean") for n in TERMS})
-    tail: float = 0.0
+    tail: NonNegativeFloat = 0.0
     initial: str | None = None
-    hidden: int = 0
+    hidden: NonNegativeInt = 0
 
     name = "auction_es"
 
     def __post_init__(self) -> None:
-        for key, low in (
-            ("generations", 1),
-            ("population", 4),
-            ("episodes", 1),
-            ("validate_every", 1),
-            ("validation", 1),
-            ("tail", 0),
-            ("hidden", 0),
-        ):
-            require(getattr(self, key) >= low, f"agent.{key}", getattr(self, key), f"give at least {low}")
-        require(self.sigma > 0, "agent.sigma", self.sigma, "give a number above 0")
+        super().__post_init__()
         self._goal()
-        known = [member.value for member in InformationClass if member != InformationClass.NONE]
-        if self.information not in known:
-            raise InputError(
-                f"unknown class {self.information!r}",
-                field="agent.information",
-                remedy=nearest(self.information, known),
-            )
 
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train from the beginning, or from where a killed run left its state."""

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import PositiveInt
+from clustergym.inputs.parameters import checked
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.metrics.bounds import least_work, lower_bounds
@@ -34,7 +36,13 @@ def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> t
 
     given = {"checkpoint": "elastic-linear", "generations": 30, "sigma": 0.2, **parameters}
     _only(given, "checkpoint", "generations", "sigma")
-    require(int(given["generations"]) >= 1, "policies.generations", given["generations"], "give at least 1")
+    checked(given["generations"], PositiveInt, "policies.generations")
+    if scenario.horizon_s is not None or (scenario.request_gpus == 0).any():
+        message, remedy = (
+            "needs an episode in which every job completes",
+            "leave it out, or choose another trace",
+        )
+        raise InputError(message, field="policies.hindsight", remedy=remedy)
     start = load(str(given["checkpoint"]))
     episode = Episode.of(scenario, start.information_class)
     search = search_from(start.weights, float(given["sigma"]), 16, seed, diagonal=False)

@@ -12,7 +12,14 @@ import numpy as np
 from clustergym.envs.actions import EditActions
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_costs import jobs_in_system
-from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameter_types import (
+    AtLeastTwo,
+    Factor,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from clustergym.learn.agents import Progress
 from clustergym.learn.baselines import Ppo
 from clustergym.learn.imitation import Demonstrations, as_expert, as_learner, demonstrate, fit
@@ -53,36 +60,30 @@ class MaskablePpo(Ppo):
             "baseline": EXPERT,
         }
     )
-    steps: int = 120_000
-    validate_every: int = 20_000
-    validation: int = 12
-    learning_rate: float = 1e-4
-    batch_size: int = 500
+    steps: NonNegativeInt = 120_000
+    validate_every: PositiveInt = 20_000
+    validation: PositiveInt = 12
+    learning_rate: Factor = 1e-4
+    batch_size: PositiveInt = 500
     expert: str | None = EXPERT
-    imitation_rounds: int = 6
-    imitation_traces: int = 12
-    imitation_epochs: int = 6
-    imitation_batch: int = 128
-    imitation_rate: float = 1e-3
-    temperature: float = 1.0
-    critic_segments: int = 2
-    critic_rate: float = 1e-4
-    n_steps: int = 2500
-    n_epochs: int = 4
+    imitation_rounds: PositiveInt = 6
+    imitation_traces: PositiveInt = 12
+    imitation_epochs: PositiveInt = 6
+    imitation_batch: PositiveInt = 128
+    imitation_rate: PositiveFloat = 1e-3
+    temperature: PositiveFloat = 1.0
+    critic_segments: NonNegativeInt = 2
+    critic_rate: PositiveFloat = 1e-4
+    n_steps: AtLeastTwo = 2500
+    n_epochs: PositiveInt = 4
     clip_range: float = 0.1
     ent_coef: float = 0.0
-    target_kl: float = 0.01
+    target_kl: PositiveFloat = 0.01
 
     name = "maskable_ppo"
-    least_steps = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("imitation_rounds", "imitation_traces", "imitation_epochs", "imitation_batch"):
-            require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
-        require(self.critic_segments >= 0, "agent.critic_segments", self.critic_segments, "give 0 or more")
-        for key in ("target_kl", "temperature", "imitation_rate", "critic_rate"):
-            require(getattr(self, key) > 0, f"agent.{key}", getattr(self, key), "give a number above 0")
         if self.expert is not None:
             policy_of(self.expert, "agent.expert")
 

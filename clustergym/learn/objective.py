@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,8 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.envs.scheduling_costs import Yardsticks
 from clustergym.inputs.errors import InputError, nearest, require
+from clustergym.inputs.parameter_types import NonNegativeFloat
+from clustergym.inputs.parameters import checked
 from clustergym.metrics.fairness import UNFAIR_ABOVE
 from clustergym.scenarios.scenario import Scenario
 
@@ -56,9 +57,7 @@ class Objective:
             if name not in TERMS:
                 remedy = nearest(str(name), TERMS)
                 raise InputError(f"unknown term {name!r}", field="agent.objective", remedy=remedy)
-            number = isinstance(weight, int | float) and not isinstance(weight, bool)
-            good = number and math.isfinite(weight) and weight >= 0
-            require(good, f"agent.objective.{name}", weight, "give a number from 0")
+            checked(weight, NonNegativeFloat, f"agent.objective.{name}")
         some = any(weight > 0 for weight in self.weights.values())
         require(some, "agent.objective", dict(self.weights), f"weigh one of {', '.join(TERMS)}")
 

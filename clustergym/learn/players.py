@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from clustergym.envs.actions import EditActions, make_actions
+from clustergym.envs.actions import EditActions
+from clustergym.envs.actions_by_name import make_actions
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks

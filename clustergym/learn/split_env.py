@@ -63,15 +63,20 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Take an action, and multiply the reward."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         scaled = float(reward) * self.reward_scale
-        if not abs(scaled) < LARGEST_REWARD:
-            remedy = f"give weights, and agent.reward_scale, that keep it below {LARGEST_REWARD:g}"
-            raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
+        check_reward(scaled)
         return observation, scaled, terminated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return 1 for each legal action, else 0."""
         masks: npt.NDArray[np.int8] = self.env.get_wrapper_attr("action_masks")()
         return masks
+
+
+def check_reward(scaled: float) -> None:
+    """Raise an InputError if a reward is not a number, or too large for a network of single precision."""
+    if not abs(scaled) < LARGEST_REWARD:
+        remedy = f"give weights, and agent.reward_scale, that keep it below {LARGEST_REWARD:g}"
+        raise InputError(f"the reward is {scaled}", field="env.reward", remedy=remedy)
 
 
 def fixed_trace(parameters: Mapping[str, Any]) -> bool:

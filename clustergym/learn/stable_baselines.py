@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import MinLen
 
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.parameter_types import Factor, PositiveFraction, PositiveInt
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.split_env import SplitEnv, fixed_trace, make_split_env
@@ -63,34 +65,20 @@ class NetworkAgent(Agent):
     """
 
     env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Meta-16-v0"})
-    steps: int = 200_000
-    validate_every: int = 20_000
-    validation: int = 16
-    traces: int = 128
-    n_envs: int = 4
-    learning_rate: float = 3e-4
-    gamma: float = 1.0
-    batch_size: int = 250
-    hidden: tuple[int, ...] = (64, 64)
-    reward_scale: float = 10.0
+    steps: PositiveInt = 200_000
+    validate_every: PositiveInt = 20_000
+    validation: PositiveInt = 16
+    traces: PositiveInt = 128
+    n_envs: PositiveInt = 4
+    learning_rate: Factor = 3e-4
+    gamma: PositiveFraction = 1.0
+    batch_size: PositiveInt = 250
+    hidden: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (64, 64)
+    reward_scale: Factor = 10.0
     split: str = "train"
-
-    least_steps: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        least = self.least_steps
-        require(self.steps >= least, "agent.steps", self.steps, f"give at least {least}")
-        for key in ("validate_every", "validation", "traces", "n_envs", "batch_size"):
-            require(getattr(self, key) >= 1, f"agent.{key}", getattr(self, key), "give at least 1")
-        require(0 < self.gamma <= 1, "agent.gamma", self.gamma, "give a number above 0, at most 1")
-        for key in ("learning_rate", "reward_scale"):
-            require(0 < getattr(self, key) < 1e6, f"agent.{key}", getattr(self, key), "give a number above 0")
-        widths = bool(self.hidden) and min(self.hidden) >= 1
-        require(widths, "agent.hidden", list(self.hidden), "give widths of at least 1")
 
     def _require_whole_batches(self, n_steps: int) -> None:
         """Refuse a batch size that does not divide a rollout into equal batches."""
-        require(n_steps >= 2, "agent.n_steps", n_steps, "give at least 2")
         rollout = n_steps * self.n_envs
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
@@ -187,15 +175,17 @@ class NetworkAgent(Agent):
 
     @contextmanager
     def _envs(self, processes: int) -> Iterator[Any]:
-        """Make the training environments: in this process, or each in one of its own."""
+        """Make the training environments: compiled, or else in this process or each in one of its own."""
         from stable_baselines3.common.vec_env import DummyVecEnv
 
         from clustergym.learn.process_envs import ProcessEnvs
+        from clustergym.learn.vector_envs import split_vec_env
 
+        at_once = split_vec_env(self.env, self.n_envs, self.split, self.traces, self.reward_scale)
         make = partial(self.env_of, self.split, self.traces, self.reward_scale)
         makers: list[Any] = [partial(_monitored, make)] * self.n_envs
         several = processes != 1 and self.n_envs > 1
-        made = ProcessEnvs(makers) if several else DummyVecEnv(makers)
+        made = at_once or (ProcessEnvs(makers) if several else DummyVecEnv(makers))
         try:
             yield made
         finally:

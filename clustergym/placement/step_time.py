@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameter_types import NonNegativeInt, PositiveInt
 from clustergym.models.model_spec import ELEMENT_BYTES, Costs, mixture_of_experts, transformer
 from clustergym.oracle.roofline.collectives import NETWORK_STEP_S, all_reduce_s
 from clustergym.oracle.roofline.devices import Devices, Layout, link_gbs
@@ -53,12 +54,12 @@ class PretrainingModel:
     """
 
     name: str
-    hidden: int
-    layers: int
-    heads: int
-    experts: int = 0
-    micro_batches: int = 32
-    chunk_layers: int | None = 2
+    hidden: PositiveInt
+    layers: PositiveInt
+    heads: PositiveInt
+    experts: NonNegativeInt = 0
+    micro_batches: PositiveInt = 32
+    chunk_layers: PositiveInt | None = 2
 
     @cached_property
     def costs(self) -> Costs:

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameters import build
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameters import Parameters, build
 
-NAMES = ("none", "wandb")
-MODES = ("offline", "online", "disabled")
 MOST_ROWS = 10_000
 """Rows of jobs.csv shown as a table; the artifact has all."""
 MOST_POINTS = 400
@@ -21,7 +19,7 @@ MOST_POINTS = 400
 
 
 @dataclass(frozen=True)
-class LoggerChoice:
+class LoggerChoice(Parameters):
     """The `logger` group of the configuration.
 
     Attributes
@@ -36,15 +34,12 @@ class LoggerChoice:
         Where offline runs are written; None: the result's folder.
     """
 
-    name: str = "none"
-    mode: str = "offline"
+    config_key: ClassVar[str] = "logger"
+    name: Literal["none", "wandb"] = "none"
+    mode: Literal["offline", "online", "disabled"] = "offline"
     project: str = "clustergym"
     group: str | None = None
     dir: str | None = None
-
-    def __post_init__(self) -> None:
-        require(self.name in NAMES, "logger.name", self.name, nearest(self.name, NAMES))
-        require(self.mode in MODES, "logger.mode", self.mode, nearest(self.mode, MODES))
 
 
 def logger_of(config: Mapping[str, Any]) -> LoggerChoice:

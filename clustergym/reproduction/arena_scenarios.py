@@ -15,7 +15,7 @@ from clustergym.interface.policy import InformationClass
 from clustergym.oracle.bootstrap import linear
 from clustergym.reproduction.claims import PUBLISHED
 from clustergym.reproduction.study import Figures, RunSpec, check_published
-from clustergym.scenarios.costs import Costs
+from clustergym.scenarios.costs import Costs, Search
 from clustergym.scenarios.scenario import Scenario
 
 MEASUREMENTS, MEMORY = "arena_profile.csv", "arena_dp_memory.csv"
@@ -124,7 +124,7 @@ def _as_published(
     scenario: Scenario, data: Path, information: InformationClass, memory_rule: bool
 ) -> Scenario:
     """Return a scenario without checkpoints and profiling, in which baselines search in full."""
-    search = "pruned" if information == InformationClass.PROFILED else "full"
+    search: Search = "pruned" if information == InformationClass.PROFILED else "full"
     costs = replace(scenario.costs, profile={}, search=search)
     scenario = replace(scenario, costs=costs, checkpoint_s=np.zeros_like(scenario.checkpoint_s))
     if information not in RESTRICTED or not memory_rule:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import Condition, NonNegativeFloat, PositiveFloat, PositiveInt
+from clustergym.inputs.parameters import Parameters
 from clustergym.interface.policy import InformationClass
 
 BYTES_PER_PARAMETER = {"fp16": 14, "fp32": 12}
 """Checkpoint bytes per parameter with Adam: weights, master weights (for fp16) and two moments."""
 
-SEARCHES = ("pruned", "full", "proxy")
-TYPES = ("each", "requested")
-PER = ("job", "configuration")
-REUSE = ("job", "model")
+Search = Literal["pruned", "full", "proxy"]
+SecondsByName = Mapping[str, NonNegativeFloat]
 
 UNPRICED: Mapping[str, str] = {
     InformationClass.NONE: "a policy that knows nothing profiles nothing",
@@ -43,10 +44,12 @@ class ProfilePrice:
         What takes these seconds: a job, or each allowed GPU count at which the job fits on the type.
     """
 
-    seconds: float
-    gpus: int
-    types: str
-    per: str
+    seconds: Annotated[
+        float, Condition(lambda s: s > 0, "above 0; ~costs.profile.CLASS lets the class know for nothing")
+    ]
+    gpus: PositiveInt
+    types: Literal["each", "requested"]
+    per: Literal["job", "configuration"]
 
 
 def _default_prices() -> dict[str, ProfilePrice]:
@@ -56,7 +59,7 @@ def _default_prices() -> dict[str, ProfilePrice]:
 
 
 @dataclass(frozen=True)
-class Costs:
+class Costs(Parameters):
     """The costs of launching a job: checkpoint, parallelism search and profiling.
 
     Attributes
@@ -81,14 +84,15 @@ class Costs:
         Whether a job's first launch costs a checkpoint too, as every later launch does.
     """
 
-    storage_gbs: float = 1.0
+    config_key: ClassVar[str] = "costs"
+    storage_gbs: PositiveFloat = 1.0
     measured: bool = False
-    measured_s: Mapping[str, float] = field(default_factory=dict)
-    search: str = "pruned"
-    search_s_per_gpu: Mapping[str, float] = field(default_factory=lambda: {"pruned": 10.0, "full": 150.0})
-    search_s_max: Mapping[str, float] = field(default_factory=lambda: {"pruned": 40.0, "full": 600.0})
+    measured_s: SecondsByName = field(default_factory=dict)
+    search: Search = "pruned"
+    search_s_per_gpu: SecondsByName = field(default_factory=lambda: {"pruned": 10.0, "full": 150.0})
+    search_s_max: SecondsByName = field(default_factory=lambda: {"pruned": 40.0, "full": 600.0})
     profile: Mapping[str, ProfilePrice] = field(default_factory=_default_prices)
-    profile_reuse: str = "model"
+    profile_reuse: Literal["job", "model"] = "model"
     first_launch: bool = False
 
     def fingerprint(self) -> dict[str, object]:
@@ -100,18 +104,16 @@ class Costs:
         return values if self.first_launch else {k: v for k, v in values.items() if k != "first_launch"}
 
     def __post_init__(self) -> None:
-        _one_of("costs.search", "search", self.search, SEARCHES)
-        _one_of("costs.profile_reuse", "reuse", self.profile_reuse, REUSE)
-        if not (self.storage_gbs > 0 and math.isfinite(self.storage_gbs)):
-            raise InputError("must be a positive number", field="costs.storage_gbs", remedy="give GB/s")
-        for table in ("measured_s", "search_s_per_gpu", "search_s_max"):
-            for key, value in getattr(self, table).items():
-                if not (value >= 0 and math.isfinite(value)):
-                    raise InputError(
-                        f"{value} is not a duration", field=f"costs.{table}.{key}", remedy="give seconds >= 0"
-                    )
-        for name, price in self.profile.items():
-            _check_price(name, price)
+        super().__post_init__()
+        known = [information.value for information in InformationClass if information not in UNPRICED]
+        for name in self.profile:
+            key = f"costs.profile.{name}"
+            if name in UNPRICED:
+                message, remedy = f"{name} has no price: {UNPRICED[name]}", f"leave it out, as ~{key} does"
+                raise InputError(message, field=key, remedy=remedy)
+            if name not in known:
+                message = f"unknown information class {name!r}"
+                raise InputError(message, field=key, remedy=nearest(name, known))
 
     def checkpoint_s(
         self, model: str, family: str, parameters: float, dtype: str, relaunch_s: float | None
@@ -130,28 +132,3 @@ class Costs:
         longest = self.search_s_max.get(self.search, math.inf)
         seconds: Floats = np.minimum(counts * per_gpu, longest)
         return seconds
-
-
-def _one_of(key: str, what: str, value: str, valid: Sequence[str]) -> None:
-    if value not in valid:
-        raise InputError(f"unknown {what} {value!r}", field=key, remedy=nearest(value, valid))
-
-
-def _check_price(name: str, price: ProfilePrice) -> None:
-    key = f"costs.profile.{name}"
-    if name in UNPRICED:
-        raise InputError(
-            f"{name} has no price: {UNPRICED[name]}", field=key, remedy=f"leave it out, as ~{key} does"
-        )
-    known = [information.value for information in InformationClass if information not in UNPRICED]
-    _one_of(key, "information class", name, known)
-    if not (price.seconds > 0 and math.isfinite(price.seconds)):
-        raise InputError(
-            f"{price.seconds} is not a duration",
-            field=f"{key}.seconds",
-            remedy=f"give seconds above 0; ~{key} lets the class know for nothing",
-        )
-    if price.gpus < 1:
-        raise InputError(f"{price.gpus} is not a GPU count", field=f"{key}.gpus", remedy="give 1 or more")
-    _one_of(f"{key}.types", "value", price.types, TYPES)
-    _one_of(f"{key}.per", "value", price.per, PER)

@@ -6,8 +6,10 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec, Locality
@@ -97,9 +99,7 @@ class Scenario:
     def class_of(self) -> Ints:
         """Row of `tables.classes` that each job belongs to, shape (n,)."""
         index = {model: row for row, model in enumerate(self.tables.classes)}
-        return np.array(
-            [index[self.trace.model_class(row)] for row in range(len(self.trace))], dtype=np.int64
-        )
+        return np.array([index[model] for model in self.trace.model_classes], dtype=np.int64)
 
     @cached_property
     def compact(self) -> Ints:
@@ -170,8 +170,12 @@ class Scenario:
     def feasible(self) -> Bools:
         """Whether a model class fits on (type, count) of this cluster, shape (C, T, K)."""
         room = self.tables.counts[None, :] <= self.cluster.capacity[:, None]
-        finite: Bools = np.isfinite(self._at_compact(self.execution)) & room
+        finite: Bools = np.isfinite(self._compact_execution) & room
         return finite
+
+    @cached_property
+    def _compact_execution(self) -> Floats:
+        return self._at_compact(self.execution)
 
     def _at_compact(self, table: Floats) -> Floats:
         index = np.broadcast_to(self.compact[None, :, :, None], (*table.shape[:3], 1))
@@ -187,9 +191,9 @@ class Scenario:
             InformationClass.PROFILED: self.tables.profiled,
             InformationClass.DATA_PARALLEL: self.tables.data_parallel,
         }.get(information, self.execution)
-        times = self._at_compact(table)
+        times = self._compact_execution if table is self.execution else self._at_compact(table)
         if information == InformationClass.PROFILED:
-            times = np.where(np.isfinite(times), times, self._at_compact(self.execution))
+            times = np.where(np.isfinite(times), times, self._compact_execution)
         times = np.where(self.feasible, times, np.inf)
         if information == InformationClass.BOOTSTRAP:
             times = linear(times, self.feasible, self.tables.counts)
@@ -214,12 +218,35 @@ class Scenario:
 
     @cached_property
     def _requests(self) -> tuple[Ints, Ints, Bools]:
-        n = len(self.trace)
-        types, gpus = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        changed = np.zeros(n, dtype=np.bool_)
-        for row in range(n):
-            types[row], gpus[row], changed[row] = self._request(row)
-        return types, gpus, changed
+        """Type index, GPUs, and whether they were changed, of the request of each job."""
+        index = {
+            name: self.cluster.gpu_types.index(name) if name else -1 for name in set(self.trace.gpu_type)
+        }
+        named = np.array([index[name] for name in self.trace.gpu_type], dtype=np.int64)
+        asked = self.trace.gpus
+        most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
+        oversize = asked > most_of[named]
+        if self.oversize == "error" and oversize.any():
+            row = int(np.argmax(oversize))
+            raise self._oversize_error(row, int(named[row]))
+        every, nowhere = np.arange(len(asked)), len(self.tables.counts)
+        least = self._least_level[self.class_of, :, np.searchsorted(self.tables.counts, asked)]
+        lowest = least.min(axis=1)
+        level = np.where(named < 0, lowest, least[every, named])
+        moved = (level == nowhere) | oversize
+        wanted = np.where(moved & (lowest < nowhere) & (named >= 0), least.argmin(axis=1), named)
+        wanted[moved & (lowest == nowhere)] = -1
+        gpus = np.append(self.tables.counts, 0)[np.where(moved, lowest, level)]
+        wanted, gpus = np.where(oversize, named, wanted), np.where(oversize, 0, gpus)
+        return wanted, gpus, oversize | (gpus != asked) | (wanted != named)
+
+    @cached_property
+    def _least_level(self) -> Ints:
+        """Least index, from each on, of a count at which a class fits on a type, (C, T, K + 1); K: none."""
+        levels = self.feasible.shape[-1]
+        level = np.full((*self.feasible.shape[:2], levels + 1), levels)
+        level[..., :-1] = np.where(self.feasible, np.arange(levels), levels)
+        return np.minimum.accumulate(level[..., ::-1], axis=-1)[..., ::-1]
 
     @property
     def request_type(self) -> Ints:
@@ -240,28 +267,6 @@ class Scenario:
     def request_changed(self) -> Bools:
         """Whether each job's request had to be raised or moved to another type, shape (n,)."""
         return self._requests[2]
-
-    def _request(self, row: int) -> tuple[int, int, bool]:
-        """Return the request of a job: (type index, GPUs, whether it was changed)."""
-        name, asked = self.trace.gpu_type[row], int(self.trace.gpus[row])
-        wanted = self.cluster.gpu_types.index(name) if name else -1
-        if asked > self._most_gpus(wanted):
-            if self.oversize == "error":
-                raise self._oversize_error(row, wanted)
-            return wanted, 0, True
-        enough = self.tables.counts >= asked
-        fits = self.feasible[self.class_of[row]] & enough[None, :]
-        options = fits if wanted < 0 else fits & (np.arange(len(fits)) == wanted)[:, None]
-        if not options.any():
-            options, wanted = fits, -1
-        if not options.any():
-            return wanted, 0, True
-        level = int(np.argmax(options.any(axis=0)))
-        chosen = wanted
-        if name and wanted < 0:
-            chosen = int(np.argmax(options[:, level]))
-        gpus = int(self.tables.counts[level])
-        return chosen, gpus, gpus != asked or (bool(name) and chosen != self.cluster.gpu_types.index(name))
 
     def _most_gpus(self, wanted: int) -> int:
         capacity = self.cluster.capacity
@@ -284,13 +289,10 @@ class Scenario:
 
         A job that requests any type counts with the type on which it runs fastest.
         """
-        times = self._at_compact(self.execution)[self.class_of]
         out = np.full(len(self.trace), np.nan)
-        level = np.searchsorted(self.tables.counts, self.request_gpus)
-        for row in np.flatnonzero(self.request_gpus > 0):
-            options = times[row, :, level[row]]
-            kind = self.request_type[row]
-            out[row] = options.min() if kind < 0 else options[kind]
+        rows = np.flatnonzero(self.request_gpus > 0)
+        kind, times = self.request_type[rows], self._at_request(self._compact_execution)[rows]
+        out[rows] = np.where(kind < 0, times.min(axis=1), times[np.arange(len(rows)), kind])
         return out
 
     @cached_property
@@ -300,16 +302,18 @@ class Scenario:
         The mean speed is over the types that the job fits on at that count, weighted by their numbers of
         GPUs; NaN if it fits nowhere. On a cluster of one type it is the reference iteration time.
         """
-        times = self._at_compact(self.execution)[self.class_of]
-        level = np.searchsorted(self.tables.counts, self.request_gpus)
-        level = np.minimum(level, len(self.tables.counts) - 1)[:, None, None]
-        at_count = np.take_along_axis(times, level, axis=2)[..., 0]
-        fits = np.take_along_axis(self.feasible[self.class_of], level, axis=2)[..., 0]
+        at_count, fits = self._at_request(self._compact_execution), self._at_request(self.feasible)
         weight = np.where(fits & (self.request_gpus > 0)[:, None], self.cluster.capacity, 0.0)
         total = weight.sum(axis=1)
         speed = (weight / np.where(fits, at_count, 1.0)).sum(axis=1)
         mean_s: Floats = np.divide(total, speed, out=np.full(len(total), np.nan), where=total > 0)
         return mean_s
+
+    def _at_request(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the values of each job's class at its requested count, shape (n, T), of (C, T, K)."""
+        level = np.searchsorted(self.tables.counts, self.request_gpus)
+        level = np.minimum(level, len(self.tables.counts) - 1)
+        return np.swapaxes(table, 1, 2)[self.class_of, level]
 
 
 def _filled(times: Floats) -> Floats:
@@ -331,7 +335,7 @@ def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:
 
 def model_classes(trace: Trace) -> tuple[ModelClass, ...]:
     """Return the distinct model classes of a trace, sorted."""
-    return tuple(sorted({trace.model_class(row) for row in range(len(trace))}))
+    return tuple(sorted(set(trace.model_classes)))
 
 
 LOCALITIES = len(Locality)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from clustergym.arrays import Floats
 from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, nearest, require
-from clustergym.inputs.parameters import build, checked
+from clustergym.inputs.parameter_types import Duration, NonNegativeInt, Period
+from clustergym.inputs.parameters import Parameters, build, checked
 from clustergym.inputs.paths import traces_dir
 from clustergym.models.catalog import Catalog
 from clustergym.models.model_class import ModelClass
+from clustergym.models.model_spec import ModelSpec
 from clustergym.oracle.base import Oracle, OracleTables
 from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.traffic import on_free_links, require_fabric
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rules:
+class Rules(Parameters):
     """The `scenario` group of the configuration, without the keys of disturbances.
 
     Attributes
@@ -49,37 +51,103 @@ class Rules:
         Whether jobs share the links between switches (`clustergym.sim.links`).
     """
 
+    config_key: ClassVar[str] = "scenario"
     name: str
     version: int = 0
-    rounds: str | float = "policy"
-    counts: str = "power_of_two"
-    oversize: str = "error"
-    other_types: str = "error"
+    rounds: Literal["policy", "event"] | Period = "policy"
+    counts: Literal["power_of_two", "any"] = "power_of_two"
+    oversize: Literal["error", "drop"] = "error"
+    other_types: Literal["error", "any"] = "error"
     contention: bool = False
 
-    def __post_init__(self) -> None:
-        choices = {
-            "counts": ("power_of_two", "any"),
-            "oversize": ("error", "drop"),
-            "other_types": ("error", "any"),
-        }
-        for key, valid in choices.items():
-            if getattr(self, key) not in valid:
-                raise InputError(
-                    f"unknown value {getattr(self, key)!r}",
-                    field=f"scenario.{key}",
-                    remedy=nearest(getattr(self, key), valid),
-                )
-        if isinstance(self.rounds, str) and self.rounds not in ("policy", "event"):
-            raise InputError(
-                f"unknown value {self.rounds!r}",
-                field="scenario.rounds",
-                remedy="give policy, event, or seconds",
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """The conditions of scenarios: a composed configuration without its trace and seed.
+
+    Scenarios of many traces share what was computed of the cluster and of the model classes.
+
+    Attributes
+    ----------
+    rules : Rules
+    costs : Costs
+    horizon_s : float or None
+    cluster : ClusterSpec
+    oracle : Oracle
+    disturbances : mapping
+        Keys of each kind of disturbance, by the kind's key.
+    """
+
+    rules: Rules
+    costs: Costs
+    horizon_s: float | None
+    cluster: ClusterSpec
+    oracle: Oracle
+    disturbances: Mapping[str, Any]
+    _checkpoint_s: dict[ModelClass, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Conditions:
+        """Return the conditions of a configuration; see `build_scenario`."""
+        given = config["scenario"]
+        rules: Rules = build(Rules, given, "scenario", beside=KINDS)
+        costs: Costs = build(Costs, config["costs"], "costs")
+        horizon_s = checked(config.get("horizon_s"), Duration | None, "horizon_s")
+        cluster = make_cluster(config["cluster"])
+        most = int(cluster.capacity.min())
+        for name, price in costs.profile.items():
+            remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
+            require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
+        disturbances = {key: given.get(key, {}) for key in KINDS}
+        return cls(rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances)
+
+    def scenario(self, trace_choice: Mapping[str, Any], seed: Any) -> Scenario:
+        """Build the scenario of a trace.
+
+        Parameters
+        ----------
+        trace_choice : mapping
+            The `trace` group of the configuration.
+        seed : int
+
+        Raises
+        ------
+        InputError
+            If the trace or the seed is not valid, or the trace does not go with the conditions.
+        """
+        cluster, rules = self.cluster, self.rules
+        seed = checked(seed, NonNegativeInt, "seed")
+        trace = _with_cluster_types(make_trace(trace_choice, seed, cluster, rules.counts), cluster, rules)
+        classes = model_classes(trace)
+        checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
+        tables, communication_s = _tables(self.oracle, classes, cluster, rules)
+        asked = (
+            kind.from_config(self.disturbances[key], cluster, trace, seed) for key, kind in KINDS.items()
+        )
+        return Scenario(
+            name=rules.name,
+            version=rules.version,
+            cluster=cluster,
+            trace=trace,
+            tables=tables,
+            checkpoint_s=checkpoint_s,
+            costs=self.costs,
+            rounds=rules.rounds,
+            horizon_s=self.horizon_s,
+            counts_rule=rules.counts,
+            oversize=rules.oversize,
+            communication_s=communication_s,
+            disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
+        )
+
+    def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
+        """Return the seconds to save and load the checkpoint of a model class of a trace."""
+        if model not in self._checkpoint_s:
+            spec = _known(model, self.oracle.catalog, trace)
+            self._checkpoint_s[model] = self.costs.checkpoint_s(
+                model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s
             )
-        if not isinstance(self.rounds, str) and not 1e-3 <= self.rounds < 1e9:
-            raise InputError(
-                f"{self.rounds} is not a round", field="scenario.rounds", remedy="give seconds above 0.001"
-            )
+        return self._checkpoint_s[model]
 
 
 def build_scenario(config: Mapping[str, Any]) -> Scenario:
@@ -95,41 +163,7 @@ def build_scenario(config: Mapping[str, Any]) -> Scenario:
     InputError
         If anything in the configuration, or in a file it names, is not valid.
     """
-    given = config["scenario"]
-    rules: Rules = build(Rules, given, "scenario", beside=KINDS)
-    costs: Costs = build(Costs, config["costs"], "costs")
-    horizon_s = _horizon(config.get("horizon_s"))
-    cluster = make_cluster(config["cluster"])
-    seed = checked(config["seed"], int, "seed")
-    if seed < 0:
-        raise InputError(f"{seed} is not a seed", field="seed", remedy="give a whole number from 0")
-    most = int(cluster.capacity.min())
-    for name, price in costs.profile.items():
-        remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
-        require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
-    trace = _with_cluster_types(make_trace(config["trace"], seed, cluster, rules.counts), cluster, rules)
-    oracle = oracle_from_config(config["oracle"])
-    catalog = oracle.catalog
-    classes = model_classes(trace)
-    for model in classes:
-        _known(model, catalog, trace)
-    tables, communication_s = _tables(oracle, classes, cluster, rules)
-    asked = (kind.from_config(given.get(key, {}), cluster, trace, seed) for key, kind in KINDS.items())
-    return Scenario(
-        name=rules.name,
-        version=rules.version,
-        cluster=cluster,
-        trace=trace,
-        tables=tables,
-        checkpoint_s=np.array([_checkpoint_s(model, catalog, costs) for model in classes]),
-        costs=costs,
-        rounds=rules.rounds,
-        horizon_s=horizon_s,
-        counts_rule=rules.counts,
-        oversize=rules.oversize,
-        communication_s=communication_s,
-        disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
-    )
+    return Conditions.of(config).scenario(config["trace"], config["seed"])
 
 
 def _tables(
@@ -154,15 +188,6 @@ def _tables(
     return on_free_links(tables_of, cluster)
 
 
-def _horizon(value: Any) -> float | None:
-    horizon_s: float | None = checked(value, float | None, "horizon_s")
-    if horizon_s is not None and not 0 < horizon_s < 1e12:
-        raise InputError(
-            f"{horizon_s} is not a duration", field="horizon_s", remedy="give seconds above 0, or null"
-        )
-    return horizon_s
-
-
 def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     """Build the cluster of the `cluster` group; a file in `path` replaces the group's other keys."""
     require(isinstance(config, Mapping), "cluster", config, "give its keys")
@@ -172,11 +197,8 @@ def make_cluster(config: Mapping[str, Any]) -> ClusterSpec:
     return cluster_from_config({key: value for key, value in config.items() if key != "path"})
 
 
-RULE_NAMES = ("arena", "ares")
-
-
 @dataclass(frozen=True)
-class TraceChoice:
+class TraceChoice(Parameters):
     """The `trace` group of the configuration.
 
     Attributes
@@ -207,9 +229,10 @@ class TraceChoice:
         Seed of the draw or the generator; null: the run's seed.
     """
 
+    config_key: ClassVar[str] = "trace"
     path: str | None = None
     format: str = "auto"
-    rule: str = "arena"
+    rule: Literal["arena", "ares"] = "arena"
     committed: str | None = None
     source: str | None = None
     jobs: int = 200
@@ -218,7 +241,7 @@ class TraceChoice:
     any_type: bool = False
     gavel_steps: str = "job"
     sia_profiles: str | None = None
-    sia_lengths: str = "validated"
+    sia_lengths: Literal["validated", "noise"] = "validated"
     deadlines: bool = False
     requests: str = "source"
     max_gpus: int | None = None
@@ -226,11 +249,6 @@ class TraceChoice:
     max_duration_s: float | None = None
     start_hour: int = 0
     seed: int | None = None
-
-    def __post_init__(self) -> None:
-        require(self.rule in RULE_NAMES, "trace.rule", self.rule, nearest(self.rule, RULE_NAMES))
-        found, lengths = self.sia_lengths, ("validated", "noise")
-        require(found in lengths, "trace.sia_lengths", found, nearest(found, lengths))
 
 
 def make_trace(
@@ -318,12 +336,12 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
     )
 
 
-def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
-    """Raise an `InputError` for the first job of a model that the catalogue does not have."""
+def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:
+    """Return the specification of a model; raise an `InputError` for its first job if there is none."""
     try:
-        catalog.get(model)
+        return catalog.get(model)
     except InputError as error:
-        row = next(row for row in range(len(trace)) if trace.model_class(row) == model)
+        row = trace.model_classes.index(model)
         raise InputError(
             error.message,
             file=trace.path or None,
@@ -331,8 +349,3 @@ def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> None:
             field="model_family",
             remedy=error.remedy,
         ) from error
-
-
-def _checkpoint_s(model: ModelClass, catalog: Catalog, costs: Costs) -> float:
-    spec = catalog.get(model)
-    return costs.checkpoint_s(model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s)

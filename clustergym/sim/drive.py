@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -84,7 +86,7 @@ def drive(
     started, scenario = time.perf_counter(), simulation.scenario
     times, role = DecisionTimes(), NO_ROLE
     try:
-        with watch or Watch() as watching:
+        with watch or Watch() as watching, _few_full_collections():
             advance, schedule, apply = watching.steps(simulation, policy)
             policy.check(scenario.trace, simulation.setting)
             policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
@@ -104,6 +106,21 @@ def drive(
     except (SystemExit, GeneratorExit, OvertimeError) as error:
         raise stopped(role, simulation, policy, error) from error
     return Run(simulation, times, time.perf_counter() - started)
+
+
+@contextmanager
+def _few_full_collections() -> Iterator[None]:
+    """Let Python look through all objects for garbage a tenth as often as before, until the end of a run.
+
+    A run's log only grows: with the defaults a third of the time of a run of 51,200 jobs went into looking
+    through it again and again.
+    """
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, 10 * old)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, middle, old)
 
 
 def replay(

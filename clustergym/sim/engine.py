@@ -133,6 +133,10 @@ class Simulation(World):
         self._decided_at = self.now
         self.decision_points += 1
         self._defragment()
+        return self._view()
+
+    def _view(self) -> View:
+        """Return the View of now, and remember what a decision on it may do."""
         if self._rows is None:
             self._rows = np.array(sorted(self._in_view), dtype=np.int64)
         free = self.allocations.free.copy()
@@ -230,7 +234,8 @@ class Simulation(World):
         self._decision_due = True
 
     def _watch_for_stall(self) -> None:
-        waits = bool(self._in_view) and not (self.jobs.gpus[list(self._in_view)] > 0).any()
+        rows = list(self._in_view) if self._rows is None else self._rows
+        waits = bool(self._in_view) and not (self.jobs.gpus[rows] > 0).any()
         if waits and self.allocations.down:
             return
         hopeless = waits and not self._ahead and not self._profiles.active

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import ClassVar, NoReturn, ParamSpec, TypeVar
 
-from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameter_types import Period
+from clustergym.inputs.parameters import Parameters, checked
 from clustergym.interface.policy import Decision, Policy, View
 from clustergym.sim.engine import Simulation
 
@@ -137,12 +139,12 @@ class Watch:
 
 def check_limit(limit_s: float | None, field: str = "run.decision_limit_s") -> float | None:
     """Return the time limit of decisions; raise an `InputError` if it is not a duration."""
-    require(limit_s is None or 1e-3 <= limit_s < 1e9, field, limit_s, "give seconds from 0.001, or null")
-    return limit_s
+    seconds: float | None = checked(limit_s, Period | None, field)
+    return seconds
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Parameters):
     """The `run` group of the configuration.
 
     Attributes
@@ -151,7 +153,5 @@ class RunOptions:
         Wall seconds that a decision may take; null: no limit.
     """
 
-    decision_limit_s: float | None = None
-
-    def __post_init__(self) -> None:
-        check_limit(self.decision_limit_s)
+    config_key: ClassVar[str] = "run"
+    decision_limit_s: Period | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import cache
 
 import numpy as np
 
@@ -84,9 +85,13 @@ class JobStates:
         """Record a job's progress and GPU-seconds up to tick `now`; call it before its allotment changes."""
         if self.checkpoint_every:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
-        rows = np.array([row])
-        self.remaining[row] = self.remaining_at(rows, now)[0]
-        self.attained_gpu_s[row] = self.attained_at(rows, now)[0]
+        # As `remaining_at` and `attained_at`, which take ten times as long for one job.
+        if self.phase[row] == Phase.RUNNING:
+            worked = max(now - max(int(self.worked_until[row]), int(self.ready[row])), 0)
+            done = worked / (self.iteration_s[row] * TICKS_PER_S)
+            self.remaining[row] = max(self.remaining[row] - done, 0.0)
+        held = float(int(self.gpus[row]) * (now - int(self.held_since[row])))
+        self.attained_gpu_s[row] += held / TICKS_PER_S
         self.worked_until[row] = self.held_since[row] = now
 
 
@@ -137,7 +142,7 @@ class ViewMaker:
             attained_gpu_s=jobs.attained_at(rows, now),
             feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
             batch=jobs.batch[rows],
-            times=lambda: self._times(rows),
+            times=cache(lambda: self._times(rows)),
             costs=lambda: self.costs(rows),
             batches=lambda: self._batch_options(rows, now),
         )
@@ -148,6 +153,7 @@ class ViewMaker:
         known: Floats = np.where(
             self.jobs.profiled[rows][:, :, None], self.known[self.class_of[rows]], np.inf
         )
+        known.setflags(write=False)
         return known
 
     def _batch_options(self, rows: Ints, now: int) -> BatchOptions | None:

@@ -17,9 +17,9 @@ any. A job on whose recorded GPU type no model of the rule fits is drawn as if n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The result of `draw`, as columns of length n, and facts for the provenance."""
+    """The result of `draw`: columns of length n, seconds per iteration, and facts for the provenance."""
 
     model_family: list[str]
     model_size: list[str]
@@ -94,12 +94,13 @@ class Drawn:
     iterations: Ints
     gpu_type: list[str]
     gpus: Ints
+    time_s: Floats
     facts: dict[str, Any]
 
     @property
     def columns(self) -> dict[str, Any]:
         """The columns, as `build_trace` takes them."""
-        return {name: value for name, value in vars(self).items() if name != "facts"}
+        return {name: value for name, value in vars(self).items() if name not in ("time_s", "facts")}
 
 
 @dataclass(frozen=True)
@@ -178,8 +179,9 @@ class ReferenceTimes:
     def __init__(self, cluster: ClusterSpec) -> None:
         from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-        self._oracle, self._cluster = RooflineOracle(), cluster
+        self.oracle, self._cluster = RooflineOracle(), cluster
         self._known: dict[tuple[ModelClass, str, int], float] = {}
+        self._prepared: dict[Rule, set[tuple[int, int]]] = {}
 
     def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> float:
         """Return the seconds per iteration; inf if the model does not fit."""
@@ -195,18 +197,20 @@ class ReferenceTimes:
         if all(key in self._known for key in wanted):
             return
         cluster = self._nodes_of(gpu_type, max(counts)) if missing else self._cluster
-        tables = self._oracle.tables(models, cluster, sorted(counts))
+        tables = self.oracle.tables(models, cluster, sorted(counts))
         for t, kind in enumerate(tables.gpu_types):
             for k, gpus in enumerate(tables.counts.tolist()):
                 tier = int(cluster.compact_locality(t, gpus))
                 for c, model in enumerate(tables.classes):
                     self._known[model, kind, gpus] = float(tables.execution[c, t, k, tier])
 
-    def prepare_rule(self, rule: Rule, keys: Ints) -> None:
-        """Compute the times of all models that a rule may draw for rows of (class, GPU count, …)."""
-        pairs = keys[:, :2].tolist()
-        models = {model for pair in pairs for tier in rule.tiers(*pair) for model, _ in tier}
-        self.prepare(sorted(models), sorted({count for _, count in pairs}))
+    def prepare_rule(self, rule: Rule, pairs: Iterable[tuple[int, int]]) -> None:
+        """Compute the times of all models that a rule may draw for (class, GPU count)."""
+        prepared = self._prepared.setdefault(rule, set())
+        if new := set(pairs) - prepared:
+            models = {model for pair in new for tier in rule.tiers(*pair) for model, _ in tier}
+            self.prepare(sorted(models), sorted({count for _, count in new}))
+            prepared |= new
 
     def _nodes_of(self, gpu_type: str, gpus: int) -> ClusterSpec:
         from clustergym.cluster.cluster_files import canonical_gpu_type, load_gpu_types
@@ -219,6 +223,7 @@ class ReferenceTimes:
 _shared: dict[str, ReferenceTimes] = {}
 
 
+@lru_cache(maxsize=64)
 def reference_key(cluster: ClusterSpec) -> str:
     """Return a key of everything that the reference times on a cluster depend on."""
     from clustergym.models.catalog import load_catalog
@@ -228,7 +233,10 @@ def reference_key(cluster: ClusterSpec) -> str:
 
 def times_on(cluster: ClusterSpec) -> ReferenceTimes:
     """Return the reference iteration times on a cluster; all traces of this process share them."""
-    return _shared.setdefault(reference_key(cluster), ReferenceTimes(cluster))
+    key = reference_key(cluster)
+    if key not in _shared:
+        _shared[key] = ReferenceTimes(cluster)
+    return _shared[key]
 
 
 @cache
@@ -289,51 +297,89 @@ def draw(records: Records, options: ReadOptions) -> Drawn:
     gpus = rounded_up(records.gpus) if options.power_of_two else records.gpus
     gpu_s = records.duration_s * records.gpus
     recorded = records.gpu_type or [""] * len(records.row)
-    asked = sorted(set(recorded))
-    kinds = np.array([asked.index(kind) for kind in recorded], dtype=np.int64)
-    keys, group = np.unique(np.stack([rule.stratum(gpu_s), gpus, kinds], axis=1), axis=0, return_inverse=True)
+    menus = _menus(rule, reference, tuple(types or ()), options.reference_gpu)
+    stratum = rule.stratum(gpu_s)
+    keys = list(zip(stratum.tolist(), gpus.tolist(), recorded, strict=True))
+    asked = sorted(set(keys))
     if isinstance(reference, ReferenceTimes):
-        reference.prepare_rule(rule, keys)
-    picks = _Picks(records, options, rule, reference, types or ())
-    chance = uniforms(options.seed, records.row)
-    for index, (stratum, count, kind) in enumerate(keys.tolist()):
-        picks.fill(np.flatnonzero(group.ravel() == index), stratum, count, asked[kind], chance)
-    return picks.result(gpu_s, gpus)
+        reference.prepare_rule(rule, [key[:2] for key in asked])
+    row = {key: menus.row(*key) for key in asked}
+    if -1 in row.values():
+        first = next(key for key in asked if row[key] < 0)
+        raise _nothing_fits(records, options, keys.index(first), first[1], menus.types)
+    of = np.array([row[key] for key in keys], dtype=np.int64)
+    return _drawn(records, options, menus, of, menus.pick(of, uniforms(options.seed, records.row)), gpus)
 
 
-class _Picks:
-    """Collects the drawn models of all jobs, group by group of equal class, GPU count and type."""
+@lru_cache(maxsize=64)
+def _menus(rule: Rule, reference: ReferenceTime, types: tuple[str, ...], reference_gpu: str) -> _Menus:
+    """Return the menus of a rule; all draws of this process share them."""
+    return _Menus(rule, reference, types, reference_gpu)
+
+
+class _Menus:
+    """What a rule draws among for each (class, GPU count, recorded type): a menu of model and GPU type.
+
+    Attributes
+    ----------
+    types : tuple of str
+        GPU types to draw among for jobs without a recorded one, and those whose own fits no model.
+    models, gpu_types : list
+        Of the choices of all menus: model class, GPU type.
+    time_s : ndarray of float
+        Seconds per iteration of the choices.
+    later_tier, retyped : ndarray of bool
+        Of each menu: no model of the first tier fits; none fits on the recorded type.
+    """
 
     def __init__(
-        self,
-        records: Records,
-        options: ReadOptions,
-        rule: Rule,
-        reference: ReferenceTime,
-        types: tuple[str, ...],
+        self, rule: Rule, reference: ReferenceTime, types: tuple[str, ...], reference_gpu: str
     ) -> None:
-        self.records, self.options, self.types = records, options, types
-        self.rule, self.reference = rule, reference
+        self.types = types
         self.models: list[ModelClass] = []
         self.gpu_types: list[str] = []
-        self.time_s: list[float] = []
-        self.index = np.zeros(len(records.row), dtype=np.int64)
-        self.later_tier = self.retyped = 0
+        self.time_s = np.empty(0)
+        self.later_tier = self.retyped = np.empty(0, dtype=np.bool_)
+        self._rule, self._reference, self._reference_gpu = rule, reference, reference_gpu
+        self._row: dict[tuple[int, int, str], int] = {}
+        self._first = self._last = np.empty(0, dtype=np.int64)
+        self._until = np.empty((0, 0))
 
-    def fill(self, rows: Ints, stratum: int, gpus: int, asked: str, chance: Floats) -> None:
+    def row(self, stratum: int, gpus: int, asked: str) -> int:
+        """Return the row of a menu; -1 if no model fits."""
+        key = stratum, gpus, asked
+        if key not in self._row:
+            self._row[key] = self._add(*key)
+        return self._row[key]
+
+    def pick(self, row: Ints, chance: Floats) -> Ints:
+        """Return the choice that a random number in [0, 1) makes from each menu."""
+        until, last = self._until[row], self._last[row]
+        total = until[np.arange(len(row)), last]
+        picked = (until <= (chance * total)[:, None]).sum(axis=1)
+        choice: Ints = self._first[row] + np.minimum(picked, last)
+        return choice
+
+    def _add(self, stratum: int, gpus: int, asked: str) -> int:
         fitting, depth = self._fitting((asked,), stratum, gpus) if asked else ([], 0)
+        retyped = bool(asked) and not fitting
         if not fitting:
-            self.retyped += len(rows) if asked else 0
             fitting, depth = self._fitting(self.types or ("",), stratum, gpus)
         if not fitting:
-            raise self._nothing_fits(int(rows[0]), gpus)
-        self.later_tier += len(rows) if depth else 0
-        share = np.cumsum([weight for _, _, weight, _ in fitting])
-        picked = np.searchsorted(share, chance[rows] * share[-1], side="right")
-        self.index[rows] = len(self.models) + np.minimum(picked, len(fitting) - 1)
+            return -1
+        self._first = np.append(self._first, len(self.models))
+        self._last = np.append(self._last, len(fitting) - 1)
+        self.later_tier = np.append(self.later_tier, depth > 0)
+        self.retyped = np.append(self.retyped, retyped)
         self.models += [model for model, _, _, _ in fitting]
         self.gpu_types += [kind for _, kind, _, _ in fitting]
-        self.time_s += [time for _, _, _, time in fitting]
+        self.time_s = np.append(self.time_s, [time for _, _, _, time in fitting])
+        rows, columns = self._until.shape
+        longer = np.full((rows + 1, max(columns, len(fitting))), np.inf)
+        longer[:rows, :columns] = self._until
+        longer[rows, : len(fitting)] = np.cumsum([weight for _, _, weight, _ in fitting])
+        self._until = longer
+        return rows
 
     def _fitting(
         self, types: tuple[str, ...], stratum: int, gpus: int
@@ -342,52 +388,61 @@ class _Picks:
 
         A choice is (model class, GPU type, weight, seconds per iteration).
         """
-        for depth, tier in enumerate(self.rule.tiers(stratum, gpus)):
+        for depth, tier in enumerate(self._rule.tiers(stratum, gpus)):
             fitting = [
                 (model, kind, weight, time)
                 for kind in types
                 for model, weight in tier
-                if np.isfinite(time := self.reference(model, kind or self.options.reference_gpu, gpus))
+                if np.isfinite(time := self._reference(model, kind or self._reference_gpu, gpus))
             ]
             if fitting:
                 return fitting, depth
         return [], 0
 
-    def _nothing_fits(self, row: int, gpus: int) -> InputError:
-        kinds = ", ".join(self.types) or self.options.reference_gpu
-        others = " or ".join(sorted(set(RULES) - {self.options.rule}))
-        return InputError(
-            f"no model of rule {self.options.rule!r} fits on {gpus} GPUs of {kinds}",
-            file=self.records.path,
-            line=int(self.records.line[row]) or None,
-            field="gpus",
-            remedy=f"choose rule {others}",
-        )
 
-    def result(self, gpu_s: Floats, gpus: Ints) -> Drawn:
-        time_s = np.array(self.time_s)[self.index]
-        iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)
-        models = [self.models[index] for index in self.index.tolist()]
-        options = self.options
-        facts = {
-            "rule": options.rule,
-            "seed": options.seed,
-            "gpu_types": list(self.types),
-            "reference_gpu": options.reference_gpu,
-            "reference_cluster": options.reference_cluster if options.reference_time_s is None else "",
-            "power_of_two": options.power_of_two,
-            "gpus_rounded_up": int((gpus != self.records.gpus).sum()),
-            "outside_class": self.later_tier,
-            "gpu_type_not_kept": self.retyped,
-            "gpu_s_recorded": float(gpu_s.sum()),
-            "gpu_s_drawn": float((iterations * time_s * gpus).sum()),
-        }
-        return Drawn(
-            model_family=[model.family for model in models],
-            model_size=[model.size for model in models],
-            global_batch=np.array([model.global_batch for model in models], dtype=np.int64),
-            iterations=iterations,
-            gpu_type=[self.gpu_types[index] for index in self.index.tolist()],
-            gpus=gpus,
-            facts=facts,
-        )
+def _nothing_fits(
+    records: Records, options: ReadOptions, row: int, gpus: int, types: tuple[str, ...]
+) -> InputError:
+    kinds = ", ".join(types) or options.reference_gpu
+    others = " or ".join(sorted(set(RULES) - {options.rule}))
+    return InputError(
+        f"no model of rule {options.rule!r} fits on {gpus} GPUs of {kinds}",
+        file=records.path,
+        line=int(records.line[row]) or None,
+        field="gpus",
+        remedy=f"choose rule {others}",
+    )
+
+
+def _drawn(
+    records: Records, options: ReadOptions, menus: _Menus, menu: Ints, choice: Ints, gpus: Ints
+) -> Drawn:
+    """Return the jobs of choices that were picked from menus."""
+    gpu_s = records.duration_s * records.gpus
+    time_s = menus.time_s[choice]
+    iterations = np.maximum(1, np.rint(gpu_s / gpus / time_s)).astype(np.int64)
+    picked = choice.tolist()
+    models = [menus.models[index] for index in picked]
+    facts = {
+        "rule": options.rule,
+        "seed": options.seed,
+        "gpu_types": list(menus.types),
+        "reference_gpu": options.reference_gpu,
+        "reference_cluster": options.reference_cluster if options.reference_time_s is None else "",
+        "power_of_two": options.power_of_two,
+        "gpus_rounded_up": int((gpus != records.gpus).sum()),
+        "outside_class": int(menus.later_tier[menu].sum()),
+        "gpu_type_not_kept": int(menus.retyped[menu].sum()),
+        "gpu_s_recorded": float(gpu_s.sum()),
+        "gpu_s_drawn": float((iterations * time_s * gpus).sum()),
+    }
+    return Drawn(
+        model_family=[model.family for model in models],
+        model_size=[model.size for model in models],
+        global_batch=np.array([model.global_batch for model in models], dtype=np.int64),
+        iterations=iterations,
+        gpu_type=[menus.gpu_types[index] for index in picked],
+        gpus=gpus,
+        time_s=time_s,
+        facts=facts,
+    )

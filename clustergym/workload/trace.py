@@ -7,6 +7,7 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,16 @@ class Trace:
         """Seconds from the first to the last submission."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
 
+    @cached_property
+    def model_classes(self) -> list[ModelClass]:
+        """Model class of each row."""
+        columns = self.model_family, self.model_size, self.global_batch.tolist()
+        known = {key: ModelClass(*key) for key in set(zip(*columns, strict=True))}
+        return [known[key] for key in zip(*columns, strict=True)]
+
     def model_class(self, row: int) -> ModelClass:
         """Return the model class of one row."""
-        return ModelClass(self.model_family[row], self.model_size[row], int(self.global_batch[row]))
+        return self.model_classes[row]
 
     def take(self, rows: Sequence[int] | Ints, name: str | None = None) -> Trace:
         """Return a trace of the given rows, which must be in order of submission."""

@@ -101,7 +101,7 @@ def build_trace(
 
 
 def _in_order(column: Any, order: npt.NDArray[np.intp]) -> Any:
-    return column[order] if isinstance(column, np.ndarray) else tuple(column[row] for row in order)
+    return column[order] if isinstance(column, np.ndarray) else tuple(column[row] for row in order.tolist())
 
 
 def _catalogue_name(name: str) -> str:
@@ -140,14 +140,18 @@ class _Checker:
 
     def texts(self) -> None:
         for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster"):
+            if not _UNPRINTABLE.search("".join(self.columns[column])):
+                continue
             for row, text in enumerate(self.columns[column]):
                 if _UNPRINTABLE.search(text):
                     raise self.error(row, column, f"{shown(text)} has a control character", "remove it")
-        for row, family in enumerate(self.columns["model_family"]):
-            if not family:
-                raise self.error(row, "model_family", "is empty", "name the job's model")
+        families = self.columns["model_family"]
+        if "" in families:
+            raise self.error(families.index(""), "model_family", "is empty", "name the job's model")
 
     def ids(self) -> None:
+        if len(set(self.columns["job_id"]) - {""}) == len(self.columns["job_id"]):
+            return
         seen: dict[str, int] = {}
         for row, job in enumerate(self.columns["job_id"]):
             if not job:

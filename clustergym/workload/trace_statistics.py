@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,9 +58,13 @@ def tables_for(trace: Trace, cluster: ClusterSpec) -> OracleTables:
     """Return the roofline's tables of a trace's model classes, at every GPU count that `offer` needs."""
     from clustergym.oracle.roofline.roofline_oracle import RooflineOracle
 
-    classes = sorted({trace.model_class(row) for row in range(len(trace))})
+    return RooflineOracle().tables(sorted(set(trace.model_classes)), cluster, counts_for(trace.gpus, cluster))
+
+
+def counts_for(gpus: Ints, cluster: ClusterSpec) -> list[int]:
+    """Return every GPU count that `offer` needs for requests of shape (n,), ascending."""
     doubling = {1 << power for power in range(int(cluster.capacity.max()).bit_length())}
-    return RooflineOracle().tables(classes, cluster, sorted(doubling | {int(count) for count in trace.gpus}))
+    return sorted(doubling.union(gpus.tolist()))
 
 
 def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLoad:
@@ -72,12 +76,11 @@ def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLo
     counts at the least count that fits on that type; where none does, or the cluster lacks the type,
     on the other types.
     """
-    at_request = _AtRequest(cluster, tables)
-    keys = [(trace.model_class(row), trace.gpu_type[row], int(trace.gpus[row])) for row in range(len(trace))]
-    known = {key: at_request(*key) for key in set(keys)}
+    at_request = RequestCosts(cluster, tables.counts.tolist())
+    at_request.learn(tables)
+    costs = at_request.of_jobs(trace)
     iterations = trace.iterations.astype(np.float64)
-    gpu_s = np.array([known[key].gpu_s for key in keys]).reshape(len(trace), -1)
-    by_job = iterations[:, None] * gpu_s
+    by_job = iterations[:, None] * at_request.gpu_s(costs)
     demand = by_job.sum(axis=0)
     span, capacity = trace.span_s, cluster.capacity.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -89,40 +92,64 @@ def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLo
         load=load,
         overall=overall,
         job_gpu_s=by_job.sum(axis=1),
-        duration_s=iterations * np.array([known[key].time_s for key in keys]),
-        infeasible=sum(known[key].infeasible for key in keys),
-        nowhere=sum(bool(np.isnan(known[key].time_s)) for key in keys),
+        duration_s=iterations * np.array([cost.time_s for cost in costs]),
+        infeasible=sum(cost.infeasible for cost in costs),
+        nowhere=sum(bool(np.isnan(cost.time_s)) for cost in costs),
     )
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """The cost of one iteration: GPU-seconds on each type, shape (T,), seconds, and whether it fits."""
+class _Cost(NamedTuple):
+    """The cost of one iteration: GPU-seconds on each of T types, seconds, and whether it does not fit."""
 
-    gpu_s: Floats
+    gpu_s: list[float]
     time_s: float
     infeasible: bool
 
 
-class _AtRequest:
-    """Computes the cost of an iteration of (model class, requested type, GPU count)."""
+class RequestCosts:
+    """Costs of an iteration of (model class, requested type, GPU count), each computed once; see `offer`.
 
-    def __init__(self, cluster: ClusterSpec, tables: OracleTables) -> None:
-        self.cluster, self.tables = cluster, tables
-        self.classes = {model: row for row, model in enumerate(tables.classes)}
-        self.counts = tables.counts.tolist()
+    Parameters
+    ----------
+    cluster : ClusterSpec
+    counts : sequence of int
+        GPU counts, ascending.
+
+    Attributes
+    ----------
+    times : dict
+        Model class -> seconds per iteration, compactly placed, shape (T, K); inf where it does not fit.
+    """
+
+    def __init__(self, cluster: ClusterSpec, counts: Sequence[int]) -> None:
+        self.cluster, self.counts = cluster, list(counts)
+        self.times: dict[ModelClass, Floats] = {}
+        self._known: dict[tuple[ModelClass, str, int], _Cost] = {}
+
+    def learn(self, tables: OracleTables) -> None:
+        """Take over the times of more model classes, at `counts`."""
         tiers = [
-            [int(cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
-            for t, room in enumerate(cluster.capacity.tolist())
+            [int(self.cluster.compact_locality(t, min(k, int(room)))) for k in self.counts]
+            for t, room in enumerate(self.cluster.capacity.tolist())
         ]
         index = np.array(tiers)[None, :, :, None]
         shape = (*tables.execution.shape[:3], 1)
         times = np.take_along_axis(tables.execution, np.broadcast_to(index, shape), axis=3)[..., 0]
-        fits = tables.counts[None, :] <= cluster.capacity[:, None]
-        self.times = np.where(fits[None], times, np.inf)
+        fits = tables.counts[None, :] <= self.cluster.capacity[:, None]
+        self.times |= zip(tables.classes, np.where(fits[None], times, np.inf), strict=True)
 
-    def __call__(self, model: ModelClass, gpu_type: str, gpus: int) -> _Cost:
-        table = self.times[self.classes[model]]
+    def of_jobs(self, trace: Trace) -> list[_Cost]:
+        """Return the cost of each job, whose model classes were all learnt."""
+        keys = list(zip(trace.model_classes, trace.gpu_type, trace.gpus.tolist(), strict=True))
+        self._known |= {key: self._cost(*key) for key in set(keys) - self._known.keys()}
+        return [self._known[key] for key in keys]
+
+    def gpu_s(self, costs: Sequence[_Cost]) -> Floats:
+        """Return the GPU-seconds of an iteration on each type, shape (n, T)."""
+        return np.array([cost.gpu_s for cost in costs]).reshape(len(costs), -1)
+
+    def _cost(self, model: ModelClass, gpu_type: str, gpus: int) -> _Cost:
+        table = self.times[model]
         every = range(len(self.cluster.gpu_types))
         asked = [self.cluster.gpu_types.index(gpu_type)] if gpu_type in self.cluster.gpu_types else []
         others = [kind for kind in every if kind not in asked]
@@ -134,7 +161,7 @@ class _AtRequest:
             found = {kind: count for kind in kinds if (count := self._count(table[kind], gpus, exactly))}
             if found:
                 return self._spread(table, found, infeasible=attempt > 0)
-        return _Cost(np.zeros(len(every)), float("nan"), infeasible=True)
+        return _Cost([0.0 for _ in every], float("nan"), infeasible=True)
 
     def _count(self, times: Floats, gpus: int, exactly: bool) -> int:
         """Return the GPU count to use: `gpus` if `exactly`, else the least that fits; 0 if none fits."""
@@ -145,7 +172,7 @@ class _AtRequest:
 
     def _spread(self, table: Floats, found: dict[int, int], infeasible: bool) -> _Cost:
         total = sum(int(self.cluster.capacity[kind]) for kind in found)
-        gpu_s, time_s = np.zeros(len(table)), 0.0
+        gpu_s, time_s = [0.0] * len(table), 0.0
         for kind, count in found.items():
             share = int(self.cluster.capacity[kind]) / total
             seconds = float(table[kind, self.counts.index(count)])

@@ -12,6 +12,7 @@ import numpy as np
 from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
+from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Placer
 
 Share = tuple[int, int]
@@ -41,7 +42,7 @@ class Buddy(Placer):
     """
 
     name: ClassVar[str] = "buddy"
-    defragment_s: float | None = 3600.0
+    defragment_s: Period | None = 3600.0
     _spec: ClusterSpec | None = field(default=None, init=False, repr=False, compare=False)
     _hierarchies: tuple[_Hierarchy, ...] = field(default=(), init=False, repr=False, compare=False)
 
@@ -228,9 +229,9 @@ def _best_fit(free: Ints, gpus: int, limit: int) -> int | None:
     """Return the first node with the fewest free GPUs that suffice and are below `limit`."""
     if not len(free):
         return None
-    fitting = np.where((free >= gpus) & (free < limit), free, NONE)
-    node = int(fitting.argmin())
-    return node if fitting[node] != NONE else None
+    # Read as unsigned, what is short of `gpus` is larger than any count: the least is a best fit.
+    node = int((free - gpus).view(np.uint64).argmin())
+    return node if gpus <= free[node] < limit else None
 
 
 def _split(counts: Iterable[int], wanted: int) -> list[Share]:

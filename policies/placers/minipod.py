@@ -9,6 +9,7 @@ import numpy as np
 
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.inputs.parameter_types import Period
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance
@@ -31,7 +32,7 @@ class MinipodPlacer(Buddy):
     """
 
     name: ClassVar[str] = "minipod"
-    defragment_s: float | None = None
+    defragment_s: Period | None = None
     algorithm: str = "best_fit"
     _rng: np.random.Generator = field(
         default_factory=lambda: np.random.default_rng(0), init=False, repr=False, compare=False

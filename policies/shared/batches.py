@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import BatchOptions, Setting, View
 from clustergym.workload.trace import Trace
 
-MODES = ("known", "chosen", "requested")
+BatchMode = Literal["known", "chosen", "requested"]
 """The policy chooses the batch of jobs that have a choice; of all, or it is an error; of none."""
-
-
-def check_mode(mode: str) -> None:
-    """Raise an InputError unless `policy.batch` is one of `MODES`."""
-    if mode not in MODES:
-        raise InputError(f"unknown value {mode!r}", field="policy.batch", remedy=nearest(mode, MODES))
 
 
 def jobs_with_a_choice(mode: str, trace: Trace, setting: Setting) -> int:

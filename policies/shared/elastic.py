@@ -22,6 +22,22 @@ class Scaling(NamedTuple):
     level: int
 
 
+class Release(NamedTuple):
+    """Scalings that free GPUs, and the value they lose."""
+
+    loss: float
+    steps: list[Scaling]
+
+
+class Halvings(NamedTuple):
+    """Jobs that may be halved, in the order of the View: what each frees and loses at its level."""
+
+    at: Ints
+    level: Ints
+    freed: Ints
+    lost: Floats
+
+
 class VirtualCluster(Allotments):
     """A table of allotments with the value of each, on which scalings are tried.
 
@@ -44,13 +60,23 @@ class VirtualCluster(Allotments):
         super().__init__(view)
         self.value, self.time_s, self.depth, self.repaid = value, time_s, depth, repaid
         self.requested = requested_level(view)
-        self._release_cache: dict[int, list[tuple[float, list[Scaling]] | None]] = {}
+        self._loss = np.full((len(self.free), len(self.counts)), np.nan)
+        self._plans: dict[tuple[int, int], Release | None] = {}
+        self._halvings: dict[int, Halvings] = {}
 
     def enact(self, steps: list[Scaling]) -> None:
         """Apply scalings, in order, to the virtual cluster."""
         for at, kind, level in steps:
+            for changed in {int(self.kind[at]), kind} - {-1}:
+                self._forget(changed)
             self.give(at, kind, level)
-        self._release_cache.clear()
+
+    def _forget(self, kind: int) -> None:
+        """Forget the releases of a type; those of another depend on the jobs and free GPUs of that alone."""
+        self._loss[kind] = np.nan
+        self._halvings.pop(kind, None)
+        for level in range(len(self.counts)):
+            self._plans.pop((kind, level), None)
 
     # Launching
 
@@ -67,57 +93,53 @@ class VirtualCluster(Allotments):
         (int, list of Scaling) or None
             Index into `waiting`; the scalings of other jobs and the launch itself.
         """
-        levels = self.requested[waiting][:, None] + np.array([-1, 0, 1])
-        inside = (levels >= 0) & (levels < len(self.counts))
-        levels = np.clip(levels, 0, len(self.counts) - 1)
-        worth = np.take_along_axis(self.value[waiting], levels[:, None, :], axis=2)
-        worth = np.where(inside[:, None, :] & (worth > 0), worth, -np.inf)
-        loss = self._release_losses()
-        gain = worth - np.moveaxis(loss[:, levels], 0, 1)
-        ready = np.flatnonzero((gain > 0).any(axis=(1, 2)))
-        if not len(ready):
-            return None
-        place = int(ready[0])
-        kind, choice = divmod(int(np.argmax(gain[place])), gain.shape[2])
-        level = int(levels[place, choice])
-        plan = self.release(kind)[level]
-        steps = plan[1] if plan is not None else []
-        return place, [*steps, Scaling(int(waiting[place]), kind, level)]
+        return Launches(self, waiting).first()
 
-    def _release_losses(self) -> Floats:
-        """Return the least loss of value that frees counts[k] GPUs of type t, shape (T, K); else inf."""
-        table = [
-            [np.inf if plan is None else plan[0] for plan in self.release(t)] for t in range(len(self.free))
-        ]
-        return np.array(table)
+    def losses(self, kind: Ints, level: Ints) -> Floats:
+        """Return the least loss of value that frees counts[level] GPUs of each type; inf: impossible."""
+        pairs = np.zeros(self._loss.shape, dtype=np.bool_)
+        pairs[kind, level] = True
+        for t, k in np.argwhere(pairs & np.isnan(self._loss)).tolist():
+            plan = self.release(t, k)
+            self._loss[t, k] = np.inf if plan is None else plan.loss
+        return self._loss[kind, level]
 
-    def release(self, kind: int) -> list[tuple[float, list[Scaling]] | None]:
-        """Return, for each count, the (loss, scalings) of least loss that free so many GPUs of a type."""
-        if kind not in self._release_cache:
-            self._release_cache[kind] = [self._release(kind, int(gpus)) for gpus in self.counts]
-        return self._release_cache[kind]
+    def release(self, kind: int, level: int) -> Release | None:
+        """Return the scalings of least loss that free counts[level] GPUs of a type; None: impossible."""
+        if (kind, level) not in self._plans:
+            missing = int(self.counts[level]) - int(self.free[kind])
+            self._plans[kind, level] = Release(0.0, []) if missing <= 0 else self._release(kind, missing)
+        return self._plans[kind, level]
 
-    def _release(self, kind: int, gpus: int) -> tuple[float, list[Scaling]] | None:
-        missing = gpus - int(self.free[kind])
-        if missing <= 0:
-            return 0.0, []
-        victims = np.flatnonzero(self.kind == kind)
-        victims = victims[self.worth_disturbing(victims)]
-        level, loss, steps = self.level[victims].copy(), 0.0, []
+    def _release(self, kind: int, missing: int) -> Release | None:
+        if kind not in self._halvings:
+            self._halvings[kind] = self._possible_halvings(kind)
+        victims, level, freed, lost = self._halvings[kind]
+        loss, steps = 0.0, list[Scaling]()
         for left in range(self.depth, 0, -1):
-            if missing <= 0 or not len(victims):
+            if missing <= 0:
                 break
-            freed, lost = self.halving(victims, kind, level)
-            share = -(-missing // 2 ** (left - 1))
-            cost = np.where(freed >= share, lost / np.minimum(np.maximum(freed, 1), missing), np.inf)
-            best = int(np.argmin(cost))
-            if not np.isfinite(cost[best]):
+            enough = np.flatnonzero(freed >= -(-missing // 2 ** (left - 1)))
+            if not len(enough):
                 return None
+            best = int(enough[np.argmin(lost[enough] / np.minimum(freed[enough], missing))])
             missing -= int(freed[best])
             loss += float(lost[best])
-            level[best] -= 1
-            steps.append(Scaling(int(victims[best]), kind, int(level[best])))
-        return (loss, steps) if missing <= 0 else None
+            lower = level[best] - 1
+            steps.append(Scaling(int(victims[best]), kind, int(lower)))
+            # Only the halved job's next halving differs from before.
+            level, freed, lost = level.copy(), freed.copy(), lost.copy()
+            level[best] = lower
+            freed[[best]], lost[[best]] = self.halving(victims[[best]], kind, level[[best]])
+        return Release(loss, steps) if missing <= 0 else None
+
+    def _possible_halvings(self, kind: int) -> Halvings:
+        """Return the jobs on a type that may be halved now; a job that may not can become none of them."""
+        victims = np.flatnonzero(self.kind == kind)
+        victims = victims[self.worth_disturbing(victims)]
+        freed, lost = self.halving(victims, kind, self.level[victims])
+        may = freed > 0
+        return Halvings(victims[may], self.level[victims[may]], freed[may], lost[may])
 
     def halving(self, victims: Ints, kind: int | Ints, level: Ints) -> tuple[Ints, Floats]:
         """Return the GPUs freed and the value lost by halving each job; none goes below half its request."""
@@ -235,3 +257,63 @@ class VirtualCluster(Allotments):
         saved = np.where(saved > 0, saved, 0.0) * self.view.remaining_iterations[held][:, None, None]
         repays: Bools = saved > self.cost_s[rows, kinds, level] - standing_s
         return repays
+
+
+FIRST_BLOCK = 8
+"""Waiting jobs that are looked at together first; each further block is twice as long."""
+
+
+class Launches:
+    """Waiting jobs, in the order in which they are considered for a launch.
+
+    What a launch is worth does not change while others are launched, only what it costs: so that is
+    looked up once, and costs are worked out only for the jobs up to the first that can be launched.
+
+    Parameters
+    ----------
+    cluster : VirtualCluster
+    waiting : ndarray of int
+        Positions in the View.
+    """
+
+    def __init__(self, cluster: VirtualCluster, waiting: Ints) -> None:
+        levels = cluster.requested[waiting][:, None] + np.array([-1, 0, 1])
+        inside = (levels >= 0) & (levels < len(cluster.counts))
+        levels = np.clip(levels, 0, len(cluster.counts) - 1)
+        worth = np.take_along_axis(cluster.value[waiting], levels[:, None, :], axis=2)
+        self._cluster, self._level = cluster, levels
+        self._worth = np.where(inside[:, None, :] & (worth > 0), worth, -np.inf)
+        self.waiting = waiting
+
+    def first(self) -> tuple[int, list[Scaling]] | None:
+        """Return the first job whose launch raises the total value, and the scalings it takes."""
+        start, length = 0, FIRST_BLOCK
+        while start < len(self.waiting):
+            gain = self._gains(slice(start, start + length))
+            ready = np.flatnonzero((gain > 0).any(axis=(1, 2)))
+            if len(ready):
+                first = int(ready[0])
+                return start + first, self._steps(start + first, gain[first])
+            start, length = start + length, 2 * length
+        return None
+
+    def remove(self, place: int) -> None:
+        """Take a job out."""
+        keep = np.arange(len(self.waiting)) != place
+        self.waiting, self._worth, self._level = self.waiting[keep], self._worth[keep], self._level[keep]
+
+    def _gains(self, block: slice) -> Floats:
+        """Return what launches add to the value, at half, once and twice the request, shape (m, T, 3)."""
+        worth = self._worth[block]
+        row, kind, choice = np.nonzero(worth > 0)
+        gain = np.full(worth.shape, -np.inf)
+        loss = self._cluster.losses(kind, self._level[block][row, choice])
+        gain[row, kind, choice] = worth[row, kind, choice] - loss
+        return gain
+
+    def _steps(self, place: int, gain: Floats) -> list[Scaling]:
+        kind, choice = divmod(int(np.argmax(gain)), gain.shape[1])
+        level = int(self._level[place, choice])
+        plan = self._cluster.release(kind, level)
+        steps = [] if plan is None else plan.steps
+        return [*steps, Scaling(int(self.waiting[place]), kind, level)]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameters import checked
 
-SOLVERS = ("scip", "highs")
+Solver = Literal["scip", "highs"]
 OPTIMAL, LIMIT, FAILED = "optimal", "limit", "failed"
 """Proved to within the gap; stopped by the node limit; no usable answer of the solver."""
+
+CLEARLY_MORE = 1e-5
+"""A hundred times the tolerance within which the solvers take values for equal."""
 
 
 class SolverError(RuntimeError):
@@ -86,10 +91,10 @@ def solve(
     """Choose at most one configuration per job so that the total value is greatest.
 
     All steps but the last are exact and leave it little to do: configurations that need no fewer GPUs and are
-    worth no more than another of their type are left out; jobs of equal value rows share one integer
-    variable; the LP relaxation gives prices and a bound; the start and the rounded LP, both improved
-    greedily, give a first solution; variables whose reduced cost rules out a better solution with them are
-    left out.
+    worth no more than another of their type are left out; if each job can have its best one, it has; jobs of
+    equal value rows share one integer variable; the LP relaxation gives prices and a bound; the start and the
+    rounded LP, both improved greedily, give a first solution; variables whose reduced cost rules out a better
+    solution with them are left out.
 
     Parameters
     ----------
@@ -113,6 +118,10 @@ def solve(
     value = np.where(value > 0, value, -np.inf)
     problem = Choices(value, problem.kind, problem.gpus, problem.capacity)
     first = improved(problem, _legal(problem, start))
+    unlimited = _best_of_each(problem)
+    if unlimited is not None:
+        total = problem.total(unlimited)
+        return ProgramSolution(unlimited, total, total, OPTIMAL)
     rows, row_of, members = np.unique(_undominated(problem), axis=0, return_inverse=True, return_counts=True)
     row_of = row_of.reshape(-1)
     merged = Choices(rows, problem.kind, problem.gpus, problem.capacity)
@@ -140,9 +149,8 @@ def solve(
 
 
 def check_solver(solver: str) -> None:
-    """Raise an `InputError` for the name of an unknown solver."""
-    if solver not in SOLVERS:
-        raise InputError(f"unknown solver {solver!r}", field="policy.solver", remedy=nearest(solver, SOLVERS))
+    """Raise an `InputError` if a solver is unknown or not installed."""
+    checked(solver, Solver, "policy.solver")
     if solver == "scip" and find_spec("pyscipopt") is None:
         remedy = "pip install pyscipopt, or choose highs"
         raise InputError("SCIP is not installed", field="policy.solver", remedy=remedy)
@@ -208,6 +216,21 @@ def _undominated(problem: Choices) -> Floats:
             later = problem.value[:, columns[1:]]
             value[:, columns[1:]] = np.where(later > best, later, -np.inf)
     return value
+
+
+def _best_of_each(problem: Choices) -> Ints | None:
+    """Return the choice of each job's best configuration, if all fit and it is the only optimum.
+
+    It is where every best value is greater than the next by more than the solvers' tolerances: any other
+    choice, and any other solution of the LP relaxation, is then worth less.
+    """
+    if problem.value.shape[1] < 2:
+        return None
+    best, some = np.argmax(problem.value, axis=1), np.isfinite(problem.value).any(axis=1)
+    second, first = np.partition(problem.value[some], -2, axis=1)[:, -2:].T
+    choice: Ints = np.where(some, best, -1)
+    alone = (first - second > CLEARLY_MORE).all() and (problem.used(choice) <= problem.capacity).all()
+    return choice if alone else None
 
 
 def _constraints(problem: Choices, row: Ints, column: Ints) -> object:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -33,20 +35,23 @@ def times_or_guess(view: View) -> Floats:
     return time_s
 
 
-def per_gpu_efficiency(view: View, time_s: Floats) -> Floats:
+def per_gpu_efficiency(counts: Ints, requested_gpus: Ints, time_s: Floats) -> Floats:
     """Return throughput per GPU relative to that at the request on the same type, shape (n, T, K).
 
     Where the request cannot run on a type, the next larger count that can is the reference. 0 where
     infeasible; counts below the reference are compared with it too.
     """
-    counts = view.setting.counts
-    usable = np.isfinite(time_s) & (counts >= view.requested_gpus[:, None, None])
+    usable = np.isfinite(time_s) & (counts >= requested_gpus[:, None, None])
     base = np.argmax(usable, axis=2)[..., None]
     gpu_s = time_s * counts
     known = usable.any(axis=2, keepdims=True) & np.isfinite(time_s)
     at_base = np.take_along_axis(gpu_s, base, 2)
     efficiency: Floats = np.divide(at_base, gpu_s, out=np.zeros(gpu_s.shape), where=known)
     return efficiency
+
+
+BLOCK = 256
+"""Jobs that `Target.place` looks at together."""
 
 
 class Target(Allotments):
@@ -74,7 +79,7 @@ class Target(Allotments):
         standing_s = float(self.cost_s[at, kind, level]) - float(self.view.standstill_s[at])
         return bool(float(self.view.remaining_iterations[at]) * faster_s > self.hysteresis * standing_s)
 
-    def place(self, order: Ints, allowed: Bools) -> None:
+    def place(self, order: Ints, allowed: Bools | Callable[[Ints], Bools]) -> None:
         """Give each job without an allotment, in order, the fastest allowed allotment that has room.
 
         A running job keeps what it holds, where that is allowed and has room, unless moving
@@ -84,22 +89,74 @@ class Target(Allotments):
         ----------
         order : ndarray of int
             Positions in the View.
-        allowed : ndarray of bool, shape (n, T, K)
+        allowed : ndarray of bool, shape (n, T, K), or a function
+            The function returns the rows of given positions, and is called only while GPUs are free.
         """
-        masked = np.where(allowed, self.time_s, np.inf)
-        levels = len(self.counts)
-        least = np.where(np.isfinite(masked), self.counts, np.iinfo(np.int64).max).min(axis=2)
-        waiting = order[(self.kind[order] < 0) & (least[order] <= self.free).any(axis=1)]
-        for at, needs in zip(waiting.tolist(), least[waiting].tolist(), strict=True):
-            if not any(need <= free for need, free in zip(needs, self.free.tolist(), strict=True)):
-                continue
-            times = np.where(self.counts <= self.free[:, None], masked[at], np.inf)
-            kind, level = divmod(int(np.argmin(times)), levels)
-            held = int(self.view.gpu_type[at]), int(self.held_level[at])
-            stays = held[0] >= 0 and times[held] < np.inf and not self.repays(at, kind, level)
-            self.give(at, *(held if stays else (kind, level)))
-            if not self.free.any():
-                return
+        given: list[tuple[int, int, int]] = []
+        waiting, free = order[self.kind[order] < 0], self.free.copy()
+        for start in range(0, len(waiting), BLOCK):
+            if not free.any():
+                break
+            rows = waiting[start : start + BLOCK]
+            may = allowed(rows) if callable(allowed) else allowed[rows]
+            given += self._placed(rows, np.where(may, self.time_s[rows], np.inf), free)
+        if given:
+            at, kind, level = np.array(given, dtype=np.int64).T
+            self.kind[at], self.level[at], self.free = kind, level, free
+
+    def _placed(self, rows: Ints, time_s: Floats, free: Ints) -> list[tuple[int, int, int]]:
+        """Place jobs on the free GPUs, which are changed; return (position, type, level) of each."""
+        counts, has_room = self.counts.tolist(), self.counts <= free[:, None]
+        fitting = np.where(has_room, time_s, np.inf)
+        some = np.flatnonzero(np.isfinite(fitting).any(axis=(1, 2)))
+        rows, time_s, fitting = rows[some], time_s[some], fitting[some]
+        # Free GPUs only become fewer: what is fastest of all that had room, and still has, is fastest now.
+        kinds, levels, stays = self._choices(rows, fitting)
+        now = zip(self.view.gpu_type[rows].tolist(), self.held_level[rows].tolist(), strict=True)
+        left, given = free.tolist(), list[tuple[int, int, int]]()
+        for i, (at, kind, level, staying, held) in enumerate(
+            zip(rows.tolist(), kinds.tolist(), levels.tolist(), stays.tolist(), now, strict=True)
+        ):
+            if counts[level] > left[kind]:
+                times = np.where(self.counts <= np.array(left)[:, None], time_s[i], np.inf)
+                kind, level = divmod(int(np.argmin(times)), len(counts))
+                if not times[kind, level] < np.inf:
+                    continue
+                staying = held[0] >= 0 and times[held] < np.inf and not self.repays(at, kind, level)
+            if staying and counts[held[1]] <= left[held[0]]:
+                kind, level = held
+            left[kind] -= counts[level]
+            given.append((at, kind, level))
+            if not any(left):
+                break
+        free[:] = left
+        return given
+
+    def _choices(self, rows: Ints, time_s: Floats) -> tuple[Ints, Ints, Bools]:
+        """Return the type and level of each job's fastest allotment, and whether it rather stays.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (m,)
+            Positions in the View.
+        time_s : ndarray of float, shape (m, T, K)
+            Seconds per iteration; inf where not allowed or without room.
+        """
+        flat = time_s.reshape(len(rows), math.prod(time_s.shape[1:]))
+        kind, level = np.divmod(np.argmin(flat, axis=1), len(self.counts))
+        now_kind, now_level = self.view.gpu_type[rows], self.held_level[rows]
+        stays = now_kind >= 0
+        stays[stays] = time_s[stays, now_kind[stays], now_level[stays]] < np.inf
+        stays[stays] = ~self._repay(rows[stays], kind[stays], level[stays])
+        return kind, level, stays
+
+    def _repay(self, at: Ints, kind: Ints, level: Ints) -> Bools:
+        """Return `repays` of each of several running jobs."""
+        now = at, self.view.gpu_type[at], self.held_level[at]
+        faster_s = self.time_s[now] - self.time_s[at, kind, level]
+        standing_s = self.cost_s[at, kind, level] - self.view.standstill_s[at]
+        repay: Bools = self.view.remaining_iterations[at] * faster_s > self.hysteresis * standing_s
+        return repay
 
     def keep_running(self, order: Ints) -> None:
         """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""

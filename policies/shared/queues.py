@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.inputs.errors import require
 from clustergym.interface.policy import View
 
 from .requests import request_options
 
-BLOCKS = ("nothing", "types", "cluster")
+Blocks = Literal["nothing", "types", "cluster"]
 """What later jobs may not use while a job waits: see `fill`."""
 
 
 def fill(
-    view: View, order: Ints, preference: Floats, free: Ints, blocks: str = "nothing"
+    view: View, order: Ints, preference: Floats, free: Ints, blocks: Blocks = "nothing"
 ) -> list[tuple[int, int, int]]:
     """Give jobs their requested GPUs, in order, while GPUs are free.
 
@@ -91,9 +90,3 @@ def queue_of(service: Floats, thresholds: Sequence[float]) -> Ints:
     """Return each job's queue, the number of thresholds that its service has reached; 0 is served first."""
     queue: Ints = np.searchsorted(np.asarray(thresholds, dtype=np.float64), service, side="right")
     return queue
-
-
-def require_thresholds(field: str, thresholds: Sequence[float], unit: str) -> None:
-    """Raise an `InputError` unless the thresholds ascend and are above 0."""
-    ascending = all(low < high for low, high in pairwise((0.0, *thresholds)))
-    require(ascending, field, list(thresholds), f"give ascending {unit} above 0")

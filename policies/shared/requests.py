@@ -37,7 +37,8 @@ def requested_time_s(view: View) -> Floats:
     """
     times = view.iteration_time_s()
     at_count = np.take_along_axis(times, requested_level(view)[:, None, None], axis=2)[..., 0]
-    wanted = np.where(request_options(view), at_count, np.inf).min(axis=1)
-    wanted = np.where(np.isfinite(wanted), wanted, at_count.min(axis=1))
-    known: Floats = np.where(np.isfinite(wanted), wanted, times.min(axis=(1, 2)))
-    return known
+    asked = np.where(request_options(view), at_count, np.inf).min(axis=1)
+    wanted: Floats = np.where(np.isfinite(asked), asked, at_count.min(axis=1))
+    unknown = np.flatnonzero(~np.isfinite(wanted))
+    wanted[unknown] = times[unknown].min(axis=(1, 2))
+    return wanted

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+
+Array = TypeVar("Array", Floats, Ints)
 
 
 class Plans(NamedTuple):
@@ -24,6 +26,55 @@ class Plans(NamedTuple):
     level_now: Ints
 
 
+class Demand(NamedTuple):
+    """What a job would take and how fast it would be.
+
+    Attributes
+    ----------
+    caps : ndarray of int, shape (C,)
+        The caps under which it would take more than under the cap below.
+    plan_of : ndarray of int, shape (K,)
+        Index into `caps` of the cap that has the same plan as each.
+    best : ndarray of int, shape (K + 1,)
+        The fastest count up to each count, as its index; -1: none, as the last. A job would gain nothing
+        from more GPUs.
+    rate : ndarray of float, shape (K + 1,)
+        Iterations per second at each count; 0 where it cannot run, and as the last.
+    waited : ndarray of float, shape (K + 1,)
+        Iterations it could do at each count while it stands still; 0 as the last.
+    iterations : float
+        What it has to do.
+    """
+
+    caps: Ints
+    plan_of: Ints
+    best: Ints
+    rate: Floats
+    waited: Floats
+    iterations: float
+
+
+def demands(rate: Floats, iterations: Floats, standstill_s: Floats) -> list[Demand]:
+    """Return the demands of m jobs.
+
+    Parameters
+    ----------
+    rate : ndarray of float, shape (m, K)
+        Iterations per second at each count; 0 where a job cannot run.
+    iterations : ndarray of float, shape (m,)
+        What jobs have to do.
+    standstill_s : ndarray of float, shape (m, K)
+        Seconds in which a job holds its GPUs before it works, by the count of the cap.
+    """
+    fastest = (rate > 0) & (rate == np.maximum.accumulate(rate, axis=1))
+    best = np.maximum.accumulate(np.where(fastest, np.arange(rate.shape[1]), -1), axis=1)
+    more = np.diff(best, axis=1, prepend=-2) > 0
+    end = ((0, 0), (0, 1))
+    padded = (np.pad(best, end, constant_values=-1), np.pad(rate, end), np.pad(rate * standstill_s, end))
+    columns = zip(more, np.cumsum(more, axis=1) - 1, *padded, iterations.tolist(), strict=True)
+    return [Demand(caps.nonzero()[0], *of_job) for caps, *of_job in columns]
+
+
 class Reservations:
     """The number of free GPUs from now on, constant within segments of time.
 
@@ -39,48 +90,42 @@ class Reservations:
         self.counts = counts
         self.start_s = np.zeros(1)
         self.free = np.array([free], dtype=np.int64)
+        self._gpus = np.append(counts, 0)
+        self._room = self._room_for(self.free)
 
-    def plans(self, rate: Floats, iterations: float, standstill_s: Floats) -> Plans:
-        """Return the plan of a job under each cap: at any time it takes as many GPUs as are free, up to it.
-
-        Parameters
-        ----------
-        rate : ndarray of float, shape (K,)
-            Iterations per second at each count; 0 where it cannot run.
-        iterations : float
-            Iterations that the job has left.
-        standstill_s : ndarray of float, shape (K,)
-            Seconds in which it holds its GPUs before it works, by the count of the cap.
-        """
-        usable = self._levels(rate)
-        speed = np.where(usable >= 0, rate[usable], 0.0)
-        capped = usable[:, -1]
-        need = iterations + np.where(capped >= 0, (rate * standstill_s)[capped], 0.0)
-        done = np.cumsum(speed[:, :-1] * np.diff(self.start_s), axis=1)
-        before = np.concatenate([np.zeros((len(rate), 1)), done], axis=1)
-        last = (before < need[:, None]).sum(axis=1) - 1
-        rows = np.arange(len(rate))
+    def plans(self, job: Demand) -> Plans:
+        """Return a job's plan under each cap: at any time it takes as many GPUs as are free, up to it."""
+        usable = job.best[np.minimum(job.caps[:, None], self._room)]
+        speed = job.rate[usable]
+        need = job.iterations + job.waited[usable[:, -1]]
+        before = np.zeros(usable.shape)
+        np.cumsum(speed[:, :-1] * (self.start_s[1:] - self.start_s[:-1]), axis=1, out=before[:, 1:])
+        last = np.count_nonzero(before < need[:, None], axis=1) - 1
+        rows = np.arange(len(last))
         at_end = speed[rows, last]
         rest = (need - before[rows, last]) / np.where(at_end > 0, at_end, 1.0)
         finish_s = np.where(at_end > 0, self.start_s[last] + rest, np.inf)
-        return Plans(finish_s, usable[:, 0])
+        return Plans(finish_s[job.plan_of], usable[job.plan_of, 0])
 
-    def _levels(self, rate: Floats) -> Ints:
-        """Return the count index held under each cap in each segment, shape (K, segments); -1: none."""
-        # The fastest count up to each count: a job would gain nothing from more GPUs than that.
-        best = np.where(rate > 0, np.arange(len(rate)), -1)
-        peak = np.maximum.accumulate(rate)
-        best = np.maximum.accumulate(np.where(rate == peak, best, -1))
-        room = np.searchsorted(self.counts, self.free, side="right") - 1
-        level = np.minimum(np.arange(len(rate))[:, None], room[None, :])
-        levels: Ints = np.where(level >= 0, best[level], -1)
-        return levels
-
-    def take(self, cap: int, rate: Floats, finish_s: float) -> None:
+    def take(self, cap: int, job: Demand, finish_s: float) -> None:
         """Reserve the GPUs that a job takes until it ends, under the cap of index `cap`."""
-        last = int(np.searchsorted(self.start_s, finish_s))
+        last = int(self.start_s.searchsorted(finish_s))
         if np.isfinite(finish_s) and (last == len(self.start_s) or self.start_s[last] != finish_s):
-            self.start_s = np.insert(self.start_s, last, finish_s)
-            self.free = np.insert(self.free, last, self.free[last - 1])
-        level = self._levels(rate)[cap, :last]
-        self.free[:last] -= np.where(level >= 0, self.counts[level], 0)
+            self.start_s = _inserted(self.start_s, last, finish_s)
+            self.free = _inserted(self.free, last, self.free[last - 1])
+            self._room = _inserted(self._room, last, self._room[last - 1])
+        level = job.best[np.minimum(cap, self._room[:last])]
+        self.free[:last] -= self._gpus[level]
+        self._room[:last] = self._room_for(self.free[:last])
+
+    def _room_for(self, free: Ints) -> Ints:
+        """Return the index of the largest count within each number of GPUs; -1: none."""
+        room: Ints = self.counts.searchsorted(free, side="right") - 1
+        return room
+
+
+def _inserted(values: Array, at: int, value: float) -> Array:
+    """Return a copy with a value inserted; np.insert takes several times as long."""
+    longer = np.empty(len(values) + 1, dtype=values.dtype)
+    longer[:at], longer[at], longer[at + 1 :] = values[:at], value, values[at:]
+    return longer

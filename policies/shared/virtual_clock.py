@@ -24,7 +24,7 @@ class FairQueue:
 
     def __init__(self, gpus: float) -> None:
         self._sharing = FluidSharing(gpus)
-        self._finish: dict[int, float] = {}
+        self._finish = np.empty(0)
 
     def finishes(self, view: View, work_gpu_s: Floats) -> Floats:
         """Return the virtual finish of each job of the View, GPU-seconds, shape (n,).
@@ -36,8 +36,11 @@ class FairQueue:
             L_j; looked at only for jobs that were not seen before. They arrive at their
             submission or, where the clock is past it (a job that was profiled first), now.
         """
-        for at, row in enumerate(view.job.tolist()):
-            if row not in self._finish:
-                self._sharing.advance(max(float(view.submit_s[at]), self._sharing.now_s))
-                self._finish[row] = self._sharing.arrive(row, float(work_gpu_s[at]))
-        return np.array([self._finish[row] for row in view.job.tolist()], dtype=np.float64)
+        more = int(view.job.max(initial=-1)) + 1 - len(self._finish)
+        if more > 0:
+            self._finish = np.concatenate([self._finish, np.full(max(more, len(self._finish)), np.nan)])
+        for at in np.flatnonzero(np.isnan(self._finish[view.job])).tolist():
+            row = int(view.job[at])
+            self._sharing.advance(max(float(view.submit_s[at]), self._sharing.now_s))
+            self._finish[row] = self._sharing.arrive(row, float(work_gpu_s[at]))
+        return self._finish[view.job]

@@ -10,12 +10,19 @@ import pickle
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.vector import AsyncVectorEnv
 
 from clustergym.interface.environments import SCHEDULING
 
 SMALL = [f"ClusterGym/{family}-16-v0" for family in SCHEDULING]
 ALL = [*SMALL, "ClusterGym/Placement-small-v0"]
+
+
+def sampled(env, mask):
+    """Draw a legal action; of a vector of numbers every one is."""
+    space = env.action_space
+    return space.sample() if isinstance(space, Box) else space.sample(mask=mask)
 
 
 def begun(name, steps=15, **parameters):
@@ -26,7 +33,7 @@ def begun(name, steps=15, **parameters):
     _, info = env.reset(seed=2)
     env.action_space.seed(2)
     for _ in range(steps):
-        info = env.step(env.action_space.sample(mask=info["action_mask"]))[-1]
+        info = env.step(sampled(env, info["action_mask"]))[-1]
     return env
 
 
@@ -35,11 +42,11 @@ def rest_of(env):
     seen, over = [], False
     mask = env.unwrapped.action_masks()
     while not over:
-        action = env.action_space.sample(mask=mask)
+        action = sampled(env, mask)
         observation, reward, terminated, truncated, info = env.step(action)
         mask, over = info["action_mask"], terminated or truncated
         parts = {name: part.tolist() for name, part in observation.items()}
-        seen.append((int(action), parts, reward, info.get("now_s"), info.get("digest")))
+        seen.append((action.tolist(), parts, reward, info.get("now_s"), info.get("digest")))
     observation, info = env.reset()
     return seen, {name: part.tolist() for name, part in observation.items()}, info["action_mask"].tolist()
 
@@ -115,7 +122,7 @@ def test_a_vector_of_environments_that_were_begun(context):
         vector.close()
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [name for name in ALL if "Auction" not in name])
 def test_a_mask_is_what_spaces_sample_by(name):
     env = begun(name, 3)
     mask = env.unwrapped.action_masks()

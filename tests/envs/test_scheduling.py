@@ -290,7 +290,7 @@ def test_mistakes_in_parameters(made_by, parameters, line):
 
 OPTIONS = [
     ({"sceed": 1}, "options.sceed: unknown option"),
-    ({"trace_seed": -1}, "options.trace_seed: -1 is not a seed"),
+    ({"trace_seed": -1}, "options.trace_seed: -1 is not valid"),
     ({"trace_seed": "x"}, "options.trace_seed: 'x' is not an int"),
     ({"trace": "nowhere"}, "no trace 'nowhere'"),
     ({"scenario": "testbed"}, "options.scenario: is not a Scenario"),

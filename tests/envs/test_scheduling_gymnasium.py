@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics, TimeLimit
 from scheduling_episodes import digest_of, legal_episode
@@ -72,8 +73,10 @@ def test_vectors(name, mode):
                 assert observation[key][at].tolist() == part.tolist()
             assert info["action_mask"][at].tolist() == single_info["action_mask"].tolist()
         for _ in range(3):
-            last = info["action_mask"].shape[1] - 1 - info["action_mask"][:, ::-1].argmax(axis=1)
-            _, rewards, terminated, truncated, info = envs.step(last)
+            actions = info["action_mask"].shape[1] - 1 - info["action_mask"][:, ::-1].argmax(axis=1)
+            if isinstance(envs.single_action_space, Box):
+                actions = np.zeros(envs.action_space.shape, dtype=np.float32)
+            _, rewards, terminated, truncated, info = envs.step(actions)
         assert np.isfinite(rewards).all()
         assert not (terminated | truncated).any()
     finally:

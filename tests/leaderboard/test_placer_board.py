@@ -112,7 +112,7 @@ CLAIMED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a parameter of another type": (
         {"placer": {"name": "buddy", "parameters": {"defragment_s": "often"}}},
-        "not as published: entry.yaml: placer.defragment_s: 'often' is not a float or null",
+        "not as published: entry.yaml: placer.defragment_s: 'often' is not a float (give seconds",
     ),
     "another parameter": (
         {"placer": {"name": "buddy", "parameters": {"defragment_s": 900.0}}},

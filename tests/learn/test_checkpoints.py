@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
+from clustergym.compiled import auction_features as features
+from clustergym.compiled.auction import hidden_units, score_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_policy
-from clustergym.learn import features
-from clustergym.learn.auction import hidden_units, score_of
 from clustergym.learn.auction_checkpoints import load, save
 from clustergym.learn.checkpoints import TRAINED, is_network
 
@@ -66,7 +66,7 @@ def test_one_of_fewer_features_is_the_same_auction(tmp_path, monkeypatch, units)
     for unit in weights[30:].reshape(units, 34):
         inside = unit[1] + unit[2:32] @ values[:30] + unit[32:] @ point[[features.QUEUE, features.BACKLOG]]
         expected += unit[0] * inside / (1 + abs(inside))
-    assert score_of(found, values, point) == pytest.approx(expected)
+    assert score_of.py_func(found, values, point) == pytest.approx(expected)
 
 
 def describe(path, data: bytes, **changes) -> None:

@@ -12,11 +12,12 @@ from error_lines import error_line
 
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
+from clustergym.compiled import auction_features as features
+from clustergym.compiled.auction import hidden_units
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
-from clustergym.learn import evolution, features
+from clustergym.learn import evolution
 from clustergym.learn.agents import make_agent
-from clustergym.learn.auction import hidden_units
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
 from clustergym.learn.compiled_episodes import Episode

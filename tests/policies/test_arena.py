@@ -476,9 +476,9 @@ def test_every_job_finishes_or_misses_its_deadline(parameters, scenario):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"objective": "thruput"}, "unknown objective 'thruput' .did you mean throughput"),
-        ({"planner": "ddp"}, "policy.planner: unknown planner 'ddp'"),
-        ({"overtaking": "none"}, "policy.overtaking: unknown overtaking 'none'"),
+        ({"objective": "thruput"}, "unknown value 'thruput' .did you mean throughput"),
+        ({"planner": "ddp"}, "policy.planner: unknown value 'ddp'"),
+        ({"overtaking": "none"}, "policy.overtaking: unknown value 'none'"),
         ({"span": 0}, "policy.span: 0 is not valid"),
         ({"promote_after_s": 0.0}, "policy.promote_after_s: 0.0 is not valid"),
     ],

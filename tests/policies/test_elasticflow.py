@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from clustergym.policies.elasticflow import ElasticFlow
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.shared.reservations import Reservations
+from clustergym.policies.shared.reservations import Reservations, demands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -169,12 +169,13 @@ def test_reservations_agree_with_a_plain_loop(rates, work, free):
     book = Reservations(free, COUNTS)
     for rate, iterations in zip(rates, work, strict=False):
         rate = np.array(rate)
-        plans = book.plans(rate, iterations, np.zeros(4))
+        (job,) = demands(rate[None, :], np.array([float(iterations)]), np.zeros((1, 4)))
+        plans = book.plans(job)
         expected = [plain_finish(book.start_s, book.free, rate[: cap + 1], iterations) for cap in range(4)]
         assert plans.finish_s == pytest.approx(expected)
         if np.isfinite(plans.finish_s).any():
             cap = int(np.argmin(plans.finish_s))
-            book.take(cap, rate, float(plans.finish_s[cap]))
+            book.take(cap, job, float(plans.finish_s[cap]))
         assert (book.free >= 0).all()
 
 

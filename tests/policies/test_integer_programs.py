@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,8 +13,8 @@ from clustergym.policies.shared.integer_programs import (
     FAILED,
     LIMIT,
     OPTIMAL,
-    SOLVERS,
     Choices,
+    Solver,
     SolverError,
     improved,
     solve,
@@ -22,7 +24,9 @@ from hypothesis import strategies as st
 
 from clustergym.inputs.errors import InputError
 
-HIGHS_AND_SCIP = [name for name in SOLVERS if name != "scip" or integer_programs.find_spec("pyscipopt")]
+HIGHS_AND_SCIP = [
+    name for name in get_args(Solver) if name != "scip" or integer_programs.find_spec("pyscipopt")
+]
 NONE = np.array([-1, -1, -1])
 
 
@@ -60,6 +64,30 @@ def test_it_finds_the_optimum_and_bounds_it(solver, case):
     assert solution.value == pytest.approx(best)
     assert solution.bound >= best - 1e-9
     assert solution.gap == pytest.approx(0.0, abs=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=problems(), more=st.integers(0, 12))
+def test_what_each_likes_best_is_what_the_program_finds_where_all_of_it_fits(case, more):
+    problem, start = case
+    problem = dataclasses.replace(problem, capacity=problem.capacity + more)
+    found = solve(problem, start)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integer_programs, "_best_of_each", lambda problem: None)
+        by_program = solve(problem, start)
+    assert found.choice.tolist() == by_program.choice.tolist()
+    assert (found.status, found.value) == (by_program.status, by_program.value)
+    assert found.bound == pytest.approx(by_program.bound)
+
+
+def test_jobs_that_like_two_types_alike_are_left_to_the_program():
+    # Both like X and Y equally: which one has X is the solver's affair.
+    problem = Choices(np.ones((2, 2)), np.array([0, 1]), np.array([1, 1]), np.array([2, 2]))
+    assert integer_programs._best_of_each(problem) is None
+    clear = Choices(np.array([[2.0, 1.0], [3.0, 1.0]]), problem.kind, problem.gpus, problem.capacity)
+    assert integer_programs._best_of_each(clear).tolist() == [0, 0]
+    short = dataclasses.replace(clear, capacity=np.array([1, 2]))
+    assert integer_programs._best_of_each(short) is None
 
 
 def test_the_lp_bound_of_a_case_by_hand(monkeypatch):
@@ -185,7 +213,7 @@ def test_nothing_to_choose():
 
 def test_unknown_solver():
     problem = Choices(np.ones((1, 1)), np.array([0]), np.array([1]), np.array([1]))
-    with pytest.raises(InputError, match=r"unknown solver 'skip' \(did you mean scip\?\)"):
+    with pytest.raises(InputError, match=r"unknown value 'skip' \(did you mean scip\?\)"):
         solve(problem, NONE[:1], "skip")
 
 

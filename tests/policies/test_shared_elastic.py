@@ -66,12 +66,12 @@ def test_the_least_loss_frees_gpus_and_nobody_goes_below_half_his_request():
     )
     value = np.array([[[1.0, 3.0, 4.0, 0.0]], [[1.0, 2.0, 4.0, 0.0]], [[1.0, 2.5, 2.6, 0.0]]])
     cluster = VirtualCluster(view, value, view.iteration_time_s(), 2)
-    one, two, four, eight = cluster.release(0)
+    one, two, four, eight = (cluster.release(0, level) for level in range(4))
     assert one == two == (1.0, [Scaling(0, 0, 1)])
     assert four == (3.0, [Scaling(0, 0, 1), Scaling(1, 0, 1)])
     assert eight is None
     # At a depth of one scaling nobody frees 4.
-    assert VirtualCluster(view, value, view.iteration_time_s(), 1).release(0)[2] is None
+    assert VirtualCluster(view, value, view.iteration_time_s(), 1).release(0, 2) is None
     assert cluster.first_launch(np.array([2])) == (0, [Scaling(0, 0, 1), Scaling(2, 0, 1)])
     # Preempting takes all that a job has: a, of equal ones the first.
     assert cluster.preemptions(0, 2, np.array([True, True, False])) == (4.0, [Scaling(0, -1, -1)])

@@ -128,7 +128,7 @@ def test_efficiency_per_gpu_is_relative_to_the_request():
     times = {**TIMES, "huge": {"X": {4: 5.0}}}
     jobs = [Job("slow", 0, 9, gpus=2, family="slow"), Job("huge", 0, 9, gpus=4, family="huge")]
     view = view_of(jobs, {"X": (1, 4)}, times=times)
-    found = per_gpu_efficiency(view, view.iteration_time_s())
+    found = per_gpu_efficiency(view.setting.counts, view.requested_gpus, view.iteration_time_s())
     assert found[:, 0].tolist() == [[1.0, 1.0, pytest.approx(2 / 3)], [0.0, 0.0, 1.0]]
 
 

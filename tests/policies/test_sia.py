@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.shared import integer_programs
-from clustergym.policies.shared.integer_programs import SOLVERS, SolverError
+from clustergym.policies.shared.integer_programs import Solver, SolverError
 from clustergym.policies.sia import Sia
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -140,7 +142,7 @@ def test_bad_parameters(parameters, field):
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
-@given(scenario=random_scenarios(), solver=st.sampled_from(SOLVERS))
+@given(scenario=random_scenarios(), solver=st.sampled_from(get_args(Solver)))
 def test_every_job_completes_and_runs_repeat(scenario, solver):
     policy = Sia(solver=solver)
     run = simulate(scenario, policy, Buddy())

@@ -32,22 +32,22 @@ def test_a_checkpoint_is_saved_and_loaded_unless_it_was_measured():
 
 
 LINES = {
-    "costs.search: unknown search 'prune' (did you mean pruned?)": {"search": "prune"},
-    "costs.profile_reuse: unknown reuse 'jobs' (did you mean job?)": {"profile_reuse": "jobs"},
-    "costs.storage_gbs: must be a positive number (give GB/s)": {"storage_gbs": 0.0},
-    "costs.search_s_max.full: -1.0 is not a duration (give seconds >= 0)": {"search_s_max": {"full": -1.0}},
-    "costs.search_s_per_gpu.full: inf is not a duration (give seconds >= 0)": {
+    "costs.search: unknown value 'prune' (did you mean pruned?)": {"search": "prune"},
+    "costs.profile_reuse: unknown value 'jobs' (did you mean job?)": {"profile_reuse": "jobs"},
+    "costs.storage_gbs: 0.0 is not valid (give GB/s above 0)": {"storage_gbs": 0.0},
+    "costs.search_s_max.full: -1.0 is not valid (give seconds from 0)": {"search_s_max": {"full": -1.0}},
+    "costs.search_s_per_gpu.full: inf is not valid (give seconds from 0)": {
         "search_s_per_gpu": {"full": float("inf")}
     },
-    "costs.measured_s.gpt: nan is not a duration (give seconds >= 0)": {"measured_s": {"gpt": float("nan")}},
+    "costs.measured_s.gpt: nan is not valid (give seconds from 0)": {"measured_s": {"gpt": float("nan")}},
     "costs.profile.none: none has no price: a policy that knows nothing profiles nothing (leave it out, as "
     "~costs.profile.none does)": {"profile": price("none", 1.0)},
     "costs.profile.bootstrop: unknown information class 'bootstrop' (did you mean bootstrap?)": {
         "profile": price("bootstrop", 1.0)
     },
-    "costs.profile.bootstrap.seconds: 0.0 is not a duration (give seconds above 0; ~costs.profile.bootstrap "
+    "costs.profile.bootstrap.seconds: 0.0 is not valid (give seconds above 0; ~costs.profile.CLASS "
     "lets the class know for nothing)": {"profile": price("bootstrap", 0.0)},
-    "costs.profile.bootstrap.gpus: 0 is not a GPU count (give 1 or more)": {
+    "costs.profile.bootstrap.gpus: 0 is not valid (give a whole number from 1)": {
         "profile": price("bootstrap", 1.0, gpus=0)
     },
     "costs.profile.bootstrap.types: unknown value 'every' (valid: each, requested)": {

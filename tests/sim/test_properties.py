@@ -17,7 +17,7 @@ from wild_scenarios import profiles
 from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import Decision, InformationClass, Policy
 from clustergym.results.measured_run import measurement_of
-from clustergym.scenarios.costs import REUSE, Costs
+from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbances.failures import NODE_FAIL, Failures
 from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.sim.drive import replay, simulate
@@ -78,7 +78,7 @@ profiling_strategy = st.one_of(
     st.fixed_dictionaries(
         {
             "profile": profiles,
-            "profile_reuse": st.sampled_from(REUSE),
+            "profile_reuse": st.sampled_from(("job", "model")),
         }
     ),
 )

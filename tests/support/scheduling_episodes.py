@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from gymnasium.spaces import Box
+
+
+def drawn(env, mask, rng):
+    """Draw a legal action."""
+    if isinstance(env.action_space, Box):
+        return rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+    return rng.choice(np.flatnonzero(mask))
 
 
 def legal_episode(env, seed, most=None, **options):
@@ -11,12 +19,12 @@ def legal_episode(env, seed, most=None, **options):
     observation, info = env.reset(seed=seed, options=options)
     seen, rewards, actions, over = [observation], [], [], False
     while not over and (most is None or len(rewards) < most):
-        action = rng.choice(np.flatnonzero(info["action_mask"]))
+        action = drawn(env, info["action_mask"], rng)
         observation, reward, terminated, truncated, info = env.step(action)
         over = terminated or truncated
         seen.append(observation)
         rewards.append(reward)
-        actions.append(int(action))
+        actions.append(action.tolist())
     return seen, rewards, actions, info
 
 

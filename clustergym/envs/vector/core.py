@@ -8,20 +8,26 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from clustergym.arrays import Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
-from clustergym.compiled.cluster_arrays import cluster_arrays
+from clustergym.compiled.cluster_arrays import ClusterArrays, cluster_arrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import announce_compilation
 from clustergym.compiled.policies import menu as menus
 from clustergym.envs.actions import MetaActions
-from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.envs.scheduling import STALLED_S, SchedulingEnv
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Desk
+from clustergym.envs.vector.desk import Desk, Rules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.envs.vector.menus import Memories
+from clustergym.inputs.errors import InputError
 from clustergym.metrics.metrics import measure
 from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.log import EventLog
 
 
 class Core:
@@ -69,6 +75,16 @@ class Core:
         return self._desks.arrays
 
     @property
+    def arrays(self) -> tuple[Episode, ClusterArrays, Desk, Rules]:
+        """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
+        return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays of all episodes."""
+        return sum(array.nbytes for array in (*self._batch.episodes, *self._desks.arrays))
+
+    @property
     def now_s(self) -> Any:
         """Simulated time of each episode, seconds, shape (size,)."""
         return self._batch.episodes.clock[:, c.NOW] / c.TICKS_PER_S
@@ -81,31 +97,62 @@ class Core:
             self._desks.load(row, arrays)
             if self._memories is not None:
                 self._memories.load(row, arrays.arrays)
+        announce_compilation(steps.step)
         actions = np.full(self.size, steps.LEAVE, dtype=np.int64)
         actions[list(rows)] = steps.BEGIN
         self.step(actions)
 
+    def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
+        """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
+        taken, number = np.asarray(actions), self.desks.mask.shape[1]
+        if taken.shape != (self.size,) or taken.dtype.kind not in "iu":
+            message = f"have shape {taken.shape} and type {taken.dtype}"
+            remedy = f"give {self.size} whole numbers"
+            raise InputError(message, field="actions", remedy=remedy)
+        wrong = (taken < 0) | (taken >= number)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            message = f"{taken[row]} is not an action of environment {row}"
+            raise InputError(message, field="actions", remedy=f"give numbers from 0 to {number - 1}")
+        return taken.astype(np.int64)
+
+    def legal(self, taken: Any) -> Bools:
+        """Return in which episodes an action is legal, shape (size,)."""
+        return self.desks.mask[np.arange(self.size), taken] > 0
+
+    def take(self, taken: Any, over: Bools) -> None:
+        """Take an action in each episode that is not over."""
+        self.step(np.where(over, steps.LEAVE, taken))
+
+    def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
+        """Draw a legal action for each episode, and advance the states of the generators, shape (size,)."""
+        actions = np.zeros(self.size, dtype=np.int64)
+        steps.draw_legal(self.desks.mask, states, actions, 0, self.size)
+        return actions
+
+    def _call(self, actions: Ints) -> Callable[[int, int], None]:
+        """Return a function that takes the actions in the episodes from a first to a last one."""
+        return partial(
+            steps.step,
+            self._batch.episodes,
+            self._cluster,
+            self._desks.arrays,
+            self._desks.rules,
+            actions,
+            self.terms,
+            self.rewards,
+            self.outcomes,
+        )
+
     def step(self, actions: Ints) -> None:
-        """Take an action in each episode, each thread on its share of them; LEAVE takes none."""
+        """Take an action in each episode; LEAVE takes none."""
         self._batch.make_room()
         if self._menu is not None and self._memories is not None:
             menu, memories = self._menu, self._memories.arrays
             self._run(partial(menus.decide, self._batch.episodes, self._cluster, menu, memories, actions))
             # A policy has decided all edits: what is left of the decision point is its end.
             actions = np.where(actions >= 0, self.desks.mask.shape[1] - 1, actions)
-        self._run(
-            partial(
-                steps.step,
-                self._batch.episodes,
-                self._cluster,
-                self._desks.arrays,
-                self._desks.rules,
-                actions,
-                self.terms,
-                self.rewards,
-                self.outcomes,
-            )
-        )
+        self._run(self._call(actions))
         if self._menu is not None:
             self.desks.mask[:] = 1
 
@@ -120,20 +167,21 @@ class Core:
     def end(self, row: int) -> dict[str, Any]:
         """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
         stalled = {"stalled": bool(self.outcomes[row] == steps.STALLED)}
-        return (
-            {"metrics": self.metrics(row), "digest": self.digest(row), **stalled} if self.logged else stalled
-        )
+        if not self.logged:
+            return stalled
+        log = self._batch.log(row)
+        return {"metrics": self.metrics(row, log), "digest": log.digest, **stalled}
 
     def digest(self, row: int) -> str:
         """Return the digest of an episode's event log so far."""
         return self._batch.log(row).digest
 
-    def metrics(self, row: int) -> Any:
-        """Return the metrics of an episode that is over."""
+    def metrics(self, row: int, log: EventLog | None = None) -> Any:
+        """Return the metrics of an episode that is over; its log is built if it is not given."""
         scenario = self.scenarios[row]
         assert scenario is not None
         return measure(
-            self._batch.log(row).events,
+            (log or self._batch.log(row)).events,
             scenario.trace,
             scenario.cluster,
             scenario.reference_iteration_time_s,
@@ -142,6 +190,20 @@ class Core:
             scenario.request_gpus,
             scenario.fair_iteration_time_s,
         ).metrics
+
+    def left(self, row: int) -> Outcomes:
+        """Return when each job of an episode left so far."""
+        scenario, episodes = self.scenarios[row], self._batch.episodes
+        assert scenario is not None
+        found = Outcomes(Yardsticks.of(scenario))
+        job = episodes.job[row, : len(found.leave_s)]
+        gone = job[:, c.LEAVE] != c.NEVER
+        found.leave_s[gone] = job[gone, c.LEAVE] / c.TICKS_PER_S
+        found.completed = job[:, c.PHASE] == c.COMPLETED
+        tick = episodes.clock[row, c.END if self.outcomes[row] >= steps.TERMINATED else c.NOW]
+        stalled = bool(self.outcomes[row] == steps.STALLED)
+        found.now_s = float(tick) / c.TICKS_PER_S + STALLED_S * stalled
+        return found
 
     def close(self) -> None:
         """Stop the threads."""

@@ -4,48 +4,76 @@ from __future__ import annotations
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.compiled.sums import pairwise_sum
 from clustergym.envs.scheduling_costs import BOUND_S
+from clustergym.envs.vector.desk import Desk
 
 NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
 """Costs in the order of their numbers."""
 JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES = range(len(NAMES))
 
 
+@compiled_in_place
+def _leave(episode: Episode, desk: Desk, row: int, now_s: float, baseline: bool) -> tuple[float, bool]:
+    """Return when a job left, in seconds, inf: not until `now_s`; and whether it had completed."""
+    if baseline:
+        tick, completed = desk.reference[row, 0], desk.reference[row, 1] == 1
+    else:
+        tick, completed = episode.job[row, c.LEAVE], episode.job[row, c.PHASE] == c.COMPLETED
+    leave_s = tick / c.TICKS_PER_S
+    return (leave_s, completed) if tick != c.NEVER and leave_s <= now_s else (np.inf, False)
+
+
+@compiled_in_place
+def end_of_reference_s(episode: Episode, desk: Desk) -> float:
+    """Return when the last job leaves under the baseline, seconds."""
+    end_s = 0.0
+    for row in range(episode.clock[c.JOBS]):
+        if desk.reference[row, 0] != c.NEVER:
+            end_s = max(end_s, desk.reference[row, 0] / c.TICKS_PER_S)
+    return end_s
+
+
 @compiled_part
-def cost(episode: Episode, now_s: float, which: int) -> float:
-    """Return a cost of the episode up to a time."""
+def cost(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool) -> float:
+    """Return a cost of the episode, or of the baseline, up to a time."""
     if which in (DEADLINES_MET, BROKEN_PROMISES):
-        return _promises(episode, now_s, which)
+        return _promises(episode, desk, now_s, which, baseline)
     n = episode.clock[c.JOBS]
     part = np.empty(n)
-    for row in range(n):
-        figures, leave = episode.figures[row], episode.job[row, c.LEAVE]
-        until_s = now_s if leave == c.NEVER else min(now_s, leave / c.TICKS_PER_S)
-        part[row] = max(until_s - figures[c.SUBMIT_S], 0.0)
-        if which == SLOWDOWN:
-            run_s = figures[c.RUN_S] if figures[c.RUN_S] > BOUND_S else BOUND_S
-            part[row] = part[row] / run_s
-        elif which == UNFAIRNESS:
-            late = part[row] / figures[c.FAIR_S]
-            part[row] = min(late, np.finfo(np.float64).max) - 1.0 if late > 1.0 else 0.0
+    _shares(episode, desk, now_s, which, baseline, part)
     total = pairwise_sum(part)
     return total / (3600.0 * n) if which == JOBS_IN_SYSTEM else total / n
 
 
-@compiled_part
-def _promises(episode: Episode, now_s: float, which: int) -> float:
+@compiled_in_place
+def _shares(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool, part: Floats) -> None:
+    """Write what each job adds to a cost."""
+    figures = episode.figures
+    for row in range(len(part)):
+        leave_s, _ = _leave(episode, desk, row, now_s, baseline)
+        part[row] = max(min(now_s, leave_s) - figures[row, c.SUBMIT_S], 0.0)
+        if which == SLOWDOWN:
+            run_s = figures[row, c.RUN_S] if figures[row, c.RUN_S] > BOUND_S else BOUND_S
+            part[row] = part[row] / run_s
+        elif which == UNFAIRNESS:
+            late = part[row] / figures[row, c.FAIR_S]
+            part[row] = min(late, np.finfo(np.float64).max) - 1.0 if late > 1.0 else 0.0
+
+
+@compiled_in_place
+def _promises(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bool) -> float:
     """Return minus the share of jobs that met their deadline, or the share that broke it and was admitted."""
     n, met, broken = episode.clock[c.JOBS], 0, 0
     for row in range(n):
-        job, deadline_s = episode.job[row], episode.figures[row, c.DEADLINE_S]
-        left = job[c.LEAVE] != c.NEVER
-        leave_s = job[c.LEAVE] / c.TICKS_PER_S if left else np.inf
-        kept = job[c.PHASE] == c.COMPLETED and leave_s <= deadline_s
-        dropped = left and job[c.PHASE] != c.COMPLETED
+        deadline_s = episode.figures[row, c.DEADLINE_S]
+        leave_s, completed = _leave(episode, desk, row, now_s, baseline)
+        kept = completed and leave_s <= deadline_s
+        dropped = leave_s < np.inf and not completed
         met += kept
         broken += min(now_s, leave_s) > deadline_s and not dropped and not kept
     return -(met / n) if which == DEADLINES_MET else broken / n

@@ -38,11 +38,15 @@ class Desk(NamedTuple):
         Assignments that are legal where the GPUs are free.
     mask : ndarray of int8, shape (A,)
     observation : ndarray of float32, shape (size,)
-    last_cost : ndarray of float, shape (5,)
-        Costs at the last decision point, in the order of `clustergym.envs.vector.costs.NAMES`.
-    least_gpu_s, least_s : ndarray of float, shape (C,)
-        Least GPU-seconds, and seconds, of an iteration; 0: unknown.
-    speed : ndarray of float32, shape (C, T, K, 2)
+    last_cost, last_reference : ndarray of float, shape (m,)
+        The weighed costs at the last decision point; those of the baseline then.
+    reference : ndarray of int, shape (n, 2)
+        What the baseline comes to: the tick when each job leaves, NEVER: not; whether it has completed.
+        Empty: there is no baseline.
+    least_gpu_s, least_s : ndarray of float, shape (C, H)
+        Least GPU-seconds, and seconds, of an iteration; 0: unknown. The second axis is a job's HIDDEN, the
+        set of types on which it is not profiled yet; H is 1 where nothing is profiled.
+    speed : ndarray of float32, shape (C, H, T, K, 2)
         Speed and speed per GPU by the class's highest.
     restart : ndarray of float32, shape (C, 2, 2, K)
         The logarithm of what a move costs: pays for its checkpoint (no, yes), has a plan (no, yes).
@@ -55,6 +59,8 @@ class Desk(NamedTuple):
     mask: Bytes
     observation: Singles
     last_cost: Floats
+    last_reference: Floats
+    reference: Ints
     least_gpu_s: Floats
     least_s: Floats
     speed: Singles

@@ -6,17 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.fluid import capped_finish_s
 from clustergym.compiled.scenario_arrays import ScenarioArrays, scenario_arrays
 from clustergym.envs.actions import EditActions, MetaActions
+from clustergym.envs.actions_by_name import AnyActions
 from clustergym.envs.observations import Summary, logarithm
-from clustergym.envs.scheduling_costs import Yardsticks
+from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, Rules, Singles
 from clustergym.interface.policy import InformationClass
+from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.scenario import Scenario
 
 
@@ -34,19 +37,26 @@ class PreparedScenario(NamedTuple):
     least_s: Floats
     speed: Singles
     restart: Singles
+    reference: Ints
 
 
-def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedScenario:
-    """Return what an environment needs of a scenario."""
+def prepared(
+    scenario: Scenario, parameters: SchedulingParameters, reference: Outcomes | None = None
+) -> PreparedScenario:
+    """Return what an environment needs of a scenario, and of what its baseline comes to on it."""
     information, counts = parameters.information_class, scenario.tables.counts
     arrays = scenario_arrays(scenario, information, parameters.round_s)
-    yardsticks = Yardsticks.of(scenario)
+    yardsticks = Yardsticks.of(scenario, capped_finish_s)
     arrays.figures[:, c.FAIR_S], arrays.figures[:, c.RUN_S] = yardsticks.fair_s, yardsticks.run_s
     known = information != InformationClass.NONE
     time_s = arrays.known_s if known else np.full_like(arrays.known_s, np.inf)
-    speed = np.where(arrays.feasible, 1.0 / time_s, 0.0)
+    types = time_s.shape[1]
+    hidden = np.arange(2**types if len(arrays.profile) else 1)
+    shown = (hidden[:, None] >> np.arange(types)) % 2 == 0
+    time_s = np.where(shown[:, :, None], time_s[:, None], np.inf)
+    speed = np.where(arrays.feasible[:, None], 1.0 / time_s, 0.0)
     either = np.stack([speed, speed / counts], axis=-1)
-    highest = np.maximum(either.max(axis=(1, 2), keepdims=True), np.finfo(np.float64).tiny)
+    highest = np.maximum(either.max(axis=(2, 3), keepdims=True), np.finfo(np.float64).tiny)
     pays, has_plan = np.arange(2)[:, None, None], np.arange(2)[:, None]
     cost_s = pays * arrays.checkpoint_s[:, None, None, None] + np.where(has_plan, 0.0, arrays.search_s)
     return PreparedScenario(
@@ -55,11 +65,21 @@ def prepared(scenario: Scenario, parameters: SchedulingParameters) -> PreparedSc
         _least(time_s),
         (either / highest).astype(np.float32),
         logarithm(cost_s).astype(np.float32),
+        _left(reference),
     )
 
 
+def _left(outcomes: Outcomes | None) -> Ints:
+    """Return when each job left, in ticks, and whether it had completed, shape (n, 2)."""
+    if outcomes is None:
+        return np.zeros((0, 2), dtype=np.int64)
+    left = [ticks(leave_s) if np.isfinite(leave_s) else c.NEVER for leave_s in outcomes.leave_s.tolist()]
+    return np.stack([np.array(left, dtype=np.int64), outcomes.completed.astype(np.int64)], axis=1)
+
+
 def _least(time_s: Floats) -> Floats:
-    least = time_s.reshape(len(time_s), -1).min(axis=1, initial=np.inf)
+    """Return the least of each class and each set of types that are hidden; 0: there is none."""
+    least = time_s.min(axis=(2, 3), initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
@@ -72,7 +92,7 @@ class Desks:
     size : int
         Episodes.
     parameters : SchedulingParameters
-    actions : EditActions or MetaActions
+    actions : EditActions, MetaActions or AuctionActions
         Actions of the single environment.
     features : Summary
         Observations of the single environment.
@@ -89,17 +109,17 @@ class Desks:
         cluster: ClusterArrays,
         size: int,
         parameters: SchedulingParameters,
-        actions: EditActions | MetaActions,
+        actions: AnyActions,
         features: Summary,
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)
-        rows = parameters.rows if isinstance(actions, EditActions) else 0
+        rows = 0 if isinstance(actions, MetaActions) else parameters.rows
         self.rules = Rules(
             rows,
             isinstance(actions, EditActions) and actions.rejects,
             parameters.actions == "admit",
             parameters.mask_stop_while_idle,
-            parameters.features == "jobs",
+            parameters.features != "summary",
             _size_log(cluster),
             float(cluster.capacity.sum()),
             np.array([NAMES.index(name) for name in parameters.reward], dtype=np.int64),
@@ -113,22 +133,25 @@ class Desks:
             mask=np.zeros((size, actions.number), np.int8),
             observation=np.zeros((size, features.size), np.float32),
             last_cost=np.zeros((size, len(self.rules.terms)), np.float64),
-            least_gpu_s=np.zeros((size, 0), np.float64),
-            least_s=np.zeros((size, 0), np.float64),
-            speed=np.zeros((size, 0, types, levels, 2), np.float32),
+            last_reference=np.zeros((size, len(self.rules.terms)), np.float64),
+            reference=np.zeros((size, 0, 2), np.int64),
+            least_gpu_s=np.zeros((size, 0, 1), np.float64),
+            least_s=np.zeros((size, 0, 1), np.float64),
+            speed=np.zeros((size, 0, 1, types, levels, 2), np.float32),
             restart=np.zeros((size, 0, 2, 2, levels), np.float32),
         )
 
     def load(self, at: int, scenario: PreparedScenario) -> None:
-        """Show the model classes of a scenario in row `at`."""
-        for name in ("least_gpu_s", "least_s", "speed", "restart"):
+        """Show the model classes of a scenario in row `at`, and keep what its baseline comes to."""
+        for name in ("least_gpu_s", "least_s", "speed", "restart", "reference"):
             table, own = getattr(self.arrays, name), getattr(scenario, name)
-            if table.shape[1] < len(own):
-                longer = np.zeros((len(table), len(own), *table.shape[2:]), table.dtype)
-                longer[:, : table.shape[1]] = table
+            shape = tuple(map(max, table.shape[1:3], own.shape[:2]))
+            if shape != table.shape[1:3]:
+                longer = np.zeros((len(table), *shape, *table.shape[3:]), table.dtype)
+                longer[:, : table.shape[1], : table.shape[2]] = table
                 self.arrays = self.arrays._replace(**{name: longer})
                 table = longer
-            table[at, : len(own)] = own
+            table[at, : own.shape[0], : own.shape[1]] = own
 
 
 def _size_log(cluster: ClusterArrays) -> Singles:

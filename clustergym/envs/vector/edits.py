@@ -7,12 +7,12 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.buddy import sort
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector.desk import Desk, Rules
 
 
-@compiled_part
+@compiled_in_place
 def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints, at: int) -> int:
     """Choose `number` of the first `count` members: half the first, a quarter the last, the rest in turn."""
     if number >= count:
@@ -56,7 +56,7 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     return count
 
 
-@compiled_part
+@compiled_in_place
 def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Begin a decision point: no allotment is edited yet."""
     job, state, mask = episode.job, desk.state, desk.mask
@@ -67,7 +67,8 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
         row = episode.in_view[at]
         job[row, c.TARGET_TYPE], job[row, c.TARGET_LEVEL] = job[row, c.TYPE], job[row, c.LEVEL]
         job[row, c.ASSIGNED] = job[row, c.PREEMPTED] = job[row, c.REJECTED] = 0
-    desk.free[:] = episode.free
+    for kind in range(len(desk.free)):
+        desk.free[kind] = episode.free[kind]
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
     width = options + 1 + rules.rejects
@@ -84,17 +85,19 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
     refresh(episode, cluster, desk, rules)
 
 
-@compiled_part
+@compiled_in_place
 def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
-    """Let a row's job be assigned wherever it fits in memory."""
+    """Let a row's job be assigned wherever it fits in memory and is profiled."""
+    hidden = episode.job[row, c.HIDDEN]
     feasible = episode.feasible[episode.job[row, c.CLASS]]
     types, levels = feasible.shape
     for kind in range(types):
         for level in range(levels):
-            desk.assignable[at, kind * levels + level] = feasible[kind, level]
+            shown = not (hidden >> kind) & 1
+            desk.assignable[at, kind * levels + level] = shown and feasible[kind, level]
 
 
-@compiled_part
+@compiled_in_place
 def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Recompute which assignments are legal, from the GPUs that are free."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
@@ -115,7 +118,7 @@ def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) 
     mask[-1] = not (rules.mask_stop and idle)
 
 
-@compiled_part
+@compiled_in_place
 def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
     """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
     levels = len(cluster.counts)
@@ -144,7 +147,7 @@ def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, act
     return at
 
 
-@compiled_part
+@compiled_in_place
 def decide(episode: Episode, desk: Desk, rules: Rules) -> None:
     """End the decision point: jobs that were shown and not rejected are admitted."""
     if rules.binding:

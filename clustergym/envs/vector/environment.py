@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,14 +17,15 @@ from gymnasium.vector.utils import batch_space
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.core import Core
+from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.desk import Bytes, Singles
-from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
+from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.parameter_types import PositiveInt
 from clustergym.inputs.parameters import checked
 from clustergym.terminal.processes import cores
 
-log = logging.getLogger(__name__)
+ENGINES = ("auto", "simpy", "compiled")
 Observations = dict[str, Singles] | Singles
 
 
@@ -55,6 +55,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     ----------
     single : SchedulingEnv
         A single environment of the same parameters, which is never reset.
+    core : Core
+        The episodes.
 
     Raises
     ------
@@ -89,7 +91,8 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._scenarios = PreparedScenarios(self.single)
-        self._core = Core(self.single, self.num_envs, summaries, self.threads)
+        self._scenarios.check()
+        self.core = core_of(self.single, self.num_envs, summaries, self.threads)
         self._rngs: list[np.random.Generator] = []
         self._seeds: list[int] = []
         self._draws = np.zeros(self.num_envs, dtype=np.uint64)
@@ -149,9 +152,9 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         for row in rows:
             own = {name: _own(name, value, row, self.num_envs) for name, value in options.items()}
             drawn.append(self._scenarios.choose(own, self._rngs[row]))
-        self._core.begin(rows, drawn)
+        self.core.begin(rows, drawn)
         self._over[rows], self._illegal[rows] = False, False
-        if (self._core.outcomes[rows] != steps.DECIDED).any():
+        if (self.core.outcomes[rows] != steps.DECIDED).any():
             self._over[rows] = True
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
 
@@ -160,7 +163,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
         Parameters
         ----------
-        actions : array_like of int, shape (num_envs,)
+        actions : array_like, shape (num_envs,) or, where an action is a vector, (num_envs, length)
             In `AutoresetMode.NEXT_STEP` the action of an environment whose episode was over counts for
             nothing: that environment begins its next episode.
 
@@ -171,23 +174,22 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """
         over = self._over.copy()
         begins = np.flatnonzero(over).tolist()
-        if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self._core.scenarios):
+        if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self.core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
-        taken = self._checked(actions)
+        taken = self.core.checked(actions)
         if begins:
             self._begin(begins, {})
-        legal = self._core.desks.mask[np.arange(self.num_envs), taken] > 0
-        self._illegal = ~legal & ~over
+        self._illegal = ~self.core.legal(taken) & ~over
         if self._illegal.any() and self.single.parameters.on_illegal == "raise":
             row = int(np.argmax(self._illegal))
             action = self.single.actions.describe(int(taken[row]))
             message = f"{taken[row]} ({action}) is illegal now in environment {row}"
             raise InputError(message, field="action", remedy="choose where action_masks() is 1")
-        self._core.step(np.where(over, steps.LEAVE, taken))
-        ended = self._core.outcomes >= steps.TERMINATED
-        terminated = self._core.outcomes == steps.TERMINATED
-        rewards, truncated = self._core.rewards.copy(), ended & ~terminated
+        self.core.take(taken, over)
+        ended = self.core.outcomes >= steps.TERMINATED
+        terminated = self.core.outcomes == steps.TERMINATED
+        rewards, truncated = self.core.rewards.copy(), ended & ~terminated
         self._over[:] = ended
         every = np.ones(self.num_envs, dtype=np.bool_)
         if not ended.any() or self.autoreset_mode is not AutoresetMode.SAME_STEP:
@@ -202,36 +204,20 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             {**self._infos(every, np.zeros_like(ended)), **final},
         )
 
-    def _checked(self, actions: npt.ArrayLike) -> Ints:
-        """Return actions as an array of int, shape (num_envs,)."""
-        taken, number = np.asarray(actions), self.single.actions.number
-        if taken.shape != (self.num_envs,) or taken.dtype.kind not in "iu":
-            message = f"have shape {taken.shape} and type {taken.dtype}"
-            remedy = f"give {self.num_envs} whole numbers"
-            raise InputError(message, field="actions", remedy=remedy)
-        wrong = (taken < 0) | (taken >= number)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            message = f"{taken[row]} is not an action of environment {row}"
-            raise InputError(message, field="actions", remedy=f"give numbers from 0 to {number - 1}")
-        return taken.astype(np.int64)
-
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
-        return self._core.desks.mask.copy()
+        return self.core.desks.mask.copy()
 
-    def sample_actions(self) -> Ints:
-        """Return a legal action for each environment, drawn at random, shape (num_envs,)."""
-        actions = np.zeros(self.num_envs, dtype=np.int64)
-        steps.draw_legal(self._core.desks.mask, self._draws, actions, 0, self.num_envs)
-        return actions
+    def sample_actions(self) -> Ints | Floats:
+        """Return a legal action for each environment, drawn at random, as `step` takes them."""
+        return self.core.draw(self._draws)
 
     def digest(self, row: int) -> str:
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
-        return self._core.digest(row)
+        return self.core.digest(row)
 
     def _observations(self) -> Observations:
-        flat = self._core.desks.observation
+        flat = self.core.desks.observation
         if self.single.parameters.observation == "flat":
             return flat.copy() if self.copy else flat
         parts = self.single.features.parts.items()
@@ -239,10 +225,10 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _infos(self, chosen: Bools, ended: Bools) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
-        mask = self._core.desks.mask
+        mask = self.core.desks.mask
         everywhere: dict[str, Any] = {
             "action_mask": mask.copy() if self.copy else mask,
-            "now_s": self._core.now_s,
+            "now_s": self.core.now_s,
             "illegal": self._illegal.copy(),
         }
         if not chosen.all():
@@ -253,15 +239,15 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             infos[name], infos[f"_{name}"] = values, chosen.copy()
         terms: dict[str, Any] = {}
         for at, name in enumerate(self.single.parameters.reward):
-            terms[name], terms[f"_{name}"] = np.where(chosen, self._core.terms[:, at], 0.0), chosen.copy()
+            terms[name], terms[f"_{name}"] = np.where(chosen, self.core.terms[:, at], 0.0), chosen.copy()
         infos["rewards"], infos["_rewards"] = terms, chosen.copy()
         for row in np.flatnonzero(ended).tolist():
-            self._add_info(infos, self._core.end(row), row)
+            self._add_info(infos, self.core.end(row), row)
         return infos
 
     def _final(self, ended: Bools) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the episodes that are over."""
-        rows, flat = np.flatnonzero(ended).tolist(), self._core.desks.observation
+        rows, flat = np.flatnonzero(ended).tolist(), self.core.desks.observation
         parts, names = self.single.features.parts.items(), list(self.single.parameters.reward)
         final: dict[str, Any] = {}
         for row in rows:
@@ -269,18 +255,18 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             if self.single.parameters.observation != "flat":
                 seen = {name: seen[part] for name, part in parts}
             info = {
-                "action_mask": self._core.desks.mask[row].copy(),
-                "now_s": float(self._core.now_s[row]),
+                "action_mask": self.core.desks.mask[row].copy(),
+                "now_s": float(self.core.now_s[row]),
                 "illegal": bool(self._illegal[row]),
-                "rewards": dict(zip(names, self._core.terms[row].tolist(), strict=True)),
-                **self._core.end(row),
+                "rewards": dict(zip(names, self.core.terms[row].tolist(), strict=True)),
+                **self.core.end(row),
             }
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
         return final
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stop the threads."""
-        self._core.close()
+        self.core.close()
 
 
 def make_vector(
@@ -307,6 +293,8 @@ def make_vector(
         As of `SchedulingVectorEnv`.
     engine : {"auto", "simpy", "compiled"}
     """
+    if engine not in ENGINES:
+        raise InputError(f"unknown engine {engine!r}", field="engine", remedy=nearest(str(engine), ENGINES))
     shared: dict[str, Any] = {"autoreset_mode": autoreset_mode, "copy": copy}
     if engine != "simpy":
         try:
@@ -314,9 +302,7 @@ def make_vector(
                 single_class, num_envs, threads=threads, summaries=summaries, **shared, **parameters
             )
         except UncoveredError as refusal:
-            if engine == "compiled":
-                raise
-            log.info("engine=auto chooses simpy: %s", refusal)
+            fall_back(refusal, engine)
     number = _whole("num_envs", num_envs, None)
     singles = [partial(single_class, engine=engine, **parameters)] * number
     mode = _autoreset_mode(autoreset_mode)
@@ -324,11 +310,11 @@ def make_vector(
 
 
 def _whole(field: str, value: Any, most: int | None) -> int:
-    number = checked(value, int, field)
-    if number < 1 or (most is not None and number > most):
-        remedy = "give a whole number from 1" + ("" if most is None else f" to {most}, the number of cores")
+    number = int(checked(value, PositiveInt, field))
+    if most is not None and number > most:
+        remedy = f"give a whole number from 1 to {most}, the number of cores"
         raise InputError(f"{number} is out of range", field=field, remedy=remedy)
-    return int(number)
+    return number
 
 
 def _autoreset_mode(value: AutoresetMode | str) -> AutoresetMode:

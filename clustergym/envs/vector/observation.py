@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.compiled.sums import pairwise_sum
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
@@ -25,7 +26,7 @@ FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), l
 EDITS_COLUMN = QUEUE_FEATURES.index("edits")
 
 
-@compiled_part
+@compiled_in_place
 def logarithm(seconds: float) -> float:
     """Return log(1 + x) / log(1 + ten years), from 0 to 1; NaN becomes 0."""
     if seconds > 0.0:
@@ -33,12 +34,12 @@ def logarithm(seconds: float) -> float:
     return 0.0
 
 
-@compiled_part
+@compiled_in_place
 def _share(value: float, half: float) -> float:
     return value / (value + half)
 
 
-@compiled_part
+@compiled_in_place
 def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
     """Compute the observation at the start of a decision point, after `edits.begin`."""
     types, seen = len(cluster.capacity), desk.observation
@@ -46,34 +47,51 @@ def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
         seen[kind] = episode.free[kind] / cluster.capacity[kind]
         seen[types + kind] = 1.0
         seen[2 * types + kind] = cluster.capacity[kind] / rules.total
+    if episode.clock[c.RUNNING_PROFILES] > 0:
+        _fill_available(episode, cluster, seen[types : 2 * types])
     _fill_queue(episode, desk, rules, seen[len(seen) - QUEUE_WIDTH :])
     if not rules.job_rows:
         return
     columns, options = FEATURES + 2 * types, types * len(cluster.counts) * OPTION_WIDTH
-    first_job, first_option = 3 * types, 3 * types + rules.rows * columns
-    count = desk.state[d.SHOWN]
-    for at in range(count):
-        row, begins = desk.shown[at], first_job + at * columns
-        _fill_job(episode, cluster, desk, rules, row, seen[begins : begins + columns])
-        begins = first_option + at * options
-        _fill_options(episode, cluster, desk, row, seen[begins : begins + options])
+    first_job, first_option, count = 3 * types, 3 * types + rules.rows * columns, desk.state[d.SHOWN]
+    _fill_jobs(episode, cluster, desk, rules, seen[first_job : first_job + count * columns])
+    _fill_options(episode, cluster, desk, seen[first_option : first_option + count * options])
     seen[first_job + count * columns : first_option] = 0.0
     seen[first_option + count * options : len(seen) - QUEUE_WIDTH] = 0.0
 
 
+@compiled_in_place
+def _add_up(episode: Episode, desk: Desk, age: Floats, work: Floats) -> tuple[int, int]:
+    """Write age and GPU-seconds left of the jobs in view; return how many wait, and GPUs they ask for."""
+    job, now = episode.job, episode.clock[c.NOW]
+    now_s, waiting, demand = now / c.TICKS_PER_S, 0, 0
+    for at in range(len(age)):
+        row = episode.in_view[at]
+        age[at] = now_s - episode.figures[row, c.SUBMIT_S]
+        left = jobs.remaining_at(episode, row, now)
+        work[at] = desk.least_gpu_s[job[row, c.CLASS], job[row, c.HIDDEN]] * left
+        if job[row, c.LEVEL] == c.NONE:
+            waiting += 1
+            demand += job[row, c.REQUESTED_GPUS]
+    return waiting, demand
+
+
+@compiled_part
+def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) -> None:
+    """Write the share of each type's GPUs that no profile holds."""
+    available = cluster.capacity.copy()
+    for at in range(episode.clock[c.RUNNING_PROFILES]):
+        kind = episode.profile[at, c.NTH_RUNNING] % len(available)
+        available[kind] -= episode.clock[c.PROFILE_GPUS]
+    for kind in range(len(available)):
+        share[kind] = available[kind] / cluster.capacity[kind]
+
+
 @compiled_part
 def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> None:
-    clock, now_s = episode.clock, episode.clock[c.NOW] / c.TICKS_PER_S
-    n, waiting, demand = clock[c.IN_VIEW], 0, 0
+    clock, n = episode.clock, episode.clock[c.IN_VIEW]
     age, work = np.empty(n), np.empty(n)
-    for at in range(n):
-        row = episode.in_view[at]
-        job = episode.job[row]
-        age[at] = now_s - episode.figures[row, c.SUBMIT_S]
-        work[at] = desk.least_gpu_s[job[c.CLASS]] * jobs.remaining_at(episode, row, clock[c.NOW])
-        if job[c.LEVEL] == c.NONE:
-            waiting += 1
-            demand += job[c.REQUESTED_GPUS]
+    waiting, demand = _add_up(episode, desk, age, work)
     queue[0], queue[1] = _share(n, 50.0), _share(waiting, 50.0)
     queue[2] = _share(n - desk.state[d.SHOWN], 50.0) if len(desk.shown) > 0 else 0.0
     queue[3] = logarithm(pairwise_sum(age) / n)
@@ -82,57 +100,61 @@ def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> N
     queue[6], queue[7] = 0.0, clock[c.LEFT] / clock[c.JOBS]
 
 
-@compiled_part
-def _fill_job(
-    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, row: int, column: Singles
-) -> None:
-    job, figures, now = episode.job[row], episode.figures[row], episode.clock[c.NOW]
-    now_s, runs, kind = now / c.TICKS_PER_S, job[c.LEVEL] != c.NONE, job[c.CLASS]
-    remaining, age = jobs.remaining_at(episode, row, now), now_s - figures[c.SUBMIT_S]
-    to_deadline = figures[c.DEADLINE_S] - now_s
-    column[PRESENT], column[WAITING] = 1.0, not runs
-    column[GPUS] = column[GPUS_HELD] = rules.size_log[job[c.LEVEL] + 1]
-    column[ASSIGNED] = column[PREEMPTED] = 0.0
-    column[MAY_REJECT] = rules.rejects and not (rules.binding and job[c.DECIDED])
-    column[AGE] = logarithm(age)
-    column[ATTAINED] = logarithm(jobs.attained_at(episode, cluster, row, now))
-    column[WORK_LEFT] = logarithm(desk.least_gpu_s[kind] * remaining)
-    column[TIME_LEFT] = logarithm(desk.least_s[kind] * remaining)
-    column[DONE] = 1.0 - remaining / figures[c.ITERATIONS]
-    column[WAITED] = 0.0 if runs else logarithm(now_s - job[c.QUEUED_SINCE] / c.TICKS_PER_S)
-    column[RESTARTS] = _share(job[c.RESTARTS], 4.0)
-    column[STANDSTILL] = logarithm(max(job[c.READY] - now, 0) / c.TICKS_PER_S) if runs else 0.0
-    column[GPUS_REQUESTED] = rules.size_log[np.searchsorted(cluster.counts, job[c.REQUESTED_GPUS]) + 1]
-    column[HAS_DEADLINE] = np.isfinite(to_deadline)
-    column[SLACK], column[LATE] = logarithm(to_deadline), to_deadline < 0
-    lag = age / (age + figures[c.FAIR_S])
-    column[FAIR_LAG] = lag if lag > 0.0 else 0.0
-    types = len(cluster.capacity)
-    for place in range(types):
-        column[FEATURES + place] = job[c.TYPE] == place
-        column[FEATURES + types + place] = job[c.REQUESTED_TYPE] == place
+@compiled_in_place
+def _fill_jobs(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, table: Singles) -> None:
+    """Fill the columns of all jobs that have a row: a call for each, with all these arrays, takes longer."""
+    job, figures, now, types = episode.job, episode.figures, episode.clock[c.NOW], len(cluster.capacity)
+    now_s, width = now / c.TICKS_PER_S, FEATURES + 2 * types
+    for place in range(desk.state[d.SHOWN]):
+        row, at = desk.shown[place], place * width
+        runs, level = job[row, c.LEVEL] != c.NONE, job[row, c.LEVEL]
+        known = job[row, c.CLASS], job[row, c.HIDDEN]
+        remaining, age = jobs.remaining_at(episode, row, now), now_s - figures[row, c.SUBMIT_S]
+        to_deadline = figures[row, c.DEADLINE_S] - now_s
+        table[at + PRESENT], table[at + WAITING] = 1.0, not runs
+        table[at + GPUS] = table[at + GPUS_HELD] = rules.size_log[level + 1]
+        table[at + ASSIGNED] = table[at + PREEMPTED] = 0.0
+        table[at + MAY_REJECT] = rules.rejects and not (rules.binding and job[row, c.DECIDED])
+        table[at + AGE] = logarithm(age)
+        table[at + ATTAINED] = logarithm(jobs.attained_at(episode, cluster, row, now))
+        table[at + WORK_LEFT] = logarithm(desk.least_gpu_s[known] * remaining)
+        table[at + TIME_LEFT] = logarithm(desk.least_s[known] * remaining)
+        table[at + DONE] = 1.0 - remaining / figures[row, c.ITERATIONS]
+        table[at + WAITED] = 0.0 if runs else logarithm(now_s - job[row, c.QUEUED_SINCE] / c.TICKS_PER_S)
+        table[at + RESTARTS] = _share(job[row, c.RESTARTS], 4.0)
+        standstill_s = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
+        table[at + STANDSTILL] = logarithm(standstill_s) if runs else 0.0
+        requested = np.searchsorted(cluster.counts, job[row, c.REQUESTED_GPUS])
+        table[at + GPUS_REQUESTED] = rules.size_log[requested + 1]
+        table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
+        table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0
+        lag = age / (age + figures[row, c.FAIR_S])
+        table[at + FAIR_LAG] = lag if lag > 0.0 else 0.0
+        for held in range(types):
+            table[at + FEATURES + held] = job[row, c.TYPE] == held
+            table[at + FEATURES + types + held] = job[row, c.REQUESTED_TYPE] == held
 
 
-@compiled_part
-def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, row: int, column: Singles) -> None:
-    job, types, levels = episode.job[row], len(cluster.capacity), len(cluster.counts)
-    pays = int(job[c.LAUNCHED] or episode.clock[c.FIRST_LAUNCH_COSTS])
-    speed, restart, searched = (
-        desk.speed[job[c.CLASS]],
-        desk.restart[job[c.CLASS], pays],
-        episode.searched[row],
-    )
-    at = 0
-    for kind in range(types):
-        for level in range(levels):
-            column[at], column[at + 1] = speed[kind, level, 0], speed[kind, level, 1]
-            column[at + 2] = restart[1 if searched[kind, level] else 0, level]
-            at += OPTION_WIDTH
-    if job[c.LEVEL] != c.NONE:
-        column[(job[c.TYPE] * levels + job[c.LEVEL]) * OPTION_WIDTH + 2] = 0.0
+@compiled_in_place
+def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, table: Singles) -> None:
+    job, types, levels = episode.job, len(cluster.capacity), len(cluster.counts)
+    speed, restart, searched, at = desk.speed, desk.restart, episode.searched, 0
+    costly = episode.clock[c.FIRST_LAUNCH_COSTS] != 0
+    for place in range(desk.state[d.SHOWN]):
+        row = desk.shown[place]
+        model, hidden, first = job[row, c.CLASS], job[row, c.HIDDEN], at
+        pays = 1 if costly or job[row, c.LAUNCHED] else 0
+        for kind in range(types):
+            for level in range(levels):
+                table[at] = speed[model, hidden, kind, level, 0]
+                table[at + 1] = speed[model, hidden, kind, level, 1]
+                table[at + 2] = restart[model, pays, 1 if searched[row, kind, level] else 0, level]
+                at += OPTION_WIDTH
+        if job[row, c.LEVEL] != c.NONE:
+            table[first + (job[row, c.TYPE] * levels + job[row, c.LEVEL]) * OPTION_WIDTH + 2] = 0.0
 
 
-@compiled_part
+@compiled_in_place
 def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, at: int) -> None:
     """Update what an edit of row `at` of the desk has changed."""
     types, seen = len(cluster.capacity), desk.observation

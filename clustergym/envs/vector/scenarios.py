@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from clustergym.compiled.numba_cache import has_numba
-from clustergym.compiled.scenario_arrays import UncoveredError, check_covered
+from clustergym.compiled.scenario_arrays import UncoveredError, check_covered, check_known, check_unprofiled
 from clustergym.envs.episodes import KEPT
 from clustergym.envs.scheduling import SchedulingEnv, run_seed_of
+from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.desks import PreparedScenario, prepared
 from clustergym.scenarios.scenario import Scenario
 
-__all__ = ["PreparedScenarios", "UncoveredError"]
+__all__ = ["PreparedScenarios", "UncoveredError", "fall_back"]
+
+log = logging.getLogger(__name__)
+_told: set[str] = set()
 
 
 class PreparedScenarios:
@@ -37,38 +42,68 @@ class PreparedScenarios:
         if not has_numba():
             message, remedy = "compiled episodes need the package numba", "pip install 'clustergym[learn]'"
             raise UncoveredError(message, field="env.engine", remedy=remedy)
-        self._kept: OrderedDict[int, tuple[Scenario, PreparedScenario]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], tuple[Scenario, PreparedScenario]] = OrderedDict()
         chosen = single.parameters
         other = [name for name in chosen.reward if name not in NAMES]
-        reasons = (
-            (chosen.baseline is not None, "env.baseline", "a baseline"),
-            (bool(other), "env.reward", f"the term {other[0] if other else ''}"),
-        )
+        reasons = ((bool(other), "env.reward", f"the term {other[0] if other else ''}"),)
         for applies, field, what in reasons:
             if applies:
                 message = f"{what} is not covered by compiled episodes"
                 raise UncoveredError(message, field=field, remedy="give engine='simpy'")
 
+    def check(self) -> None:
+        """Raise an UncoveredError if compiled episodes do not cover the scenarios of the parameters."""
+        single, plain = self._single, SchedulingParameters()
+        fixed, chosen = single.episodes.fixed, single.parameters
+        if fixed is None and (chosen.costs, chosen.placer) == (plain.costs, plain.placer):
+            return
+        options = {} if fixed is not None else {"trace_seed": 0}
+        scenario = single.episodes.choose(options, np.random.default_rng(0))
+        check_covered(scenario, chosen.information_class, single.placer)
+
     def choose(
         self, options: Mapping[str, Any], rng: np.random.Generator
     ) -> tuple[Scenario, PreparedScenario]:
         """Return the scenario of an episode; `SchedulingEnv.reset` describes the options."""
-        run_seed_of(options)
-        return self.prepare(self._single.episodes.choose(options, rng))
+        run_seed = run_seed_of(options)
+        return self.prepare(self._single.episodes.choose(options, rng), run_seed)
 
-    def prepare(self, scenario: Scenario) -> tuple[Scenario, PreparedScenario]:
-        """Return a scenario with its arrays.
+    def prepare(self, scenario: Scenario, run_seed: int) -> tuple[Scenario, PreparedScenario]:
+        """Return a scenario with its arrays; the seed is that of the baseline's run.
 
         Raises
         ------
         UncoveredError
             If compiled episodes do not cover it.
         """
-        found = self._kept.pop(id(scenario), None)
+        key = id(scenario), run_seed
+        found = self._kept.pop(key, None)
         if found is None:
-            check_covered(scenario, self._single.parameters.information_class, self._single.placer)
-            found = scenario, prepared(scenario, self._single.parameters)
-        self._kept[id(scenario)] = found
+            self._check_cluster(scenario)
+            information = self._single.parameters.information_class
+            check_covered(scenario, information, self._single.placer)
+            if self._single.parameters.actions in ("scores", "weights"):
+                check_known(scenario, information)
+            elif self._single.parameters.actions == "meta":
+                check_unprofiled(scenario, information)
+            reference = self._single.reference_outcomes(scenario, run_seed)
+            found = scenario, prepared(scenario, self._single.parameters, reference)
+        self._kept[key] = found
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return found
+
+    def _check_cluster(self, scenario: Scenario) -> None:
+        own = self._single.episodes.cluster
+        if scenario.cluster is not own and scenario.cluster.fingerprint() != own.fingerprint():
+            message = f"scenario {scenario.name} has another cluster, which compiled episodes do not cover"
+            raise UncoveredError(message, field="options.scenario", remedy="choose engine=simpy")
+
+
+def fall_back(refusal: UncoveredError, engine: str) -> None:
+    """Say once why episodes run in the SimPy engine; raise if the compiled one was asked for."""
+    if engine == "compiled":
+        raise refusal
+    if str(refusal) not in _told:
+        _told.add(str(refusal))
+        log.warning("engine=auto chooses simpy, which is slower: %s", refusal)

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.envs.actions import EditActions, MetaActions
+from clustergym.envs.actions_by_name import AnyActions
 from clustergym.envs.scheduling import Observation, SchedulingEnv, Step, check_legal
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.auction_core import core_of
 from clustergym.envs.vector.core import Core
-from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError
+from clustergym.envs.vector.scenarios import PreparedScenarios, UncoveredError, fall_back
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import View
 from clustergym.metrics.metrics import Metrics
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
 
-log = logging.getLogger(__name__)
-_told: set[str] = set()
-
 
 class EngineEnv(SchedulingEnv):
     """A scheduling environment with a choice of engines, which have the same results.
 
-    Where `simulation`, `view`, `actions` or `outcomes` are asked for, and to draw a picture, the episode goes
+    Where `simulation`, `view` or `actions` are asked for, and to draw a picture, the episode goes
     on in the SimPy engine, which first takes the actions taken so far.
     """
 
@@ -43,17 +40,9 @@ class EngineEnv(SchedulingEnv):
             return
         try:
             self._prepared = PreparedScenarios(self)
-            self._core = Core(self, 1, logged=True)
+            self._core = core_of(self, 1, logged=True)
         except UncoveredError as refusal:
-            self._fall_back(refusal)
-
-    def _fall_back(self, refusal: UncoveredError) -> None:
-        """Say once why an episode runs in the SimPy engine; raise if the compiled one was asked for."""
-        if self.parameters.engine == "compiled":
-            raise refusal
-        if str(refusal) not in _told:
-            _told.add(str(refusal))
-            log.info("engine=auto chooses simpy: %s", refusal)
+            fall_back(refusal, self.parameters.engine)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the simulations: replaying the actions taken restores them."""
@@ -69,9 +58,9 @@ class EngineEnv(SchedulingEnv):
         if self._core is None or self._prepared is None:
             return super()._start(scenario, run_seed)
         try:
-            prepared = self._prepared.prepare(scenario)
+            prepared = self._prepared.prepare(scenario, run_seed)
         except UncoveredError as refusal:
-            self._fall_back(refusal)
+            fall_back(refusal, self.parameters.engine)
             return super()._start(scenario, run_seed)
         self._begun, self._taken, self._on_core = (scenario, run_seed), [], True
         self._core.begin([0], [prepared])
@@ -79,13 +68,17 @@ class EngineEnv(SchedulingEnv):
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         return self._seen(), self._core_info(False)
 
-    def _act(self, action: int) -> Step:
+    def _checked(self, action: Any) -> Any:
+        return self._own_actions.checked(action)
+
+    def _act(self, action: Any) -> Step:
         core = self._core
         if core is None or not self._on_core:
             return super()._act(action)
-        legal = bool(core.desks.mask[0, action])
+        taken = np.asarray(action)[None]
+        legal = bool(core.legal(taken)[0])
         check_legal(self.parameters, self._own_actions, action, legal)
-        core.step(np.array([action], dtype=np.int64))
+        core.take(taken, np.zeros(1, dtype=np.bool_))
         info, outcome = self._core_info(not legal), int(core.outcomes[0])
         over = outcome >= steps.TERMINATED
         if over:
@@ -131,13 +124,13 @@ class EngineEnv(SchedulingEnv):
         return super().metrics()
 
     @property
-    def actions(self) -> EditActions | MetaActions:
+    def actions(self) -> AnyActions:
         """The actions, with the allotments as edited at the present decision point."""
         self._go_on_in_simpy()
         return self._own_actions
 
     @actions.setter
-    def actions(self, made: EditActions | MetaActions) -> None:
+    def actions(self, made: AnyActions) -> None:
         self._own_actions = made
 
     @property
@@ -155,7 +148,8 @@ class EngineEnv(SchedulingEnv):
     @property
     def outcomes(self) -> Outcomes:
         """When each job left, in the episode so far."""
-        self._go_on_in_simpy()
+        if self._core is not None and self._on_core:
+            return self._core.left(0)
         return super().outcomes
 
     def _go_on_in_simpy(self) -> None:

@@ -10,7 +10,7 @@ from clustergym.compiled import batch, clock
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_part
+from clustergym.compiled.numba_cache import compiled, compiled_in_place, inlined
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
@@ -22,7 +22,7 @@ LEAVE, BEGIN = -1, -2
 """In place of an action."""
 
 
-@compiled_part
+@inlined
 def desk_of(desks: Desk, at: int) -> Desk:
     """Return the desk of one episode of a batch; its arrays share their memory."""
     return Desk(
@@ -33,6 +33,8 @@ def desk_of(desks: Desk, at: int) -> Desk:
         desks.mask[at],
         desks.observation[at],
         desks.last_cost[at],
+        desks.last_reference[at],
+        desks.reference[at],
         desks.least_gpu_s[at],
         desks.least_s[at],
         desks.speed[at],
@@ -40,15 +42,17 @@ def desk_of(desks: Desk, at: int) -> Desk:
     )
 
 
-@compiled_part
-def _begin_episode(desk: Desk) -> None:
+@compiled_in_place
+def begin_episode(desk: Desk) -> None:
+    """Begin an episode: nothing is shown yet."""
     desk.state[:] = 0
     desk.last_cost[:] = 0.0
+    desk.last_reference[:] = 0.0
     desk.observation[:] = 0.0
     desk.mask[:] = 0
 
 
-@compiled_part
+@compiled_in_place
 def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
     if not desk.mask[action]:
@@ -64,7 +68,15 @@ def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, act
     return DECIDED if clock.enact(episode, cluster) == c.DECISION else STALLED
 
 
-@compiled_part
+@compiled_in_place
+def ended(episode: Episode, came_to: int) -> int:
+    """Return how an episode has ended."""
+    if came_to == c.STALLED:
+        return STALLED
+    return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
+
+
+@compiled_in_place
 def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
@@ -72,20 +84,26 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
         edits.begin(episode, cluster, desk, rules)
         observation.begin(episode, cluster, desk, rules)
         return DECIDED
-    if came_to == c.STALLED:
-        return STALLED
-    return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
+    return ended(episode, came_to)
 
 
-@compiled_part
-def _charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
-    """Write the terms of the reward: by how much each cost has fallen."""
+@compiled_in_place
+def charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
+    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's."""
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
     for at in range(len(rules.terms)):
-        now = costs.cost(episode, now_s, rules.terms[at])
+        now = costs.cost(episode, desk, now_s, rules.terms[at], False)
         terms[at] = desk.last_cost[at] - now
         desk.last_cost[at] = now
+    if len(desk.reference) == 0:
+        return
+    # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
+    then_s = max(now_s, costs.end_of_reference_s(episode, desk)) if outcome == TERMINATED else now_s
+    for at in range(len(rules.terms)):
+        then = costs.cost(episode, desk, then_s, rules.terms[at], True)
+        terms[at] -= desk.last_reference[at] - then
+        desk.last_reference[at] = then
 
 
 @compiled
@@ -113,6 +131,22 @@ def step(
     outcomes : ndarray of int8, shape (E,)
         Receive EDITED, DECIDED, TERMINATED, TRUNCATED or STALLED.
     """
+    _steps(episodes, cluster, desks, rules, actions, terms, rewards, outcomes, first, last)
+
+
+@compiled_in_place
+def _steps(
+    episodes: Episode,
+    cluster: ClusterArrays,
+    desks: Desk,
+    rules: Rules,
+    actions: Ints,
+    terms: Floats,
+    rewards: Floats,
+    outcomes: Bytes,
+    first: int,
+    last: int,
+) -> None:
     for at in range(first, last):
         action = actions[at]
         if action == LEAVE:
@@ -120,7 +154,7 @@ def step(
         episode, desk = batch.row_of(episodes, at), desk_of(desks, at)
         terms[at], rewards[at] = 0.0, 0.0
         if action == BEGIN:
-            _begin_episode(desk)
+            begin_episode(desk)
             outcome = DECIDED
         else:
             outcome = _act(episode, cluster, desk, rules, action)
@@ -130,27 +164,33 @@ def step(
         if outcome >= TERMINATED:
             desk.mask[:] = 1
         if outcome != EDITED and action != BEGIN:
-            _charge(episode, desk, rules, outcome, terms[at])
+            charge(episode, desk, rules, outcome, terms[at])
         for place in range(len(rules.weights)):
             rewards[at] += rules.weights[place] * terms[at, place]
+
+
+@compiled_in_place
+def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
+    """Return the next 53 random bits of a generator: SplitMix64 (Steele et al., 2014)."""
+    states[at] += np.uint64(0x9E3779B97F4A7C15)
+    bits = states[at]
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    return bits >> np.uint64(11)
 
 
 @compiled
 def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, first: int, last: int) -> None:
     """Draw a legal action in each of the episodes first..last, all with the same probability.
 
-    `states` is the generator's state of each episode: SplitMix64 (Steele et al., 2014).
+    `states` is the generator's state of each episode.
     """
     for at in range(first, last):
         mask, legal = masks[at], 0
         for action in range(len(mask)):
             legal += mask[action]
-        states[at] += np.uint64(0x9E3779B97F4A7C15)
-        bits = states[at]
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        bits ^= bits >> np.uint64(31)
-        left = np.int64((bits >> np.uint64(11)) % np.uint64(legal))
+        left = np.int64(next_bits(states, at) % np.uint64(legal))
         for action in range(len(mask)):
             if mask[action]:
                 if left == 0:

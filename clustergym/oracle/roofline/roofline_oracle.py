@@ -10,7 +10,7 @@ from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.models.catalog import Catalog, load_catalog
 from clustergym.models.model_class import ModelClass
-from clustergym.oracle.base import Oracle, OracleTables, check_counts
+from clustergym.oracle.base import Oracle, OracleTables, check_counts, six_digits
 from clustergym.oracle.roofline.devices import Devices, Layout
 from clustergym.oracle.roofline.latency import iteration_times
 from clustergym.oracle.roofline.memory_fit import UniformPlan
@@ -43,23 +43,50 @@ class RooflineOracle(Oracle):
 
     def __init__(self, catalog: Catalog | None = None) -> None:
         self.catalog = catalog or load_catalog()
+        self._built: dict[tuple[ClusterSpec, tuple[int, ...]], _BuiltRows] = {}
 
     def tables(
         self, classes: Sequence[ModelClass], cluster: ClusterSpec, counts: Sequence[int]
     ) -> OracleTables:
         """Return the dense tables; raise an `InputError` for an unknown class or a count below 1."""
         check_counts(counts)
-        specs = [self.catalog.get(model) for model in classes]
-        work = Work.of(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
-        layout = Layout.of_cluster(cluster, counts)
-        devices = Devices.of([group.gpu_type for group in cluster.groups]).reshaped(1, -1, 1, 1)
-        shape = (len(classes), len(cluster.groups), len(counts), len(Locality))
-        times = [np.broadcast_to(table, shape) for table in best_times(work, devices, layout)]
-        return OracleTables.of(classes, cluster, counts, times)
+        key = cluster, tuple(counts)
+        if key not in self._built:
+            self._built[key] = _BuiltRows(self.catalog, cluster, counts)
+        return self._built[key].tables(classes)
 
     def fingerprint(self) -> dict[str, object]:
         """Return the oracle's version and the digests of the catalogue's files."""
         return {"name": self.name, "version": VERSION, "catalog": self.catalog.fingerprint()}
+
+
+class _BuiltRows:
+    """The tables of a cluster and counts, in which each model class is built once."""
+
+    def __init__(self, catalog: Catalog, cluster: ClusterSpec, counts: Sequence[int]) -> None:
+        self._catalog, self._cluster, self._counts = catalog, cluster, counts
+        self._row: dict[ModelClass, int] = {}
+        self._times = np.empty((3, 0, len(cluster.groups), len(counts), len(Locality)))
+
+    def tables(self, classes: Sequence[ModelClass]) -> OracleTables:
+        """Return the tables of the classes."""
+        missing = sorted(set(classes) - self._row.keys())
+        if missing:
+            self._times = np.concatenate([self._times, self._build(missing)], axis=1)
+            self._row |= {model: len(self._row) + row for row, model in enumerate(missing)}
+        times = self._times[:, [self._row[model] for model in classes]]
+        counts = np.array(self._counts, dtype=np.int64)
+        return OracleTables(tuple(classes), self._cluster.gpu_types, counts, *times)
+
+    def _build(self, classes: Sequence[ModelClass]) -> Floats:
+        """Return the three tables of the classes, shape (3, C, T, K, 4)."""
+        specs = [self._catalog.get(model) for model in classes]
+        work = Work.of(specs, [model.global_batch for model in classes]).reshaped(-1, 1, 1, 1)
+        layout = Layout.of_cluster(self._cluster, self._counts)
+        devices = Devices.of([group.gpu_type for group in self._cluster.groups]).reshaped(1, -1, 1, 1)
+        shape = len(classes), *self._times.shape[2:]
+        times = [np.broadcast_to(table, shape) for table in best_times(work, devices, layout)]
+        return np.stack([six_digits(table) for table in times])
 
 
 def best_times(work: Work, devices: Devices, layout: Layout) -> tuple[Floats, Floats, Floats]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -98,8 +99,8 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
     for index, part in enumerate(bursts.parts):
         noise = np.random.default_rng([seed, HOURLY, index]).standard_normal(length)
         process += math.sqrt(part.share) * _with_memory(noise, part.correlation_h)
-    order = np.argsort(np.argsort(process, kind="stable"), kind="stable")
-    factor = _gamma_quantiles(bursts.cv2, length)[order]
+    factor = np.empty(length)
+    factor[np.argsort(process, kind="stable")] = _gamma_quantiles(bursts.cv2, length)
     area = np.concatenate([[0.0], np.cumsum(factor)])
     jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
     chance = float(np.random.default_rng([seed, PIECE]).random()) * jobs_in_piece[-1]
@@ -110,11 +111,9 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
 def _with_memory(noise: Floats, correlation_h: float) -> Floats:
     """Turn white noise into a stationary first-order autoregression of unit variance."""
     keep = math.exp(-1.0 / correlation_h)
-    fresh = math.sqrt(1.0 - keep * keep)
-    values = noise.tolist()
-    for index in range(1, len(values)):
-        values[index] = keep * values[index - 1] + fresh * values[index]
-    return np.array(values)
+    fresh = (math.sqrt(1.0 - keep * keep) * noise[1:]).tolist()
+    # A loop in Python, so that every machine comes to the same values.
+    return np.array(list(accumulate(fresh, lambda before, new: keep * before + new, initial=float(noise[0]))))
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
@@ -39,11 +41,13 @@ def draw_durations(
     if low > high:
         message = f"no duration is at least {low:.6g} s and at most {high:.6g} s"
         raise InputError(message, field="max_duration_s", remedy="widen the limits")
+    counts, group = np.unique(gpus, return_inverse=True)
+    mixtures = _Mixtures.of(durations, counts)
     drawn = np.zeros(len(gpus))
     left = np.arange(len(gpus))
     for attempt in range(MOST_ROUNDS):
         rng = np.random.default_rng([seed, DURATIONS, attempt])
-        drawn[left] = whole_milliseconds(_draw(durations, gpus[left], rng))
+        drawn[left] = whole_milliseconds(mixtures.draw(group[left], rng))
         left = left[(drawn[left] < low) | (drawn[left] > high)]
         if not len(left):
             return drawn
@@ -51,18 +55,43 @@ def draw_durations(
     raise InputError(message, field="max_duration_s", remedy="widen the limits")
 
 
-def _draw(durations: Durations, gpus: Ints, rng: np.random.Generator) -> Floats:
-    chance, normal = rng.random(len(gpus)), rng.standard_normal(len(gpus))
-    logs = np.zeros(len(gpus))
-    for count in np.unique(gpus).tolist():
-        mixture, rows = _mixture(durations, count), gpus == count
-        weights = np.cumsum([component.weight for component in mixture.components])
-        last = len(weights) - 1
-        index = np.minimum(np.searchsorted(weights, chance[rows] * weights[-1], side="right"), last)
-        mean = np.array([component.ln_mean for component in mixture.components])
-        sigma = np.array([component.ln_sigma for component in mixture.components])
-        logs[rows] = mean[index] + mixture.ln_slope * np.log2(count) + sigma[index] * normal[rows]
-    return np.exp(np.minimum(logs, 700.0))
+class _Mixtures(NamedTuple):
+    """The mixtures of G distinct GPU counts with at most M components.
+
+    Attributes
+    ----------
+    until : ndarray of float, shape (G, M)
+        Cumulative weights; inf after the last component.
+    total, last : ndarray, shape (G,)
+        Sum of the weights, and index of the last component.
+    ln_mean, ln_sigma : ndarray of float, shape (G, M)
+    """
+
+    until: Floats
+    total: Floats
+    last: Ints
+    ln_mean: Floats
+    ln_sigma: Floats
+
+    @classmethod
+    def of(cls, durations: Durations, counts: Ints) -> _Mixtures:
+        mixtures = [_mixture(durations, count) for count in counts.tolist()]
+        last = np.array([len(mixture.components) - 1 for mixture in mixtures])
+        until, mean, sigma = np.full((3, len(mixtures), int(last.max(initial=0)) + 1), np.inf)
+        for row, (mixture, count) in enumerate(zip(mixtures, counts.tolist(), strict=True)):
+            parts, slope = mixture.components, mixture.ln_slope * np.log2(count)
+            until[row, : len(parts)] = np.cumsum([part.weight for part in parts])
+            mean[row, : len(parts)] = [part.ln_mean + slope for part in parts]
+            sigma[row, : len(parts)] = [part.ln_sigma for part in parts]
+        return cls(until, until[np.arange(len(last)), last], last, mean, sigma)
+
+    def draw(self, group: Ints, rng: np.random.Generator) -> Floats:
+        """Draw durations of the mixtures in rows `group`."""
+        chance, normal = rng.random(len(group)), rng.standard_normal(len(group))
+        passed = (self.until[group] <= (chance * self.total[group])[:, None]).sum(axis=1)
+        cell = group, np.minimum(passed, self.last[group])
+        logs: Floats = self.ln_mean[cell] + self.ln_sigma[cell] * normal
+        return np.exp(np.minimum(logs, 700.0))
 
 
 def _mixture(durations: Durations, gpus: int) -> Mixture:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -51,26 +54,28 @@ def draw_gpu_types(
         If a job fits on none of the types.
     """
     chance = np.random.default_rng([seed, GPU_TYPES]).random(len(gpus))
-    strata = RULES[rule].stratum(gpu_s)
-    keys, group = np.unique(np.stack([strata, gpus], axis=1), axis=0, return_inverse=True)
+    pairs = list(zip(RULES[rule].stratum(gpu_s).tolist(), gpus.tolist(), strict=True))
+    asked = sorted(set(pairs))
     if isinstance(time_s, ReferenceTimes):
-        time_s.prepare_rule(RULES[rule], keys)
-    drawn = [""] * len(gpus)
-    for index, (stratum, count) in enumerate(keys.tolist()):
-        kinds = _fitting(cluster, names, rule, stratum, count, time_s)
-        area = np.cumsum([int(cluster.capacity[cluster.gpu_types.index(kind)]) for kind in kinds])
-        for row in np.flatnonzero(group.ravel() == index).tolist():
-            drawn[row] = kinds[int(np.searchsorted(area, chance[row] * area[-1], side="right"))]
+        time_s.prepare_rule(RULES[rule], asked)
+    fitting = {pair: _fitting(cluster, tuple(names), rule, *pair, time_s) for pair in asked}
+    drawn = []
+    for pair, share in zip(pairs, chance.tolist(), strict=True):
+        kinds, area = fitting[pair]
+        drawn.append(kinds[bisect_right(area, share * area[-1])])
     return drawn
 
 
+@lru_cache(maxsize=1024)
 def _fitting(
-    cluster: ClusterSpec, names: Sequence[str], rule: str, stratum: int, gpus: int, time_s: ReferenceTime
-) -> list[str]:
-    large = [kind for kind in names if cluster.capacity[cluster.gpu_types.index(kind)] >= gpus]
+    cluster: ClusterSpec, names: tuple[str, ...], rule: str, stratum: int, gpus: int, time_s: ReferenceTime
+) -> tuple[list[str], list[int]]:
+    """Return the types that fit, and the cumulative sum of their capacities."""
+    capacity = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+    large = [kind for kind in names if capacity[kind] >= gpus]
     for tier in RULES[rule].tiers(stratum, gpus):
         kinds = [kind for kind in large if any(np.isfinite(time_s(model, kind, gpus)) for model, _ in tier)]
         if kinds:
-            return kinds
+            return kinds, list(accumulate(capacity[kind] for kind in kinds))
     message = f"no model of rule {rule!r} fits on {gpus} GPUs of {' or '.join(names)} of {cluster.name}"
     raise InputError(message, field="gpus", remedy="set max_gpus, or choose another rule or cluster")

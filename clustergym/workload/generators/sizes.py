@@ -61,22 +61,14 @@ def draw_gpus(
 
 def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
     """Draw a virtual cluster for each job, given its GPU count; empty if the source has none."""
-    names, chance = (
-        list(source.virtual_clusters),
-        np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus)),
-    )
-    drawn = [""] * len(gpus)
-    for count in np.unique(gpus).tolist():
-        groups = source.virtual_clusters.values()
-        weights = np.array([group.jobs * group.gpus.get(count, 0.0) for group in groups])
-        if weights.sum() <= 0:
-            weights = np.array([float(group.jobs) for group in groups])
-        rows = np.flatnonzero(gpus == count)
-        for row, pick in zip(
-            rows.tolist(), _pick(weights, chance[rows]).tolist() if names else [], strict=False
-        ):
-            drawn[row] = names[pick]
-    return drawn
+    if not source.virtual_clusters:
+        return [""] * len(gpus)
+    chance = np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus))
+    picked, names = np.empty(len(gpus), dtype=np.int64), list(source.virtual_clusters)
+    for count in set(gpus.tolist()):
+        rows = gpus == count
+        picked[rows] = _pick(source.virtual_cluster_weights(count), chance[rows])
+    return [names[pick] for pick in picked.tolist()]
 
 
 def _pick(weights: Floats, chance: Floats) -> Ints:

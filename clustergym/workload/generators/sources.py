@@ -8,8 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
+from clustergym.arrays import Floats
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.paths import conf_dir
 from clustergym.inputs.yaml_file import field_name, read_mapping
@@ -133,6 +135,17 @@ class Source(_Keys):
     durations: Durations
     virtual_clusters: dict[str, VirtualClusterShare] = {}
 
+    _weights: dict[int, Floats] = PrivateAttr(default_factory=dict)
+
+    def virtual_cluster_weights(self, gpus: int) -> Floats:
+        """Return the share of each virtual cluster in the jobs of a GPU count, or in all if none has such."""
+        if gpus not in self._weights:
+            groups = self.virtual_clusters.values()
+            weights = np.array([group.jobs * group.gpus.get(gpus, 0.0) for group in groups])
+            everywhere = np.array([float(group.jobs) for group in groups])
+            self._weights[gpus] = weights if weights.sum() > 0 else everywhere
+        return self._weights[gpus]
+
     @model_validator(mode="after")
     def _every_count_has_durations(self) -> Source:
         if sum(self.gpus.values()) <= 0:
@@ -156,8 +169,9 @@ def load_source(name_or_path: str) -> Source:
     InputError
         If it is neither, with the nearest names; or if the file is wrong.
     """
-    if name_or_path in source_names():
-        return _read(conf_dir() / "generator" / f"{name_or_path}.yaml")
+    shipped = conf_dir() / "generator" / f"{name_or_path}.yaml"
+    if os.sep not in name_or_path and shipped.is_file():
+        return _read(shipped)
     if name_or_path.endswith((".yaml", ".yml")) or os.sep in name_or_path:
         return _read(Path(name_or_path))
     raise InputError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from clustergym.workload.generators.sources import Source, load_source
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_checks import build_trace
-from clustergym.workload.trace_statistics import offer, tables_for
+from clustergym.workload.trace_statistics import RequestCosts, counts_for
 
 VERSION = 1
 """Version of the generator; increase it whenever equal arguments give a different trace."""
@@ -176,13 +177,12 @@ def _synthesise(request: _Request) -> Trace:
     times = times_on(request.cluster)
     drawn = _models(request, gpus, duration_s, times, reference)
     draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
-    span_s, iterations = _fit_load(request, draft)
+    span_s, iterations = _fit_load(request, draft, times)
     submit_s = arrival_times(request.source, request.jobs, span_s, request.seed, request.start_hour)
     trace = replace(draft, submit_s=submit_s, iterations=iterations)
     if request.deadlines is not None:
-        trace = replace(
-            trace, deadline_s=_deadlines(request.deadlines, trace, times, reference, request.seed)
-        )
+        deadline_s = _deadlines(request.deadlines, trace, drawn.time_s, request.seed)
+        trace = replace(trace, deadline_s=deadline_s)
     return replace(trace, provenance=_provenance(request, drawn, span_s))
 
 
@@ -228,12 +228,11 @@ def _models(
 
 
 def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Trace:
-    digits = len(str(request.jobs - 1))
     built = build_trace(
         path=Path(request.source_name),
         name=f"{request.source_name}-like-{request.jobs}",
         line=[0] * request.jobs,
-        job_id=[f"{request.source_name}-{row:0{digits}d}" for row in range(request.jobs)],
+        job_id=_job_ids(request.source_name, request.jobs),
         submit_s=submit_s,
         **drawn.columns,
         virtual_cluster=draw_virtual_clusters(request.source, gpus, request.seed),
@@ -242,18 +241,34 @@ def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Tra
     return replace(built, path="")
 
 
-def _fit_load(request: _Request, draft: Trace) -> tuple[float, Ints]:
+@lru_cache(maxsize=8)
+def _job_ids(source: str, jobs: int) -> tuple[str, ...]:
+    digits = len(str(jobs - 1))
+    return tuple(f"{source}-{row:0{digits}d}" for row in range(jobs))
+
+
+def _fit_load(request: _Request, draft: Trace, times: ReferenceTimes) -> tuple[float, Ints]:
     """Return the span (s) and iterations that give the requested load, else those of the source's rate."""
     if request.load is None:
         own = request.source.span_s * request.jobs / request.source.jobs
         span_s = own if request.span_s is None else request.span_s
         return _span(span_s if request.jobs > 1 else 0.0), draft.iterations
-    demand = offer(draft, request.cluster, tables_for(draft, request.cluster)).job_gpu_s
+    costs = _request_costs(times, request.cluster, tuple(counts_for(draft.gpus, request.cluster)))
+    if missing := sorted(set(draft.model_classes) - costs.times.keys()):
+        costs.learn(times.oracle.tables(missing, request.cluster, costs.counts))
+    gpu_s = costs.gpu_s(costs.of_jobs(draft))
+    demand = (draft.iterations.astype(np.float64)[:, None] * gpu_s).sum(axis=1)
     room = float(request.cluster.capacity.sum()) * request.load
     if request.span_s is None:
         return _span(float(demand.sum()) / room), draft.iterations
     span_s = _span(request.span_s)
     return span_s, _scaled(draft.iterations, demand / draft.iterations, room * span_s, request.load)
+
+
+@lru_cache(maxsize=16)
+def _request_costs(times: ReferenceTimes, cluster: ClusterSpec, counts: tuple[int, ...]) -> RequestCosts:
+    """Return what requests cost on the cluster of reference times; all traces of this process share it."""
+    return RequestCosts(cluster, counts)
 
 
 def _scaled(iterations: Ints, gpu_s: Floats, wanted_gpu_s: float, load: float) -> Ints:
@@ -289,23 +304,16 @@ def _span(span_s: float) -> float:
     return float(whole_milliseconds(np.array([span_s]))[0])
 
 
-def _deadlines(
-    options: DeadlineOptions, trace: Trace, times: ReferenceTimes, reference: str, seed: int
-) -> Floats:
+def _deadlines(options: DeadlineOptions, trace: Trace, seconds: Floats, seed: int) -> Floats:
     slack = np.random.default_rng([seed, SLACKS]).uniform(options.slack_low, options.slack_high, len(trace))
-    seconds = np.array(
-        [
-            times(trace.model_class(row), trace.gpu_type[row] or reference, int(trace.gpus[row]))
-            for row in range(len(trace))
-        ]
-    )
     ahead = np.maximum(whole_milliseconds(slack * trace.iterations * seconds), 0.001)
     return whole_milliseconds(trace.submit_s + ahead)
 
 
 def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any]:
-    arguments = asdict(replace(request, source=None, cluster=None))  # type: ignore[arg-type]
+    arguments = dict(vars(request))
     arguments |= {"source": arguments.pop("source_name"), "cluster": arguments.pop("cluster_name")}
+    arguments["deadlines"] = None if request.deadlines is None else asdict(request.deadlines)
     arguments["gpu_types"] = list(request.gpu_types)
     return {
         "source": f"synthetic, like {request.source.description}",

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from random_scenarios import random_scenarios
 from scenarios import Job, price, small_scenario
 
+from clustergym.compiled import auction
+from clustergym.compiled import auction_features as features
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
-from clustergym.learn import auction, features
 from clustergym.learn.compiled_episodes import Episode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.evolution import start
@@ -36,8 +37,7 @@ def learned(folder, weights, round_s=None) -> Learned:
 
 def simulated(scenario: Scenario, policy: Learned) -> tuple[np.ndarray, list[int]]:
     """Return completion ticks and restarts of each job in the engine."""
-    placer = make_placer({"name": "buddy", "defragment_s": None})
-    simulation = simulate(scenario, policy, placer).simulation
+    simulation = simulate(scenario, policy, make_placer({"name": "buddy"})).simulation
     finish = np.zeros(len(scenario.trace), dtype=np.int64)
     for event in simulation.log.events:
         if event.kind.value == "complete":
@@ -119,16 +119,27 @@ def test_what_is_not_covered_is_refused():
     jobs = [Job("a", 0.0, 30)]
     scenario = small_scenario(jobs, {"X": (2, 2)}, TIMES)
     Episode.of(scenario, KNOWN)
-    slower = scenario.tables.execution.copy()
-    slower[..., 2:] *= 2
+    unknown = np.full_like(scenario.tables.execution, np.inf)
     for changed, word in (
-        (replace(scenario, horizon_s=10.0), "horizon"),
         (replace(scenario, costs=Costs(profile=price("data_parallel", 5.0))), "profiles"),
-        (replace(scenario, tables=replace(scenario.tables, execution=slower)), "nodes"),
-        (replace(scenario, tables=replace(scenario.tables, data_parallel=slower * np.inf)), "without times"),
+        (replace(scenario, tables=replace(scenario.tables, data_parallel=unknown)), "without times"),
     ):
         with pytest.raises(InputError, match=word):
             Episode.of(changed, KNOWN)
+
+
+def test_jobs_that_do_not_complete_count_until_the_end():
+    # One GPU, a horizon of 100 s. Job a needs 9 x 10 s; b is submitted at 20 s and is not done by the end:
+    # 80 s; c asks for more GPUs than there are, and is dropped at once: 100 - 30 s; d comes too late.
+    jobs = [
+        Job("a", 0.0, 9),
+        Job("b", 20.0, 50, family="m"),
+        Job("c", 30.0, 5, 4, family="m"),
+        Job("d", 200.0, 5, family="m"),
+    ]
+    scenario = replace(small_scenario(jobs, {"X": (1, 1)}, TIMES), horizon_s=100.0, oversize="drop")
+    outcome = Episode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
+    np.testing.assert_array_equal(outcome.jct_s, [90.0, 80.0, 70.0, np.nan])
 
 
 def test_hidden_units_by_hand():
@@ -142,7 +153,7 @@ def test_hidden_units_by_hand():
     two = [1.0, -1.0, *np.zeros(auction.INPUTS)]
     weights = np.array([*weights_of(start=3.0, size=1.0), *one, *two])
     assert auction.hidden_units(weights) == 2
-    assert auction.score_of(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
+    assert auction.score_of.py_func(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
     with pytest.raises(ValueError, match="shape"):
         auction.hidden_units(weights[1:])
 
@@ -163,10 +174,10 @@ def test_every_feature_is_finite_and_moderate(seed):
     sizes = remaining, least_gpu_s, least_gpu_s / 64
     job[:8] = *sizes, rng.uniform(-1, 1), age_s, attained_gpu_s, slack_s, sizes[2] + rng.uniform(0, 300)
     point[:4] = rng.integers(1, 1000), 64, 5.0, 10 ** rng.uniform(-3, 3)
-    features.derive_point(point)
-    features.derive_job(job, point)
+    features.derive_point.py_func(point)
+    features.derive_job.py_func(job, point)
     before = (before_s, 2 * gpus_before, gpus_before) if doubling else (np.inf, gpus_before, 0)
     flags = True, bool(rng.integers(2))
-    features.fill(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)
+    features.fill.py_func(out, job, point, time_s, *before, *flags, rng.uniform(0, 300), -0.5, 0.2)
     assert np.isfinite(out).all()
     assert (np.abs(out) < 40).all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from clustergym.arrays import Floats
-from clustergym.compiled.numba_cache import compiled
+from clustergym.compiled.numba_cache import compiled_in_place
 
 VERSION = 1
 """Raised whenever a feature changes its meaning or place; new ones come last, weighing 0 in what is older."""
@@ -71,14 +71,14 @@ GPU-seconds; hours of work for each GPU; log of the jobs and of those hours, sca
 POINT_FACTS = BACKLOG + 1
 
 
-@compiled
+@compiled_in_place
 def derive_point(point: Floats) -> None:
     """Compute the facts of a decision point that depend on its other facts."""
     point[QUEUE] = math.log(point[JOBS]) / 3.0
     point[BACKLOG] = math.log1p(point[BACKLOG_H]) / 2.0
 
 
-@compiled
+@compiled_in_place
 def derive_job(job: Floats, point: Floats) -> None:
     """Compute the facts of a job that depend on its other facts."""
     age_s, least_gpu_s, best_s = job[AGE_S], job[LEAST_GPU_S], job[LEAST_S]
@@ -93,7 +93,7 @@ def derive_job(job: Floats, point: Floats) -> None:
     job[URGENCY] = 0.0 if late or math.isnan(job[SLACK_S]) else job[SOONEST_S] / job[SLACK_S]
 
 
-@compiled
+@compiled_in_place
 def fill(
     out: Floats,
     job: Floats,

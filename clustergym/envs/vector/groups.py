@@ -1,0 +1,48 @@
+"""Groups of rollouts of the same trace: most of the variance of returns is that of traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from clustergym.arrays import Floats
+from clustergym.inputs.errors import InputError
+
+
+def groups(trace_seeds: Sequence[int], size: int) -> dict[str, Any]:
+    """Return the options of `reset` that give each of the traces to `size` environments, one after the other.
+
+    `reset(options=groups([3, 4], 8))` needs 16 environments: eight begin trace 3, and eight begin trace 4.
+
+    Raises
+    ------
+    InputError
+        If there is no trace, or `size` is below 1.
+    """
+    if size < 1 or len(trace_seeds) == 0:
+        message, remedy = f"{len(trace_seeds)} groups of {size}", "give one trace or more, and a size from 1"
+        raise InputError(message, field="groups", remedy=remedy)
+    return {"trace_seed": np.repeat(np.asarray(trace_seeds, dtype=np.int64), size)}
+
+
+def relative_to_group(returns: npt.ArrayLike, size: int) -> Floats:
+    """Return each return's distance to the mean of its group, in standard deviations; all equal: 0.
+
+    Parameters
+    ----------
+    returns : array_like of float, shape (groups x size,)
+        Of environments that began with `groups`.
+    size : int
+
+    Notes
+    -----
+    The advantages of group-relative policy optimisation (Shao et al., 2024, DeepSeekMath, section 4.1).
+    """
+    grouped = np.asarray(returns, dtype=np.float64).reshape(-1, size)
+    centred = grouped - grouped.mean(axis=1, keepdims=True)
+    deviation = grouped.std(axis=1, keepdims=True)
+    relative: Floats = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 1e-12)
+    return relative.reshape(-1)

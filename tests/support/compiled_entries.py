@@ -1,0 +1,20 @@
+"""The compiled clock, callable from Python."""
+
+from __future__ import annotations
+
+from clustergym.compiled import batch, clock
+from clustergym.compiled.cluster_arrays import ClusterArrays
+from clustergym.compiled.episode import Episode
+from clustergym.compiled.numba_cache import compiled
+
+
+@compiled
+def advance(episodes: Episode, cluster: ClusterArrays) -> int:
+    """Move the first episode of a batch to its next decision point."""
+    return clock.advance(batch.row_of(episodes, 0), cluster)
+
+
+@compiled
+def enact(episodes: Episode, cluster: ClusterArrays) -> int:
+    """Give each job of the first episode its target."""
+    return clock.enact(batch.row_of(episodes, 0), cluster)
