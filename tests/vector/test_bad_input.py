@@ -47,6 +47,9 @@ def test_actions_of_a_wrong_kind_are_refused(envs: SchedulingVectorEnv, actions:
     np.testing.assert_array_equal(envs.action_masks(), before)
 
 
+MENU_OF_SIA = {"actions": "meta", "features": "summary", "policies": ["sia"], "information": "profiled"}
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
@@ -58,7 +61,8 @@ def test_actions_of_a_wrong_kind_are_refused(envs: SchedulingVectorEnv, actions:
         ({"render_mode": "ansi"}, "render_mode"),
         ({"engine": "fast"}, "engine"),
         ({"engine": "compiled", "placer": "minipod"}, "placer"),
-        ({"engine": "compiled", "actions": "meta", "features": "summary"}, "env.actions"),
+        ({**MENU_OF_SIA, "engine": "compiled"}, "env.policies"),
+        ({**MENU_OF_SIA, "engine": "compiled", "policies": ["srtf"], "costs": "default"}, "costs.profile"),
         ({"engine": "compiled", "placer": "no-such"}, "placer.name"),
         ({"jobs": 0}, "env.jobs"),
     ],

@@ -59,7 +59,7 @@ class PreparedScenarios:
             return
         options = {} if fixed is not None else {"trace_seed": 0}
         scenario = single.episodes.choose(options, np.random.default_rng(0))
-        check_covered(scenario, chosen.information_class, single.placer)
+        self._check(scenario)
 
     def choose(
         self, options: Mapping[str, Any], rng: np.random.Generator
@@ -79,13 +79,7 @@ class PreparedScenarios:
         key = id(scenario), run_seed
         found = self._kept.pop(key, None)
         if found is None:
-            self._check_cluster(scenario)
-            information = self._single.parameters.information_class
-            check_covered(scenario, information, self._single.placer)
-            if self._single.parameters.actions in ("scores", "weights"):
-                check_known(scenario, information)
-            elif self._single.parameters.actions == "meta":
-                check_unprofiled(scenario, information)
+            self._check(scenario)
             reference = self._single.reference_outcomes(scenario, run_seed)
             found = scenario, prepared(scenario, self._single.parameters, reference)
         self._kept[key] = found
@@ -93,11 +87,17 @@ class PreparedScenarios:
             self._kept.popitem(last=False)
         return found
 
-    def _check_cluster(self, scenario: Scenario) -> None:
-        own = self._single.episodes.cluster
+    def _check(self, scenario: Scenario) -> None:
+        """Raise an UncoveredError if compiled episodes do not cover a scenario."""
+        own, chosen = self._single.episodes.cluster, self._single.parameters
         if scenario.cluster is not own and scenario.cluster.fingerprint() != own.fingerprint():
             message = f"scenario {scenario.name} has another cluster, which compiled episodes do not cover"
             raise UncoveredError(message, field="options.scenario", remedy="choose engine=simpy")
+        check_covered(scenario, chosen.information_class, self._single.placer)
+        if chosen.actions in ("scores", "weights"):
+            check_known(scenario, chosen.information_class)
+        elif chosen.actions == "meta":
+            check_unprofiled(scenario, chosen.information_class)
 
 
 def fall_back(refusal: UncoveredError, engine: str) -> None:
