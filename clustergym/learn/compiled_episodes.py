@@ -37,14 +37,16 @@ class EpisodeOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Episode:
+class AuctionEpisode:
     """A scenario that the auction can be run on, again and again."""
 
     batch: Batch
     scenario: ScenarioArrays
 
     @classmethod
-    def of(cls, scenario: Scenario, information: InformationClass, round_s: float | None = None) -> Episode:
+    def of(
+        cls, scenario: Scenario, information: InformationClass, round_s: float | None = None
+    ) -> AuctionEpisode:
         """Return the episode of a scenario for a policy of an information class, placed by `buddy`.
 
         Parameters

@@ -29,7 +29,7 @@ from clustergym.inputs.writing import atomic_path
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import TERMS, Objective
 from clustergym.terminal.processes import workers
@@ -212,7 +212,7 @@ def objectives(
 ) -> Floats:
     """Return the objective of each row of weights on a scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
-    episode, judged = Episode.of(scenario, information), goal.judge(scenario)
+    episode, judged = AuctionEpisode.of(scenario, information), goal.judge(scenario)
     return np.array([judged(episode.run(row).jct_s) for row in weights])
 
 

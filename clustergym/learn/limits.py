@@ -16,7 +16,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameter_types import PositiveInt
 from clustergym.inputs.parameters import checked
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.metrics.bounds import least_work, lower_bounds
 from clustergym.scenarios.scenario import Scenario
 
@@ -44,7 +44,7 @@ def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> t
         )
         raise InputError(message, field="policies.hindsight", remedy=remedy)
     start = load(str(given["checkpoint"]))
-    episode = Episode.of(scenario, start.information_class)
+    episode = AuctionEpisode.of(scenario, start.information_class)
     search = search_from(start.weights, float(given["sigma"]), 16, seed, diagonal=False)
     best = episode.run(start.weights).jct_s
     for _ in range(int(given["generations"])):

@@ -93,7 +93,7 @@ class Stopwatch:
 
 
 @dataclass
-class Shares:
+class TimeShares:
     """Processor seconds of each decision of a run: of the View, the policy and the enactment.
 
     Attributes
@@ -207,7 +207,7 @@ class TimedSteps(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shares = Shares()
+        self.shares = TimeShares()
 
     def steps(self, simulation: Simulation, policy: Policy) -> Steps:
         """Return the three steps of a run, of which the decision and the enactment are timed."""
@@ -235,7 +235,7 @@ class TimedSteps(Watch):
 
 def _timed_run(
     scenario: Scenario, policy: Mapping[str, Any], placer: Mapping[str, Any]
-) -> tuple[Simulation, Shares, float]:
+) -> tuple[Simulation, TimeShares, float]:
     """Run a policy on a scenario; return the run, its shares and the processor seconds of the whole."""
     started, made, steps = time.process_time(), make_policy(policy), TimedSteps()
     simulation = TimedSimulation(scenario, make_placer(placer), made.information_class, made.round_s)
@@ -243,7 +243,7 @@ def _timed_run(
     return simulation, steps.shares, time.process_time() - started
 
 
-def _figures(simulation: Simulation, shares: Shares, cpu_s: float) -> dict[str, Any]:
+def _figures(simulation: Simulation, shares: TimeShares, cpu_s: float) -> dict[str, Any]:
     events, parts = simulation.log.events, dataclasses.asdict(shares)
     figures: dict[str, Any] = {
         "cpu_s": cpu_s,

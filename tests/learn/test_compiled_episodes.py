@@ -17,7 +17,7 @@ from clustergym.compiled import auction_features as features
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.evolution import start
 from clustergym.scenarios.costs import Costs
@@ -46,7 +46,7 @@ def simulated(scenario: Scenario, policy: Learned) -> tuple[np.ndarray, list[int
 
 
 def agrees(scenario: Scenario, policy: Learned, weights: np.ndarray) -> None:
-    outcome = Episode.of(scenario, KNOWN, policy.round_s).run(weights)
+    outcome = AuctionEpisode.of(scenario, KNOWN, policy.round_s).run(weights)
     finish, restarts = simulated(scenario, policy)
     submit = np.array([round(t * 1e6) for t in scenario.trace.submit_s.tolist()])
     assert np.rint(outcome.jct_s * 1e6).astype(np.int64).tolist() == (finish - submit).tolist()
@@ -85,14 +85,14 @@ def test_auction_by_hand():
     # (alone, its rank is -1, so no doubling scores above 0: it has 1 GPU and takes 100 s): 500 s.
     jobs = [Job("small", 0.0, 10), Job("large", 0.0, 100)]
     scenario = small_scenario(jobs, {"X": (1, 4)}, TIMES)
-    outcome = Episode.of(scenario, KNOWN).run(weights_of(rank=1.0))
+    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(rank=1.0))
     assert outcome.jct_s.tolist() == [500.0, 400.0]
     # Against it: the smaller job takes all four GPUs for 40 s, then the larger, alone and of rank -1,
     # doubles as well: 40 + 400 s.
-    outcome = Episode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
+    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
     assert outcome.jct_s.tolist() == [40.0, 440.0]
     # No doubling scores above 0: both start with one GPU, 10 x 10 s and 100 x 10 s.
-    outcome = Episode.of(scenario, KNOWN).run(weights_of(double=-1.0))
+    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(double=-1.0))
     assert outcome.jct_s.tolist() == [100.0, 1000.0]
 
 
@@ -109,7 +109,7 @@ def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
         checkpoint_s={"m": checkpoint_s},
         costs=Costs(search="proxy", profile={}),
     )
-    outcome = Episode.of(scenario, KNOWN).run(weights_of(start=2.0, double=1.0))
+    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(start=2.0, double=1.0))
     expected = 899.0 if restarts else jct_s
     assert outcome.jct_s.tolist() == [300.0, expected]
     assert outcome.restarts.tolist() == [0, restarts]
@@ -118,14 +118,14 @@ def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
 def test_what_is_not_covered_is_refused():
     jobs = [Job("a", 0.0, 30)]
     scenario = small_scenario(jobs, {"X": (2, 2)}, TIMES)
-    Episode.of(scenario, KNOWN)
+    AuctionEpisode.of(scenario, KNOWN)
     unknown = np.full_like(scenario.tables.execution, np.inf)
     for changed, word in (
         (replace(scenario, costs=Costs(profile=price("data_parallel", 5.0))), "profiles"),
         (replace(scenario, tables=replace(scenario.tables, data_parallel=unknown)), "without times"),
     ):
         with pytest.raises(InputError, match=word):
-            Episode.of(changed, KNOWN)
+            AuctionEpisode.of(changed, KNOWN)
 
 
 def test_jobs_that_do_not_complete_count_until_the_end():
@@ -138,7 +138,7 @@ def test_jobs_that_do_not_complete_count_until_the_end():
         Job("d", 200.0, 5, family="m"),
     ]
     scenario = replace(small_scenario(jobs, {"X": (1, 1)}, TIMES), horizon_s=100.0, oversize="drop")
-    outcome = Episode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
+    outcome = AuctionEpisode.of(scenario, KNOWN).run(weights_of(rank=-1.0))
     np.testing.assert_array_equal(outcome.jct_s, [90.0, 80.0, 70.0, np.nan])
 
 

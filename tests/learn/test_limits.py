@@ -10,7 +10,7 @@ from scenarios import Job, small_scenario
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.limits import hindsight, lower_bound
 from clustergym.scenarios.costs import Costs
@@ -32,7 +32,7 @@ def test_the_bound_by_hand():
 def test_no_schedule_is_below_the_bound(index):
     scenario = draw_scenario(SMALL, "train", 9, index)
     trained = load("elastic-linear").weights
-    jct_s = Episode.of(scenario, InformationClass.CLAIRVOYANT).run(trained).jct_s
+    jct_s = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT).run(trained).jct_s
     alone, mean_s = lower_bound(scenario, 0, {})
     assert (jct_s >= alone * (1 - 1e-9) - 1e-5).all()
     assert jct_s.mean() >= mean_s * (1 - 1e-9) - 1e-5
@@ -41,7 +41,7 @@ def test_no_schedule_is_below_the_bound(index):
 def test_hindsight_is_no_worse_than_where_it_began():
     scenario = draw_scenario(SMALL, "train", 9, 1)
     start = load("elastic-linear")
-    before = Episode.of(scenario, start.information_class).run(start.weights).jct_s.mean()
+    before = AuctionEpisode.of(scenario, start.information_class).run(start.weights).jct_s.mean()
     jct_s, mean_s = hindsight(scenario, 0, {"generations": 3})
     assert jct_s.mean() == mean_s <= before
     assert hindsight(scenario, 0, {"generations": 3})[1] == mean_s

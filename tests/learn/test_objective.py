@@ -16,7 +16,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.learn.auction_checkpoints import save
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import TERMS, Objective
 from clustergym.results.measured_run import measurement_of
@@ -50,7 +50,7 @@ def test_terms_are_the_metrics_of_the_engine(tmp_path_factory, seed):
     save(path, weights, KNOWN, {})
     run = simulate(scenario, Learned(str(path)), make_placer({"name": "buddy", "defragment_s": None}))
     expected = of(measurement_of(run.simulation).metrics)
-    jct_s = Episode.of(scenario, KNOWN).run(weights).jct_s
+    jct_s = AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s
     assert set(expected) == set(TERMS)
     for name, value in expected.items():
         assert Objective({name: 1.0}).judge(scenario)(jct_s) == pytest.approx(value, abs=1e-6), name
@@ -140,11 +140,11 @@ def test_deadlines_decide_the_auction():
     scenario = small_scenario(jobs, {"X": (1, 1)}, times, costs=Costs(search="proxy", profile={}))
     weights = np.zeros(features.COUNT)
     weights[features.NAMES.index("urgency")] = 1.0
-    assert Episode.of(scenario, KNOWN).run(weights).jct_s.tolist() == [200.0, 100.0]
+    assert AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s.tolist() == [200.0, 100.0]
     # At 90 s b could not meet its own any more: late, of urgency 0, it waits if that counts against it.
     weights[features.NAMES.index("late")] = -1.0
     late = replace(scenario, trace=replace(scenario.trace, deadline_s=np.array([500.0, 90.0])))
-    assert Episode.of(late, KNOWN).run(weights).jct_s.tolist() == [100.0, 200.0]
+    assert AuctionEpisode.of(late, KNOWN).run(weights).jct_s.tolist() == [100.0, 200.0]
 
 
 @pytest.mark.parametrize(

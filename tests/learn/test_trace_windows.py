@@ -10,7 +10,7 @@ from clustergym import train
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import PACKAGE
 from clustergym.interface.policy import InformationClass
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.trace_files import TraceFiles
 
@@ -46,7 +46,7 @@ def test_a_window_has_the_files_times_and_costs() -> None:
     np.testing.assert_allclose(window.known_times(known)[window.class_of], wanted, rtol=1e-5)
     assert window.checkpoint_s[window.class_of].tolist() == whole.checkpoint_s[whole.class_of[rows]].tolist()
     assert window.trace.iterations.tolist() == whole.trace.iterations[rows].tolist()
-    assert Episode.of(window, known).run(np.zeros(30)).jct_s.min() > 0
+    assert AuctionEpisode.of(window, known).run(np.zeros(30)).jct_s.min() > 0
 
 
 @pytest.mark.parametrize("load", [0.5, 2.0])

@@ -20,7 +20,7 @@ from clustergym.learn import evolution
 from clustergym.learn.agents import make_agent
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
-from clustergym.learn.compiled_episodes import Episode
+from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import Objective
 from clustergym.learn.windows import BOUNDS, draw_window, philly_file
@@ -121,7 +121,7 @@ def test_a_training_starts_from_a_checkpoint_and_adds_hidden_units(tmp_path, cap
     assert hidden_units(before.weights) == 0
     assert hidden_units(after.weights) == 2
     # With a step of 1e-9 both order all moves alike.
-    episode = Episode.of(
+    episode = AuctionEpisode.of(
         draw_scenario(Distribution(origin="synthetic", jobs=(20, 30), gpus=16), "dev", 3, 0),
         before.information_class,
     )
@@ -148,7 +148,7 @@ def test_the_tail_counts_in_the_objective():
     drawn = Distribution(origin="synthetic", jobs=(20, 30), gpus=16, types=(2,))
     weights = evolution.start()
     known = InformationClass.DATA_PARALLEL
-    jct_s = Episode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
+    jct_s = AuctionEpisode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
     plain, tailed = (
         evolution.objectives(
             drawn, "train", 3, known, Objective({"jct_mean": 1.0, "jct_p99": tail}), weights[None], 0

@@ -13,7 +13,7 @@ from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
 from clustergym.compiled.policies.seen import Seen, ascending, see, total
-from clustergym.compiled.policies.target import Target
+from clustergym.compiled.policies.target import TargetArrays
 from clustergym.compiled.policies.times import times_or_guess
 from clustergym.compiled.policies.virtual_clock import KNOWN, KNOWN_GPU_S, KNOWN_JOBS, finishes
 from clustergym.compiled.sums import pairwise_sum
@@ -127,7 +127,7 @@ def _allow_modest(
 
 @compiled_part
 def _serve_pool(
-    episode: Episode, cluster: ClusterArrays, seen: Seen, target: Target, known: Bools, allowed: Bools,
+    episode: Episode, cluster: ClusterArrays, seen: Seen, target: TargetArrays, known: Bools, allowed: Bools,
     pool: float,
 ) -> None:  # fmt: skip
     """Serve jobs of unknown size first on the GPUs of the pool, by least attained service."""

@@ -76,7 +76,7 @@ def _rounded_down(share: float, counts: Ints) -> int:
 
 
 @compiled_part
-def _place_least(cluster: ClusterArrays, seen: Seen, target: targets.Target, order: Ints) -> None:
+def _place_least(cluster: ClusterArrays, seen: Seen, target: targets.TargetArrays, order: Ints) -> None:
     """Give jobs that have no GPUs the least count they run on, while there is room."""
     allowed = np.zeros(target.time_s.shape, np.bool_)
     for at in range(len(seen.row)):

@@ -12,7 +12,7 @@ from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
 from clustergym.compiled.policies.seen import Seen, ascending, see, total
-from clustergym.compiled.policies.target import Target
+from clustergym.compiled.policies.target import TargetArrays
 from clustergym.compiled.policies.times import times_or_guess
 
 # Columns of `Memory.of_job`: the allotment a job was last given, counted from 1, and since when.
@@ -72,7 +72,7 @@ def _least_levels(left_s: Floats) -> Ints:
 
 @compiled_part
 def _fastest(
-    cluster: ClusterArrays, target: Target, left_s: Floats, first: int, last: int
+    cluster: ClusterArrays, target: TargetArrays, left_s: Floats, first: int, last: int
 ) -> tuple[int, int]:
     """Return the allotment with room that ends a job first, of the counts of index first..last; NONE."""
     least_s, best, best_level = np.inf, c.NONE, c.NONE
@@ -86,7 +86,7 @@ def _fastest(
 
 
 @compiled_part
-def _place_first(cluster: ClusterArrays, target: Target, left_s: Floats) -> None:
+def _place_first(cluster: ClusterArrays, target: TargetArrays, left_s: Floats) -> None:
     """Give each job its smallest allotment, in order of remaining time, while GPUs are free."""
     n, types, levels = left_s.shape
     lowest, shown_s = _least_levels(left_s), np.full(n, np.inf)
@@ -105,7 +105,9 @@ def _place_first(cluster: ClusterArrays, target: Target, left_s: Floats) -> None
 
 
 @compiled_part
-def _best_step(cluster: ClusterArrays, target: Target, left_s: Floats, at: int) -> tuple[float, int, int]:
+def _best_step(
+    cluster: ClusterArrays, target: TargetArrays, left_s: Floats, at: int
+) -> tuple[float, int, int]:
     """Return a job's allotment of greatest gain per added GPU that has room, after the gain; NONE: none.
 
     An allotment of another type than the job has adds all its GPUs.
@@ -127,7 +129,7 @@ def _best_step(cluster: ClusterArrays, target: Target, left_s: Floats, at: int) 
 
 
 @compiled_part
-def _improve(cluster: ClusterArrays, target: Target, left_s: Floats) -> None:
+def _improve(cluster: ClusterArrays, target: TargetArrays, left_s: Floats) -> None:
     """Give jobs better allotments while GPUs are free, one at a time, by greatest gain per added GPU."""
     n, counts = len(left_s), cluster.counts
     worth, kinds, levels = np.full(n, -np.inf), np.full(n, c.NONE), np.full(n, c.NONE)

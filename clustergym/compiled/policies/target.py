@@ -14,7 +14,7 @@ from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.seen import Seen, total
 
 
-class Target(NamedTuple):
+class TargetArrays(NamedTuple):
     """The allotments that a policy will decide, built up from an empty cluster.
 
     Attributes
@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
 
 @compiled_part
-def begin(episode: Episode, seen: Seen, time_s: Floats, hysteresis: float) -> Target:
+def begin(episode: Episode, seen: Seen, time_s: Floats, hysteresis: float) -> TargetArrays:
     """Return a target without allotments; times of infeasible allotments become inf."""
     n = len(seen.row)
     for at in range(n):
@@ -46,11 +46,11 @@ def begin(episode: Episode, seen: Seen, time_s: Floats, hysteresis: float) -> Ta
                 if not episode.feasible[own, kind, level]:
                     time_s[at, kind, level] = np.inf
     nothing = np.full(n, c.NONE)
-    return Target(nothing, nothing.copy(), seen.available.copy(), time_s, hysteresis)
+    return TargetArrays(nothing, nothing.copy(), seen.available.copy(), time_s, hysteresis)
 
 
 @compiled_part
-def give(cluster: ClusterArrays, target: Target, at: int, kind: int, level: int) -> None:
+def give(cluster: ClusterArrays, target: TargetArrays, at: int, kind: int, level: int) -> None:
     """Give the job at a position an allotment in place of the one it has."""
     if target.kind[at] != c.NONE:
         target.free[target.kind[at]] += cluster.counts[target.level[at]]
@@ -59,7 +59,7 @@ def give(cluster: ClusterArrays, target: Target, at: int, kind: int, level: int)
 
 
 @compiled_part
-def _repays(seen: Seen, target: Target, at: int, kind: int, level: int) -> bool:
+def _repays(seen: Seen, target: TargetArrays, at: int, kind: int, level: int) -> bool:
     """Whether changing a running job's allotment to (type, level) is worth its restart."""
     faster_s = target.time_s[at, seen.kind[at], seen.held[at]] - target.time_s[at, kind, level]
     standing_s = seen.cost_s[at, kind, level] - seen.rest_s[at]
@@ -67,7 +67,7 @@ def _repays(seen: Seen, target: Target, at: int, kind: int, level: int) -> bool:
 
 
 @compiled_part
-def place(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints, allowed: Bools) -> None:
+def place(cluster: ClusterArrays, seen: Seen, target: TargetArrays, order: Ints, allowed: Bools) -> None:
     """Give each job without an allotment, in order, the fastest allowed allotment that has room.
 
     A running job keeps what it holds, where that is allowed and has room, unless moving repays its restart.
@@ -100,7 +100,7 @@ def place(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints, allow
 
 
 @compiled_part
-def keep_running(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints) -> None:
+def keep_running(cluster: ClusterArrays, seen: Seen, target: TargetArrays, order: Ints) -> None:
     """Let jobs keep what they hold, in order, where enough GPUs are left and a change does not pay."""
     for at in order:
         held, held_level = seen.kind[at], seen.held[at]
@@ -115,7 +115,9 @@ def keep_running(cluster: ClusterArrays, seen: Seen, target: Target, order: Ints
 
 
 @compiled_part
-def _offer(cluster: ClusterArrays, seen: Seen, target: Target, at: int, weight: float) -> tuple[int, float]:
+def _offer(
+    cluster: ClusterArrays, seen: Seen, target: TargetArrays, at: int, weight: float
+) -> tuple[int, float]:
     """Return a job's next larger count that is faster, NONE if it has no room or does not repay; its gain."""
     kind, level, counts = target.kind[at], target.level[at], cluster.counts
     times, after = target.time_s[at, kind], level + 1
@@ -131,7 +133,7 @@ def _offer(cluster: ClusterArrays, seen: Seen, target: Target, at: int, weight: 
 
 
 @compiled_part
-def grow(cluster: ClusterArrays, seen: Seen, target: Target, weight: Floats) -> None:
+def grow(cluster: ClusterArrays, seen: Seen, target: TargetArrays, weight: Floats) -> None:
     """Give the GPUs left over to placed jobs, the greatest gain of weighted throughput per GPU first.
 
     A job that would stay as it is grows only where that repays its restart.
@@ -158,7 +160,7 @@ def grow(cluster: ClusterArrays, seen: Seen, target: Target, weight: Floats) -> 
 
 
 @compiled_part
-def decide(episode: Episode, seen: Seen, target: Target) -> None:
+def decide(episode: Episode, seen: Seen, target: TargetArrays) -> None:
     """Decide what the target says."""
     for at in range(len(seen.row)):
         row = seen.row[at]

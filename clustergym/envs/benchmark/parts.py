@@ -7,7 +7,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled, compiled_in_place
 from clustergym.envs.vector import edits, observation
-from clustergym.envs.vector.desk import Desk, Rules
+from clustergym.envs.vector.desk import Desk, DeskRules
 from clustergym.envs.vector.step import desk_of
 
 NOTHING, FEATURES, MASKS, FEATURES_OF_EDIT, MASKS_OF_EDIT = range(5)
@@ -16,13 +16,13 @@ masks."""
 
 
 @compiled
-def repeat(episodes: Episode, cluster: ClusterArrays, desks: Desk, rules: Rules, part: int) -> None:
+def repeat(episodes: Episode, cluster: ClusterArrays, desks: Desk, rules: DeskRules, part: int) -> None:
     """Do a part of a step once for each episode of a batch, at a decision point."""
     _repeat(episodes, cluster, desks, rules, part)
 
 
 @compiled_in_place
-def _repeat(episodes: Episode, cluster: ClusterArrays, desks: Desk, rules: Rules, part: int) -> None:
+def _repeat(episodes: Episode, cluster: ClusterArrays, desks: Desk, rules: DeskRules, part: int) -> None:
     for at in range(len(episodes.clock)):
         episode, desk = batch.row_of(episodes, at), desk_of(desks, at)
         if part == FEATURES:

@@ -18,12 +18,12 @@ from clustergym.compiled.numba_cache import compiled, compiled_in_place, compile
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Bytes, Desk, Rules
+from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
 from clustergym.envs.vector.step import BEGIN, DECIDED, LEAVE, STALLED, TERMINATED
 
 
 class AuctionRules(NamedTuple):
-    """What all episodes have in common besides `Rules`.
+    """What all episodes have in common besides `DeskRules`.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints)
 
 @compiled_part
 def _begin_point(
-    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, own: AuctionRules
+    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, own: AuctionRules
 ) -> None:
     """Begin a decision point."""
     state, rows = desk.state, episode.in_view[: episode.clock[c.IN_VIEW]]
@@ -137,7 +137,7 @@ def step(
     episodes: Episode,
     cluster: ClusterArrays,
     desks: Desk,
-    rules: Rules,
+    rules: DeskRules,
     own: AuctionRules,
     actions: Ints,
     numbers: Floats,

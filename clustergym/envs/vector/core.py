@@ -21,7 +21,7 @@ from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import STALLED_S, SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.vector import step as steps
-from clustergym.envs.vector.desk import Desk, Rules
+from clustergym.envs.vector.desk import Desk, DeskRules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.envs.vector.menus import Memories
 from clustergym.inputs.errors import InputError
@@ -75,7 +75,7 @@ class Core:
         return self._desks.arrays
 
     @property
-    def arrays(self) -> tuple[Episode, ClusterArrays, Desk, Rules]:
+    def arrays(self) -> tuple[Episode, ClusterArrays, Desk, DeskRules]:
         """What the compiled steps take: the episodes, their cluster, the desks and their rules."""
         return self._batch.episodes, self._cluster, self._desks.arrays, self._desks.rules
 

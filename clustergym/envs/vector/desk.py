@@ -67,7 +67,7 @@ class Desk(NamedTuple):
     restart: Singles
 
 
-class Rules(NamedTuple):
+class DeskRules(NamedTuple):
     """What all episodes of a vector environment have in common.
 
     Attributes

@@ -17,7 +17,7 @@ from clustergym.envs.observations import Summary, logarithm
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
-from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, Rules, Singles
+from clustergym.envs.vector.desk import STATE_COLUMNS, Desk, DeskRules, Singles
 from clustergym.interface.policy import InformationClass
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.scenario import Scenario
@@ -101,7 +101,7 @@ class Desks:
     ----------
     arrays : Desk
         With one more axis, the first.
-    rules : Rules
+    rules : DeskRules
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Desks:
     ) -> None:
         types, levels = len(cluster.capacity), len(cluster.counts)
         rows = 0 if isinstance(actions, MetaActions) else parameters.rows
-        self.rules = Rules(
+        self.rules = DeskRules(
             rows,
             isinstance(actions, EditActions) and actions.rejects,
             parameters.actions == "admit",

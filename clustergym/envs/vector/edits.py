@@ -9,7 +9,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Desk, Rules
+from clustergym.envs.vector.desk import Desk, DeskRules
 
 
 @compiled_in_place
@@ -57,7 +57,7 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
 
 
 @compiled_in_place
-def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
+def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> None:
     """Begin a decision point: no allotment is edited yet."""
     job, state, mask = episode.job, desk.state, desk.mask
     count = choose_rows(episode, rules.rows, state[d.TURN], desk.shown)
@@ -98,7 +98,7 @@ def _all_feasible(episode: Episode, desk: Desk, row: int, at: int) -> None:
 
 
 @compiled_in_place
-def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
+def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> None:
     """Recompute which assignments are legal, from the GPUs that are free."""
     levels, types, mask = len(cluster.counts), len(cluster.capacity), desk.mask
     width = types * levels + 1 + rules.rejects
@@ -119,7 +119,7 @@ def refresh(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) 
 
 
 @compiled_in_place
-def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
+def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, action: int) -> int:
     """Edit the allotment of a job by a legal action that is not `stop`; return its row of the desk."""
     levels = len(cluster.counts)
     options = len(cluster.capacity) * levels
@@ -148,7 +148,7 @@ def edit(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, act
 
 
 @compiled_in_place
-def decide(episode: Episode, desk: Desk, rules: Rules) -> None:
+def decide(episode: Episode, desk: Desk, rules: DeskRules) -> None:
     """End the decision point: jobs that were shown and not rejected are admitted."""
     if rules.binding:
         for at in range(desk.state[d.SHOWN]):

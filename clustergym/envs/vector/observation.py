@@ -15,7 +15,7 @@ from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 from clustergym.compiled.sums import pairwise_sum
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Desk, Rules, Singles
+from clustergym.envs.vector.desk import Desk, DeskRules, Singles
 
 PER_LOGARITHM = float(1.0 / np.log1p(LONGEST_S))
 FEATURES, OPTION_WIDTH, QUEUE_WIDTH = len(JOB_FEATURES), len(OPTION_FEATURES), len(QUEUE_FEATURES)
@@ -40,7 +40,7 @@ def _share(value: float, half: float) -> float:
 
 
 @compiled_in_place
-def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> None:
+def begin(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> None:
     """Compute the observation at the start of a decision point, after `edits.begin`."""
     types, seen = len(cluster.capacity), desk.observation
     for kind in range(types):
@@ -88,7 +88,7 @@ def _fill_available(episode: Episode, cluster: ClusterArrays, share: Singles) ->
 
 
 @compiled_part
-def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> None:
+def _fill_queue(episode: Episode, desk: Desk, rules: DeskRules, queue: Singles) -> None:
     clock, n = episode.clock, episode.clock[c.IN_VIEW]
     age, work = np.empty(n), np.empty(n)
     waiting, demand = _add_up(episode, desk, age, work)
@@ -101,7 +101,9 @@ def _fill_queue(episode: Episode, desk: Desk, rules: Rules, queue: Singles) -> N
 
 
 @compiled_in_place
-def _fill_jobs(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, table: Singles) -> None:
+def _fill_jobs(
+    episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, table: Singles
+) -> None:
     """Fill the columns of all jobs that have a row: a call for each, with all these arrays, takes longer."""
     job, figures, now, types = episode.job, episode.figures, episode.clock[c.NOW], len(cluster.capacity)
     now_s, width = now / c.TICKS_PER_S, FEATURES + 2 * types
@@ -155,7 +157,7 @@ def _fill_options(episode: Episode, cluster: ClusterArrays, desk: Desk, table: S
 
 
 @compiled_in_place
-def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, at: int) -> None:
+def edited(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, at: int) -> None:
     """Update what an edit of row `at` of the desk has changed."""
     types, seen = len(cluster.capacity), desk.observation
     for kind in range(types):

@@ -14,7 +14,7 @@ from clustergym.compiled.numba_cache import compiled, compiled_in_place, inlined
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
-from clustergym.envs.vector.desk import Bytes, Desk, Rules
+from clustergym.envs.vector.desk import Bytes, Desk, DeskRules
 
 EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""
@@ -53,7 +53,7 @@ def begin_episode(desk: Desk) -> None:
 
 
 @compiled_in_place
-def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules, action: int) -> int:
+def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, action: int) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
     if not desk.mask[action]:
         desk.state[d.ILLEGAL] += 1
@@ -77,7 +77,7 @@ def ended(episode: Episode, came_to: int) -> int:
 
 
 @compiled_in_place
-def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) -> int:
+def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
     if came_to == c.DECISION:
@@ -88,7 +88,7 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: Rules) ->
 
 
 @compiled_in_place
-def charge(episode: Episode, desk: Desk, rules: Rules, outcome: int, terms: Floats) -> None:
+def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: Floats) -> None:
     """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's."""
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
@@ -111,7 +111,7 @@ def step(
     episodes: Episode,
     cluster: ClusterArrays,
     desks: Desk,
-    rules: Rules,
+    rules: DeskRules,
     actions: Ints,
     terms: Floats,
     rewards: Floats,
@@ -139,7 +139,7 @@ def _steps(
     episodes: Episode,
     cluster: ClusterArrays,
     desks: Desk,
-    rules: Rules,
+    rules: DeskRules,
     actions: Ints,
     terms: Floats,
     rewards: Floats,
