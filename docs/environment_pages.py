@@ -21,7 +21,7 @@ HOMOGENEOUS = (
     "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
     "Ares measured (`costs: ares`). All else is as there."
 )
-PICTURE_STEPS = {"Meta": 30, "Placement": 48}
+PICTURE_STEPS = {"Meta": 30, "Auction": 30, "Placement": 48}
 USES = """\
 [Train an agent](../train-an-agent.md) on it, or change it: parameters are given to
 `gymnasium.make(id, NAME=VALUE)`, as `env.NAME=VALUE` to `clustergym train`, or in a file of your own
@@ -162,13 +162,17 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
 
 def _picture(family: str, name: str) -> bytes:
     """Return a PNG of the environment after some random legal steps, the same at every build."""
+    from gymnasium.spaces import Box
     from PIL import Image
 
     env = _made(name, render_mode="rgb_array")
     _, info = env.reset(seed=0)
     rng = np.random.default_rng(0)
     for _ in range(PICTURE_STEPS.get(family, 250)):
-        _, _, terminated, truncated, info = env.step(rng.choice(np.flatnonzero(info["action_mask"])))
+        scores = isinstance(env.action_space, Box)
+        legal = np.flatnonzero(info["action_mask"])
+        action = rng.uniform(-1.0, 1.0, env.action_space.shape) if scores else rng.choice(legal)
+        _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
             raise RuntimeError(f"{name} ended before its picture was taken")
     made = io.BytesIO()

@@ -270,7 +270,7 @@ LINES = [
     (ElasticEnv, {"rows": 2.5}, "env.rows: 2.5 is not an int"),
     (ElasticEnv, {"loads": []}, "env.loads"),
     (ElasticEnv, {"round_s": 0.0}, "env.round_s"),
-    (ElasticEnv, {"actions": "edits"}, "did you mean edit or admit?"),
+    (ElasticEnv, {"actions": "edits"}, "did you mean edit or weights or admit?"),
     (ElasticEnv, {"on_illegal": "penalty"}, "env.on_illegal"),
     (ElasticEnv, {"rwos": 3}, "did you mean rows"),
     (ElasticEnv, {"render_mode": "human"}, "unknown mode 'human'"),

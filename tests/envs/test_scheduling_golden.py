@@ -31,10 +31,14 @@ def digest(name: str) -> str:
     observation, info = env.reset(seed=17)
     for _ in range(STEPS):
         legal = np.flatnonzero(info["action_mask"])
-        action = int(rng.integers(env.action_space.n) if rng.random() < 0.1 else rng.choice(legal))
+        if isinstance(env.action_space, gymnasium.spaces.Box):
+            action = rng.uniform(-1.0, 1.0, env.action_space.shape).astype(np.float32)
+        else:
+            action = int(rng.integers(env.action_space.n) if rng.random() < 0.1 else rng.choice(legal))
         found.update(np.rint(observation.astype(np.float64) * 1e4).astype("<i4").tobytes())
         observation, reward, terminated, truncated, info = env.step(action)
-        shown = [action, f"{reward:.9f}", terminated, truncated, info["illegal"], info["now_s"]]
+        taken = action if isinstance(action, int) else action.tolist()
+        shown = [taken, f"{reward:.9f}", terminated, truncated, info["illegal"], info["now_s"]]
         found.update(json.dumps([*shown, info["action_mask"].astype(bool).tolist()]).encode())
         if terminated or truncated:
             found.update(info["digest"].encode())

@@ -190,7 +190,7 @@ def test_a_process_that_ends_is_one_line(tmp_path, monkeypatch, capfd):
                 process.join()
 
     monkeypatch.setattr(TrainingLog, "__call__", kills)
-    assert run_train(tmp_path / "a", "ppo", "processes=2") == 2
+    assert run_train(tmp_path / "a", "ppo", "processes=2", "env.engine=simpy") == 2
     assert "processes: a process of the training was ended" in error_line(capfd)
 
 

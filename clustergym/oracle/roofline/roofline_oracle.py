@@ -70,7 +70,7 @@ class _BuiltRows:
 
     def tables(self, classes: Sequence[ModelClass]) -> OracleTables:
         """Return the tables of the classes."""
-        missing = sorted(set(classes) - self._row.keys())
+        missing = [model for model in dict.fromkeys(classes) if model not in self._row]
         if missing:
             self._times = np.concatenate([self._times, self._build(missing)], axis=1)
             self._row |= {model: len(self._row) + row for row, model in enumerate(missing)}
