@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from typing import Any
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
 from clustergym.inputs.writing import write_json, write_text
-from clustergym.reproduction import PAPERS
+from clustergym.reproduction import BY_WORKLOAD, PAPERS
 from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
 from clustergym.reproduction.page import Report
 from clustergym.reproduction.study import Options
@@ -47,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--policies", metavar="NAME,…", help="files of conf/policy instead of the paper's")
     parser.add_argument(
+        "--workloads", metavar="NAME,…", help="of fgd: lists of pods instead of all in orders/"
+    )
+    parser.add_argument("--seeds", metavar="N,…", help="of fgd: instead of all in orders/")
+    parser.add_argument(
         "--out",
         metavar="FILE",
         type=Path,
@@ -71,18 +76,36 @@ def _check(given: argparse.Namespace) -> None:
     for field, value in (("--out", given.out), ("--policies", given.policies)):
         if given.paper == ALL and value is not None:
             raise InputError("is for one paper", field=field, remedy="name the paper, or leave it out")
+    for field, value in (("--workloads", given.workloads), ("--seeds", given.seeds)):
+        if value is not None and given.paper not in BY_WORKLOAD:
+            message = f"is not for {given.paper}"
+            raise InputError(message, field=field, remedy=f"leave it out, or name {', '.join(BY_WORKLOAD)}")
 
 
 def _options(given: argparse.Namespace, paper: str) -> Options:
-    names = None if given.policies is None else tuple(name for name in given.policies.split(",") if name)
     work = given.work if given.work is None or given.paper != ALL else given.work / paper
     return Options(
         data=given.data or Path(os.environ.get("CLUSTERGYM_DATA", DATA)),
         quick=given.quick,
-        policies=names,
+        policies=_listed(given.policies),
         work=work or Path("outputs/reproduction") / paper,
         workers=given.workers,
+        workloads=_listed(given.workloads),
+        seeds=_seeds(given.seeds),
     )
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name for name in text.split(",") if name)
+
+
+def _seeds(text: str | None) -> tuple[int, ...] | None:
+    given = _listed(text)
+    if given == () or any(not re.fullmatch(r"\d{1,9}", seed, re.ASCII) for seed in given or ()):
+        raise InputError(
+            f"{text!r} is no list of seeds", field="--seeds", remedy="give whole numbers, as 42,43"
+        )
+    return None if given is None else tuple(map(int, given))
 
 
 def _reproduce(given: argparse.Namespace, paper: str) -> Report:
@@ -92,11 +115,16 @@ def _reproduce(given: argparse.Namespace, paper: str) -> Report:
     for name, draw in report.plots.items():
         draw(out.parent / name)
     write_text(out, report.text, "--out")
-    if given.out is None and given.policies is None:
+    if _is_papers_own(given):
         write_text(claims_path(out), claims_text(paper, given.quick, report.claims), "--out")
     print(report.text)
     print(f"wrote {out}")
     return report
+
+
+def _is_papers_own(given: argparse.Namespace) -> bool:
+    """Whether the page is the paper's own, at its own place, so that its claims are kept."""
+    return all(value is None for value in (given.out, given.policies, given.workloads, given.seeds))
 
 
 def _join(given: argparse.Namespace) -> dict[str, Any]:
@@ -118,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
         report = _reproduce(given, paper)
         plain = {"paper": paper, "quick": given.quick, "runs": report.figures}
         plain["claims"] = [claim.plain() for claim in report.claims]
-    if given.paper == CLAIMS or (given.out is None and given.policies is None):
+    if given.paper == CLAIMS or _is_papers_own(given):
         joined = _join(given)
         if given.paper not in PAPERS:
             plain = {"quick": given.quick, "papers": joined}

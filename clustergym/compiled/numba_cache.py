@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FOLDERS = ("compiled", "compiled/policies", "envs/vector")
+FOLDERS = ("compiled", "compiled/policies", "envs/vector", "sharing")
 """Folders of compiled functions; they call each other, so a change in one outdates the code of all."""
 
 PART = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

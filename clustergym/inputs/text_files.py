@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import stat
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,9 +93,25 @@ def read_bytes(path: Path) -> bytes:
     if path.is_dir():
         raise InputError("is a folder, not a file", file=path, remedy="name a file in it")
     content = read_regular(path, LARGEST_BYTES, "give a part of it")
+    if path.suffix == ".gz":
+        content = _unpacked(content, path)
     if not content.strip():
         raise InputError("the file is empty", file=path, remedy="check how it was written or copied")
     return content
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        found = unpacker.decompress(content, LARGEST_BYTES + 1)
+    except zlib.error as error:
+        raise InputError(f"is not a gzip file: {error}", file=path, remedy="pack it again") from None
+    if len(found) > LARGEST_BYTES:
+        remedy = "give a part of it"
+        raise InputError(f"holds more than {LARGEST_BYTES:,} bytes", file=path, remedy=remedy)
+    if not unpacker.eof:
+        raise InputError("ends in the middle of its gzip stream", file=path, remedy="copy it again")
+    return found
 
 
 def decode(content: bytes, path: Path) -> str:

@@ -11,7 +11,10 @@ PAPERS = {
     "ares": "Ares (TACO 2025)",
     "arnold": "Arnold",
     "crius": "Crius (Arena's preprint)",
+    "fgd": "FGD (ATC '23)",
     "gavel": "Gavel (OSDI '20)",
     "sia": "Sia (SOSP '23)",
 }
 """The title of each paper, by its module, which is the name that `clustergym reproduce` takes."""
+BY_WORKLOAD = ("fgd",)
+"""Papers that take `--workloads` and `--seeds`."""

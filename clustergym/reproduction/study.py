@@ -36,7 +36,7 @@ class Options:
 
     `data` is the folder of the published data; `work` is that of finished runs, which are not run again.
     `quick` asks for only what fits in a few minutes. `policies` are files of conf/policy; None: the paper's.
-    `workers` counts processes.
+    `workers` counts processes. `workloads` and `seeds` are for papers in `BY_WORKLOAD`; None: the paper's.
     """
 
     data: Path
@@ -44,6 +44,8 @@ class Options:
     policies: tuple[str, ...] | None
     work: Path
     workers: int = 1
+    workloads: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

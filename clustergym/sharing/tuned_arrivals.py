@@ -1,0 +1,45 @@
+"""Orders of arrival of our own, by FGD's published procedure, where a folder has no order file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Ints
+from clustergym.sharing.nodes import Nodes, Requests
+from clustergym.sharing.openb import Orders
+
+ARRIVED = 1.3
+"""GPUs that arrive over those installed."""
+
+
+def drawn_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
+    """Shuffle pods and nodes; draw more pods, or leave some out, until they ask for `ARRIVED` times the GPUs.
+
+    Where no pod asks for GPUs, all pods arrive once.
+    """
+    rng = np.random.default_rng([seed, 1])
+    asked = requests.gpus * requests.gpu_milli
+    order, most = rng.permutation(len(asked)), ARRIVED * nodes.installed_milli
+    total = int(asked.sum())
+    if total > most:
+        order = _fewer(order, asked, most, rng)
+    elif total > 0:
+        order = np.concatenate([order, _more(asked, total, most, rng)])
+    return Orders(order, rng.permutation(len(nodes.devices)))
+
+
+def _more(asked: Ints, total: int, most: float, rng: np.random.Generator) -> Ints:
+    drawn = []
+    while total + asked[row := int(rng.integers(len(asked)))] <= most:
+        drawn.append(row)
+        total += int(asked[row])
+    return np.array(drawn, dtype=np.int64)
+
+
+def _fewer(order: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
+    leaves = rng.permutation(len(order))
+    left = asked[order].sum() - np.cumsum(asked[order[leaves]])
+    gone = leaves[: int(np.argmax(left <= most)) + 1]
+    stays = np.ones(len(order), dtype=np.bool_)
+    stays[gone] = False
+    return order[stays]
