@@ -13,7 +13,7 @@ import numpy as np
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.reproduction.claims import PaperClaim, quantity
+from clustergym.reproduction.claims import PaperClaim, claims_table, quantity
 from clustergym.reproduction.details import number
 from clustergym.reproduction.page import Report, passage
 from clustergym.reproduction.study import Options
@@ -72,8 +72,10 @@ def reproduce(options: Options) -> Report:
         for name, what in ((ALLOCATED, "allocation"), (FRAGMENTED, "fragmentation"))
     }
     rows = [row for run, fills in zip(runs, done, strict=True) for row in _rows(run, fills, published)]
-    text = "\n\n".join(filter(None, [passage("fgd", "introduction"), *_parts(runs, done, rows)]))
-    return Report(text + "\n", rows, list(_claims(rows)))
+    claims = list(_claims(rows))
+    opening = [passage("fgd", "introduction"), f"## Claims\n\n{claims_table(claims)}" if claims else ""]
+    text = "\n\n".join(filter(None, [*opening, *_parts(runs, done, rows)]))
+    return Report(text + "\n", rows, claims)
 
 
 def folder_of(data: Path) -> Path:
