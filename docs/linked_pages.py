@@ -15,6 +15,10 @@ MADE = {
     "clustergym/results/measured_run.py": "api.md",
     "clustergym/envs/scheduling_costs.py": "api.md#clustergymenvsscheduling_costs",
     "clustergym/envs/scheduling_parameters.py": "environments/elastic.md#arguments",
+    **{
+        f"conf/policy/{path.name}": f"policies/{path.stem}.md"
+        for path in (ROOT / "conf/policy").glob("*.yaml")
+    },
 }
 """Pages that are made from a file or folder, which is what a link to them names, so that it leads somewhere
 in the repository too."""
