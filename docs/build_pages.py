@@ -8,7 +8,7 @@ from typing import Any
 from command_pages import command_index, help_section
 from environment_pages import environment_pages
 from linked_pages import board_pages, repository_url, source_pages, with_site_links
-from policy_pages import policy_pages
+from policy_pages import PRESETS, policy_pages
 
 ROOT = Path(__file__).parent.parent
 API = (
@@ -37,8 +37,11 @@ API = (
 
 
 def on_config(config: Any) -> Any:
-    """Let every page link to the repository, once pyproject.toml says where it is."""
+    """Let every page link to the repository, once pyproject.toml says where it is, and list the policies."""
     config.repo_url = repository_url()
+    every = next(one["Compare schedulers"] for one in config.nav if "Compare schedulers" in one)
+    policies: list[str] = next(one["Policies"] for one in every if "Policies" in one)
+    policies += [f"policies/{path.stem}.md" for path in PRESETS]
     return config
 
 
@@ -54,9 +57,20 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Append its help to the page of a command; let links to files and folders lead to their pages."""
     path = Path(page.file.src_uri)
+    if path.parts[0] == "source" or len(path.parts) > 3 or path.stem.endswith("-quick"):
+        # The index of the search is loaded with every page.
+        page.meta["search"] = {"exclude": True}
+    if path.name in ("index.md", "policies.md"):
+        page.meta["hide"] = ["toc", "navigation"]
     if path.parent.name == "commands":
         markdown = f"{markdown}\n{help_section(path.stem)}"
     return markdown if path.parts[0] == "source" else with_site_links(markdown, page.file.src_uri)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's search to those who do not see it."""
+    named = 'data-md-component="search" role="dialog"'
+    return output.replace(named, f'{named} aria-label="Search"')
 
 
 def pages() -> dict[str, str | bytes]:

@@ -41,6 +41,10 @@ def board_pages() -> dict[str, str | bytes]:
         if (path.parent / "index.html").is_file():
             found[f"boards/{place.parent}/sorted.html"] = (path.parent / "index.html").read_bytes()
             text = text.replace("`index.html` sorts", "[Another page](sorted.html) sorts")
+            # On the site the first column stays where a table scrolls: it has the names.
+            text = re.sub(
+                r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|", r"| \3 | \1 | \2 |", text, flags=re.MULTILINE
+            )
         found[f"boards/{place}"] = text
     return found
 

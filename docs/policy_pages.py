@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from clustergym.interface.policy import KNOWS
-from clustergym.interface.registry import class_of
+from clustergym.interface.registry import class_of, make_policy
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.figure_texts import interval
 from clustergym.leaderboard.score import Standing, standings
@@ -50,10 +50,9 @@ def policy_pages() -> dict[str, str | bytes]:
     return pages | {f"policies/{path.stem}.md": _page(path, found) for path in PRESETS}
 
 
-def told(cls: type) -> str:
-    """Return what a policy is told, in words; where a parameter decides it, so."""
-    knows = getattr(cls, "information_class", "")
-    return KNOWS[knows] if isinstance(knows, str) else "told what a parameter says"
+def told(path: Path) -> str:
+    """Return what a policy is told with the parameters of its preset, in words."""
+    return KNOWS[make_policy(yaml.safe_load(path.read_text(encoding="utf-8"))).information_class]
 
 
 def parts(cls: type) -> tuple[list[str], list[str], list[str]]:
@@ -71,11 +70,11 @@ def parts(cls: type) -> tuple[list[str], list[str], list[str]]:
 def _gallery() -> str:
     cards = []
     for path in PRESETS:
-        _, cls = _class(path)
-        (summary, *_), _, _ = parts(cls)
+        comment = re.match(r"# (.+)\n", path.read_text(encoding="utf-8"))
+        summary = comment[1] if comment else " ".join(parts(_class(path)[1])[0][0].split())
         cards.append(
             f"-   [![The schedule under {path.stem}](policies/{path.stem}.svg)](policies/{path.stem}.md)\n\n"
-            f"    **[{path.stem}](policies/{path.stem}.md)**: {' '.join(summary.split())} *({told(cls)})*"
+            f"    **[{path.stem}](policies/{path.stem}.md)**: {summary} *({told(path)})*"
         )
     cards_text = "\n\n".join(cards)
     return (
@@ -98,7 +97,7 @@ def _page(path: Path, boards: dict[str, dict[str, Standing]]) -> str:
     how, more, differs = parts(cls)
     blocks = [
         f"# {name}",
-        f"`clustergym run policy={name}` · {told(cls)} ([what that means](../concepts.md#information-class))",
+        f"`clustergym run policy={name}` · {told(path)} ([class](../concepts.md#information-class))",
         "## How it decides",
         *how,
         f"![The schedule of ten jobs under {name}]({name}.svg)",

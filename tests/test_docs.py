@@ -335,9 +335,9 @@ def check_environments(pages, site):
     for row in ENVIRONMENTS:
         assert sum(f"<code>{row.id}</code>" in page for page in of_family.values()) == 1, row.id
     for name, page in of_family.items():
-        assert (site / "environments" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert f"../{name}.png" in page
-        for title in (*SECTIONS, "Arguments", "Configuration"):
+        assert (site / "environments" / f"{name}.gif").read_bytes().startswith(b"GIF89a")
+        assert f"../{name}.gif" in page
+        for title in (*SECTIONS, "What is reached in it", "Arguments", "Configuration"):
             assert f">{title}<" in page, (name, title)
 
 
