@@ -59,10 +59,10 @@ class Look(NamedTuple):
     overflow: int
     serious: list[str]
 
-    def broken(self, size: bool = True) -> list[str]:
+    def broken(self) -> list[str]:
         """Return the limits that the page breaks."""
         found = list(self.serious)
-        if size and self.size > MOST_BYTES:
+        if self.size > MOST_BYTES:
             found.append(f"{self.size:,} bytes, more than {MOST_BYTES:,}")
         if self.paint_ms > MOST_PAINT_MS:
             found.append(f"first paint after {self.paint_ms:.0f} ms, more than {MOST_PAINT_MS}")
