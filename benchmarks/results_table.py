@@ -1,11 +1,19 @@
-"""The README's table of results: `python benchmarks/results_table.py`, about four CPU-minutes."""
+"""Every figure of the README, of the docs' home page and of docs/results.md, written where it stands.
+
+`python benchmarks/results_table.py` takes seconds, as boards and claims are committed. With `--runs` it also
+runs what is not, about a minute of CPU. tests/test_results_table.py fails where a page is behind.
+"""
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
+from committed_figures import ROOT, best_table, newest_board, validated, world_tables
 
 import clustergym
 from clustergym.inputs.paths import conf_dir
@@ -14,6 +22,9 @@ from clustergym.interface.registry import make_policy
 from clustergym.terminal.markdown import table
 from clustergym.terminal.processes import cores, in_order
 
+PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/concepts.md")
+BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
 SCENARIOS: dict[str, tuple[str, ...]] = {
     "testbed": (),
     "testbed, free": ("costs=profiled-free",),
@@ -21,19 +32,18 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     "ares-light": (),
 }
 POLICIES = (
-    *("random", "tiresias", "gandiva", "las", "fcfs", "pollux", "sia"),
-    *(
-        "learned",
-        "optimus",
-        "ares work_conserving=true",
-        "ares",
-        "allox",
-        "lucid",
-        "elasticflow-ls",
-        "themis",
-    ),
-    *("gavel", "hesrpt", "arena-tuned", "arena", "crius", "srtf elastic=true", "srtf", "sjf"),
+    *("random", "tiresias", "gandiva", "las", "fcfs", "pollux", "sia", "learned", "optimus"),
+    *("ares work_conserving=true", "ares", "allox", "lucid", "elasticflow-ls", "themis", "gavel", "hesrpt"),
+    *("arena-tuned", "arena", "crius", "srtf elastic=true", "srtf", "sjf"),
 )
+WAITS = {
+    "as published": "arena",
+    "profiles are free": "arena, free",
+    "decides every 60 s, not 300 s": "arena round_s=60",
+    "the shortest of the queue first, by estimated run time": "arena queues=run_time",
+    "every job may pass a blocked one": "arena overtaking=any",
+    "running jobs are halved up to five times to make room, not three": "arena search_depth=5",
+}
 HEADERS = (
     *("knows", "policy", "`testbed`: mean JCT", "free", "p99", "unfair", "restarts"),
     *("`ares`: mean JCT", "p99", "unfair", "`ares-light`: mean JCT", "unfair"),
@@ -73,10 +83,9 @@ def row(label: str, found: dict[str, dict[str, float]]) -> list[str]:
     return [*cells, hours("ares-light", "jct_mean", 2), unfair("ares-light")]
 
 
-def main() -> None:
-    """Run all cells on all cores and print the table, by class and then by mean JCT on `testbed`."""
+def runs(processes: int) -> str:
+    """Run all policies on all scenarios; return the table, by class and then by mean JCT on `testbed`."""
     cells = [(label, scenario) for label in POLICIES for scenario in SCENARIOS]
-    processes = int(sys.argv[1]) if len(sys.argv) > 1 else cores()
     metrics = dict(zip(cells, in_order(run, cells, processes), strict=True))
     rows = []
     for known in reversed(InformationClass):
@@ -85,8 +94,58 @@ def main() -> None:
         for label in mine:
             found = {scenario: metrics[label, scenario] for scenario in SCENARIOS}
             rows.append([KNOWS[known] if label == mine[0] else "", *row(label, found)])
-    print(table(HEADERS, rows, words=range(len(HEADERS))))
+    return table(HEADERS, rows, words=range(len(HEADERS)))
+
+
+def waits(processes: int) -> str:
+    """Return how long jobs wait under Arena on `testbed`, with one thing changed at a time."""
+    cells = [
+        (label.removesuffix(", free"), "testbed, free" if "free" in label else "testbed")
+        for label in WAITS.values()
+    ]
+    metrics = in_order(run, cells, processes)
+    rows = [
+        [change, *(f"{found[key] / 3600:.2f} h" for key in ("queue_mean", "profile_mean", "jct_mean"))]
+        for change, found in zip(WAITS, metrics, strict=True)
+    ]
+    return table(["Arena on `testbed`", "waits in the queue", "is profiled", "mean JCT"], rows)
+
+
+BLOCKS = {"best": best_table, "worlds": world_tables, "newest": newest_board, "validated": validated}
+"""What is made of committed files; the blocks `runs` and `waits` are of runs."""
+
+
+def written(page: str, made: Mapping[str, str]) -> str:
+    """Return a page with the blocks that were made in place of those it has."""
+
+    def block(found: re.Match[str]) -> str:
+        text = made.get(found[2])
+        if text is None:
+            return found[0]
+        shown = with_docs_links(text) if page.startswith("docs/") else text
+        return f"{found[1]}\n{shown}\n\n{found[3]}"
+
+    return BLOCK.sub(block, (ROOT / page).read_text(encoding="utf-8"))
+
+
+def with_docs_links(text: str) -> str:
+    """Return a text whose links lead from docs/ where they led from the repository's root."""
+    return re.sub(r"\]\((docs/)?", lambda found: "](" if found[1] else "](../", text)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Write the pages."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", action="store_true", help="run the tables of single scenarios anew too")
+    parser.add_argument("--processes", type=int, default=cores())
+    options = parser.parse_args(argv)
+    made = {name: make_block() for name, make_block in BLOCKS.items()}
+    if options.runs:
+        made |= {"runs": runs(options.processes), "waits": waits(options.processes)}
+    for page in PAGES:
+        (ROOT / page).write_text(written(page, made), encoding="utf-8")
+        print(f"wrote {page}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

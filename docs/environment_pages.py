@@ -21,7 +21,20 @@ HOMOGENEOUS = (
     "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
     "Ares measured (`costs: ares`). All else is as there."
 )
-PICTURE_STEPS = {"Meta": 30, "Auction": 30, "Placement": 48}
+FRAMES, FRAME_MS = 25, 300
+STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2}
+"""Of legal random steps; of the others ten, as ten edits make about one decision."""
+REACHED = {
+    "Elastic": "![Mean JCT on dev traces as masked PPO learns](../learned-agents/elastic-16.svg)\n\n"
+    "Masked PPO on `Elastic-16`, after it has imitated a policy: [networks](../learned-agents/networks.md).",
+    "Elastic-homogeneous": "[64 to 1,280 GPUs of one type](../learned-agents/other-clusters.md).",
+    "Fair": "[Fairness](../learned-agents/deadlines-fairness.md#fairness).",
+    "Deadline": "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines).",
+    "Meta": "[PPO and DQN on a menu of policies](../learned-agents/networks.md).",
+    "Auction": "[How an auction is trained](../learned-agents/training.md).",
+    "Placement": "Placement algorithms, and how far they are from the optimum: [placement](../placement.md).",
+}
+"""What agents or algorithms come to in a family, with the learning curve where one is committed."""
 USES = """\
 [Train an agent](../train-an-agent.md) on it, or change it: parameters are given to
 `gymnasium.make(id, NAME=VALUE)`, as `env.NAME=VALUE` to `clustergym train`, or in a file of your own
@@ -34,7 +47,7 @@ def environment_pages() -> dict[str, str | bytes]:
     for family, rows in families().items():
         name = family.lower()
         found[f"environments/{name}.md"] = _page(family, rows)
-        found[f"environments/{name}.png"] = _picture(family, rows[0].id)
+        found[f"environments/{name}.gif"] = _picture(family, rows[0].id)
     return found
 
 
@@ -67,13 +80,13 @@ def _page(family: str, rows: list[Any]) -> str:
         parts.append(HOMOGENEOUS)
     parts += [
         f'```python\nenv = gymnasium.make("{rows[0].id}")\n```',
-        f"![A picture of the environment]({family.lower()}.png)",
+        f"![Legal random actions in {family}]({family.lower()}.gif)",
     ]
     for name in list(base)[1:-1]:
         parts += [f"## {name}", _linked(_without_ids(own.get(name, base[name])))]
         if name == "Description":
             parts.append(_table(rows))
-    parts += _arguments(family, rows[0])
+    parts += ["## What is reached in it", REACHED[family], *_arguments(family, rows[0])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -161,18 +174,22 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
 
 
 def _picture(family: str, name: str) -> bytes:
-    """Return a PNG of the environment after some random legal steps, the same at every build."""
+    """Return a GIF of random legal steps in the environment, the same at every build."""
     from PIL import Image
 
     from clustergym.envs.random_actions import random_action
 
     env = _made(name, render_mode="rgb_array")
     _, info = env.reset(seed=0)
-    rng = np.random.default_rng(0)
-    for _ in range(PICTURE_STEPS.get(family, 250)):
+    rng, frames = np.random.default_rng(0), []
+    for step in range(FRAMES * STEPS_A_FRAME.get(family, 10)):
+        if step % STEPS_A_FRAME.get(family, 10) == 0:
+            frames.append(Image.fromarray(env.render()))
         _, _, terminated, truncated, info = env.step(random_action(env, info, rng))
         if terminated or truncated:
             raise RuntimeError(f"{name} ended before its picture was taken")
+    palette = frames[-1].quantize(48, dither=Image.Dither.NONE)
+    first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
     made = io.BytesIO()
-    Image.fromarray(env.render()).save(made, format="PNG")
+    first.save(made, format="GIF", save_all=True, append_images=others, duration=FRAME_MS, loop=0)
     return made.getvalue()

@@ -15,6 +15,10 @@ MADE = {
     "clustergym/results/measured_run.py": "api.md",
     "clustergym/envs/scheduling_costs.py": "api.md#clustergymenvsscheduling_costs",
     "clustergym/envs/scheduling_parameters.py": "environments/elastic.md#arguments",
+    **{
+        f"conf/policy/{path.name}": f"policies/{path.stem}.md"
+        for path in (ROOT / "conf/policy").glob("*.yaml")
+    },
 }
 """Pages that are made from a file or folder, which is what a link to them names, so that it leads somewhere
 in the repository too."""
@@ -37,6 +41,10 @@ def board_pages() -> dict[str, str | bytes]:
         if (path.parent / "index.html").is_file():
             found[f"boards/{place.parent}/sorted.html"] = (path.parent / "index.html").read_bytes()
             text = text.replace("`index.html` sorts", "[Another page](sorted.html) sorts")
+            # On the site the first column stays where a table scrolls: it has the names.
+            text = re.sub(
+                r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|", r"| \3 | \1 | \2 |", text, flags=re.MULTILINE
+            )
         found[f"boards/{place}"] = text
     return found
 

@@ -29,7 +29,9 @@ class Ares(Policy):
     are served by ascending F, preemptively, each with its request doubled as often as throughput per GPU,
     normalised by that at the request, stays at or above `alpha` (section 3.3). It decides every 60 s (section
     5.1), or with `round_s` None whenever a job arrives or ends (section 4), and a job gets what this says
-    now, whatever the restart costs. With that efficiency no job ends later than under fluid fair sharing by
+    now, whatever the restart costs.
+
+    With that efficiency no job ends later than under fluid fair sharing by
     more than (1/alpha - 1) times the work served up to it over M (section 3.4). The bound assumes decisions
     at every event, no restart cost, and jobs that reach the whole cluster at an efficiency of alpha; then one
     job at a time has all GPUs. A job that cannot use them, or counts that leave some idle, can end later. GPU

@@ -53,7 +53,9 @@ class Pollux(Policy):
     allocation is the power mean of the speedups. Goodput comes from a speed model per job, fitted to the
     iteration times it was observed to have (section 4.1); a job gets at most twice the GPUs it has had so
     far, whatever it asked for. A genetic search (population, mutation, crossover, repair) goes on from the
-    last round's population. As its published simulator has it: the fair share of n jobs is the GPUs over
+    last round's population.
+
+    As its published simulator has it: the fair share of n jobs is the GPUs over
     n, rounded up; waiting jobs have the restart factor too; S is 30 s; no speedup counts as less than
     about 0.004; repair cuts the jobs with most attained service, where the paper cuts at random.
 

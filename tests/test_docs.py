@@ -279,24 +279,50 @@ def test_the_site_links_to_the_repository_once_its_address_is_known(tmp_path, mo
         assert linked_pages.repository_url() == expected
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The folder of the built site, and what the build said."""
     pytest.importorskip("mkdocs", reason="MkDocs is not installed: pip install 'clustergym[docs]'")
+    folder = tmp_path_factory.mktemp("site")
     # Not --quiet: it would keep the warnings from being counted.
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    return folder, subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_the_site_builds_without_a_warning(site):
+    folder, done = site
     assert (done.returncode, [line for line in done.stderr.splitlines() if "WARNING" in line]) == (0, [])
-    found = tmp_path.rglob("index.html")
-    pages = {path.parent.relative_to(tmp_path).as_posix(): path.read_text(encoding="utf-8") for path in found}
+    found = folder.rglob("index.html")
+    pages = {path.parent.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in found}
     for page in ("policies/arena", "commands", "api", "tutorial"):
         assert len(pages[page]) > 5000
-    check_environments(pages, tmp_path)
+    check_environments(pages, folder)
     check_commands(pages)
-    check_boards(pages, tmp_path)
+    check_boards(pages, folder)
+    check_policies(pages)
+    check_home(pages)
     # What lies outside of docs/ has a page of its own.
     assert 'href="../source/examples/record_video.py/"' in pages["environments"]
     assert "RecordVideo" in pages["source/examples/record_video.py"]
-    assert broken_links(pages, tmp_path) == []
+    assert broken_links(pages, folder) == []
+
+
+def check_policies(pages):
+    """Check that every policy has a page with all parts, and a place in the gallery."""
+    presets = sorted(path.stem for path in (ROOT / "conf" / "policy").glob("*.yaml"))
+    assert len(presets) > 20
+    for name in presets:
+        assert f'{name}.svg"' in pages["policies"], name
+        for title in ("How it decides", "What differs from the paper", "Where it stands", "Parameters"):
+            assert f">{title}<" in pages[f"policies/{name}"], (name, title)
+
+
+def check_home(pages):
+    """Check that what a stranger asks is answered one click from the home page."""
+    questions = re.findall(r'href="concepts/#([^"]+)"', pages["."])
+    assert {"decision-point", "why-does-arena-wait", "may-i-compare-ares-and-sia"} <= set(questions)
+    assert [one for one in questions if f'id="{one}"' not in pages["concepts"]] == []
 
 
 def check_boards(pages, site):
@@ -335,9 +361,9 @@ def check_environments(pages, site):
     for row in ENVIRONMENTS:
         assert sum(f"<code>{row.id}</code>" in page for page in of_family.values()) == 1, row.id
     for name, page in of_family.items():
-        assert (site / "environments" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert f"../{name}.png" in page
-        for title in (*SECTIONS, "Arguments", "Configuration"):
+        assert (site / "environments" / f"{name}.gif").read_bytes().startswith(b"GIF89a")
+        assert f"../{name}.gif" in page
+        for title in (*SECTIONS, "What is reached in it", "Arguments", "Configuration"):
             assert f">{title}<" in page, (name, title)
 
 
@@ -349,3 +375,29 @@ def check_commands(pages):
         assert f'href="{name}/"' in pages["commands"], name
     for subcommand in ("explain", "calibrate", "validate", "memory", "report", "cache"):
         assert f"usage: clustergym oracle {subcommand} " in pages["commands/oracle"], subcommand
+
+
+LOOKED_AT = {
+    (1400, "light"): ("", "concepts/", "policies/", "policies/arena/", "environments/meta/"),
+    (420, "dark"): (
+        "",
+        "results/",
+        "tutorial/",
+        "boards/elastic-hetero/",
+        "boards/elastic-hetero/sorted.html",
+    ),
+}
+AXE = Path(os.environ.get("AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
+"""`npm install axe-core`; without it the other limits are still checked."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), LOOKED_AT)
+def test_pages_are_small_accessible_and_as_wide_as_the_window(site, browser, monkeypatch, width, scheme):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    looks = importlib.import_module("look_at_pages")
+    folder, _ = site
+    with looks.served(folder) as address:
+        for page in LOOKED_AT[width, scheme]:
+            seen = looks.look(browser, address, page, width, scheme, AXE if AXE.is_file() else None)
+            assert (page, seen.size < looks.MOST_BYTES, seen.overflow, seen.serious) == (page, True, 0, [])

@@ -74,7 +74,13 @@ def _group(group: ResultGroup, share: int) -> dict[str, Any]:
         else:
             line = line_of(compared.label, mine, group.figures(compared), STEPS, POINTS)
             lines.append({**line, "runs": counted})
-    return {"title": group.title, "notes": group.notes, "lines": lines, "runs": runs}
+    return {
+        "title": group.title,
+        "notes": group.notes,
+        "reference": group.reference,
+        "lines": lines,
+        "runs": runs,
+    }
 
 
 def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, Any]:

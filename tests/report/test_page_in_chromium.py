@@ -51,12 +51,50 @@ def test_charts_show_both_policies_and_the_run_can_be_chosen(opened):
     page = opened()
     lines = page.locator("svg[aria-label='Queued jobs over time'] path")
     assert sorted(lines.locator("title").all_text_contents()) == ["fcfs", "srtf"]
-    assert page.locator("canvas").get_attribute("aria-label").endswith("fcfs")
-    page.locator("#run").select_option(label="srtf")
     assert page.locator("canvas").get_attribute("aria-label").endswith("srtf")
+    page.locator("#run").select_option(label="fcfs")
+    assert page.locator("canvas").get_attribute("aria-label").endswith("fcfs")
     page.locator("canvas").scroll_into_view_if_needed()
     page.locator("canvas").hover(position={"x": 400, "y": 40})
     assert page.locator(".readout").inner_text()
+
+
+def widths(page):
+    """The width of each policy's line in a chart, the last one drawn in front."""
+    paths = page.locator("svg[aria-label='Queued jobs over time'] path").all()
+    return [(path.text_content(), float(path.get_attribute("stroke-width"))) for path in paths]
+
+
+def test_charts_open_on_the_policy_that_the_run_is_about(opened):
+    page = opened()
+    assert [name for name, _ in widths(page)] == ["fcfs", "srtf"]
+    assert widths(page)[1][1] > widths(page)[0][1]
+    page.locator("#legend button", has_text="fcfs").click()
+    assert [name for name, _ in widths(page)] == ["srtf", "fcfs"]
+    assert page.locator("#legend button[aria-pressed=true]").all_inner_texts() == ["fcfs"]
+
+
+def test_charts_have_a_unit_and_a_description_with_figures_of_every_policy(opened):
+    page = opened()
+    drawn = page.locator("svg[role=img]").all()
+    assert len(drawn) >= 7
+    for chart in drawn:
+        name = chart.get_attribute("aria-describedby")
+        said = chart.locator(f"desc#{name}").text_content()
+        assert any(letter.isdigit() for letter in said)
+        label = chart.get_attribute("aria-label")
+        if "in use" not in label:
+            assert ("fcfs" in said, "srtf" in said) == (True, True), label
+
+
+def test_every_policy_is_in_sight_on_a_phone(opened):
+    page = opened(420)
+    cells = page.locator("tr", has=page.locator("th:text-is('jct_mean')")).locator("td").all()
+    assert [cell.get_attribute("data-run") for cell in cells] == ["fcfs", "srtf"]
+    for cell in cells:
+        box = cell.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 420
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,0 +1,223 @@
+"""Figures of the README and the docs that follow from committed boards, claims and the oracle's page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.leaderboard.board import Board, Cell, load_board
+from clustergym.leaderboard.score import Standing, standings
+from clustergym.metrics.aggregates import Aggregate, paired_difference, stratified
+from clustergym.terminal.markdown import table
+
+ROOT = Path(__file__).parent.parent
+WORLDS = {
+    "elastic-hetero": "Arena's testbed: 64 GPUs, two types",
+    "fair": "Ares's cluster: 64 GPUs, one type",
+    "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types",
+}
+OURS = ("learned", "learned-fair", "ares-work-conserving", "arena-tuned", "hesrpt", "random")
+"""Entries that are no published system: they are compared, and set apart."""
+TOLD = {
+    "none": "nothing",
+    "bootstrap": "its speed on the fewest GPUs it fits on",
+    "data_parallel": "its speed on every count, data-parallel",
+    "profiled": "its speed on every count, with the best parallelism",
+    "clairvoyant": "the speed it will really have, as no scheduler can",
+}
+NEWEST, LISTED = "placement", 5
+
+
+class World:
+    """A board's entries by their mean JCT over that of first come, first served in the same cell."""
+
+    def __init__(self, name: str) -> None:
+        self.board: Board = load_board(name, ROOT / "leaderboards")
+        self.standings: dict[str, Standing] = {one.name: one for one in standings(self.board)}
+        self._fcfs = self._means(self.standings["fcfs"])
+
+    def _means(self, one: Standing) -> dict[Cell, float]:
+        return {row.cell: float(row.metrics["jct_mean"] or 0.0) for row in one.rows}
+
+    def _ratios(self, means: Mapping[Cell, float]) -> list[Floats]:
+        """Return an array over seeds for each scenario."""
+        cells = self.board.cells
+        return [
+            np.array([means[cell] / self._fcfs[cell] for cell in cells if cell.scenario == scenario.name])
+            for scenario in self.board.scenarios
+        ]
+
+    def ratios(self, name: str) -> list[Floats]:
+        """Return those of an entry."""
+        return self._ratios(self._means(self.standings[name]))
+
+    def bound(self) -> Aggregate:
+        """Return that of what no scheduler can beat."""
+        return stratified(
+            self._ratios({cell: self.board.constants(cell).jct_bound for cell in self.board.cells})
+        )
+
+    def best(self, names: Iterable[str]) -> str | None:
+        """Return the best of some entries; None if there are none."""
+        return min(names, key=lambda name: stratified(self.ratios(name)).value, default=None)
+
+    def told(self, known: str, published: bool) -> list[str]:
+        """Return the entries that are told so much; of `published`, systems of others alone."""
+        mine = [name for name, one in self.standings.items() if one.division.split(", ")[0] == known]
+        return [name for name in mine if not (published and name in OURS)]
+
+    def shown(self, name: str | None, best: str | None) -> str:
+        """Return an entry and its figure; bold if it is not clear of the best."""
+        if name is None:
+            return "-"
+        title = self.standings[name].entry.title
+        text = f"{title} {interval(stratified(self.ratios(name)))}"
+        tied = best is not None and paired_difference(self.ratios(name), self.ratios(best)).low <= 0.0
+        return f"**{text}**" if tied else text
+
+
+def interval(found: Aggregate) -> str:
+    """Return a figure with its 95 % interval."""
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def best_table() -> str:
+    """Return the README's table: the best scheduler of each class of knowledge in each world."""
+    worlds = [World(name) for name in WORLDS]
+    real = [known for known in TOLD if known != "clairvoyant"]
+    best = [world.best(name for known in real for name in world.told(known, False)) for world in worlds]
+    rows = []
+    for known in real:
+        for published in (False, True):
+            chosen = [world.best(world.told(known, published)) for world in worlds]
+            if published and chosen == [world.best(world.told(known, False)) for world in worlds]:
+                continue
+            label = "*the same, published systems alone*" if published else TOLD[known]
+            cells = [world.shown(name, top) for world, name, top in zip(worlds, chosen, best, strict=True)]
+            rows.append([label, *cells])
+    bounds = [world.bound() for world in worlds]
+    rows.append(["*no scheduler can be below*", *map(interval, bounds)])
+    gaps = [
+        f"at most {stratified(world.ratios(str(top))).value / bound.value:.1f}x"
+        for world, top, bound in zip(worlds, best, bounds, strict=True)
+    ]
+    rows.append(["*gap of the best to the optimum*", *gaps])
+    return table(["told of a job", *WORLDS.values()], rows, words=range(4))
+
+
+def world_tables() -> str:
+    """Return all entries of each world, the best first."""
+    parts = []
+    for name, title in WORLDS.items():
+        world = World(name)
+        order = sorted(world.standings, key=lambda entry: stratified(world.ratios(entry)).value)
+        bound = world.bound().value
+        rows = []
+        for entry in order:
+            found, one = stratified(world.ratios(entry)), world.standings[entry]
+            link = f"[{one.entry.title}](leaderboards/{name}/{entry}/README.md)"
+            gap = f"{found.value / bound:.1f}x"
+            rows.append([link, TOLD[one.division.split(", ")[0]], interval(found), gap])
+        headers = ["scheduler", "told of a job", "mean JCT, FCFS = 1", "over the bound"]
+        cells = len(world.board.cells)
+        parts.append(f"### {title}\n\n{cells} cells of the board [{name}](leaderboards/{name}/README.md).\n")
+        parts[-1] += "\n" + table(headers, rows, words=(0, 1))
+    return "\n\n".join(parts)
+
+
+def newest_board() -> str:
+    """Return the first entries of the newest board, over all divisions."""
+    board = load_board(NEWEST, ROOT / "leaderboards")
+    found = sorted(standings(board), key=lambda one: (one.rank_all, -one.score.value))[:LISTED]
+    rows = [
+        [
+            str(one.rank_all),
+            f"[{one.entry.title}](leaderboards/{NEWEST}/{one.name}/README.md)",
+            interval(one.score),
+        ]
+        for one in found
+    ]
+    title = f"[{board.title}](leaderboards/{NEWEST}/README.md)"
+    head = (
+        f"{title}: {len(board.cells)} cells, {len(standings(board))} entries; a higher score is better.\n\n"
+    )
+    return head + table(["rank", "entry", "score"], rows, words=(1,))
+
+
+def claims(paper: str) -> list[dict[str, Any]]:
+    """Return the claims of a paper with what came out here."""
+    text = (ROOT / "docs" / "reproduction" / f"{paper}.claims.json").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = json.loads(text)["claims"]
+    return found
+
+
+def off(claim: Mapping[str, Any]) -> str:
+    """Return how far our figure, under the published rules, is from the published one."""
+    return f"{100 * (claim['as_published'] / claim['paper'] - 1):+z.0f} %"
+
+
+def range_off(paper: str) -> str:
+    """Return how far mean JCTs under a simulator's own rules are from what it says, least and greatest."""
+    mine = [one for one in claims(paper) if one["claim"].startswith("mean JCT") and one["unit"] == "h"]
+    shown = [one for one in mine if one["as_published"] and one["source"].startswith("its simulator")]
+    shown.sort(key=lambda one: one["as_published"] / one["paper"])
+    return f"{off(shown[0])} to {off(shown[-1])} ({len(shown)} figures)"
+
+
+def oracle_errors(row: str) -> str:
+    """Return a figure of the oracle's page: each model predicted by a fit to all others."""
+    text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
+    found = re.search(rf"^\| {row} \| ([^|]+) \|", text, re.MULTILINE)
+    assert found is not None, row
+    return found[1]
+
+
+def simulated_instances() -> str:
+    """Return on how many random instances the second simulator agrees with the first."""
+    text = (ROOT / "tests" / "sim" / "test_plain_simulation.py").read_text(encoding="utf-8")
+    found = re.search(r"max_examples=(\d+)", text)
+    assert found is not None
+    return found[1]
+
+
+def arena_simulator() -> str:
+    """Return what comes out of the trace of Arena's simulator beside its own figures."""
+    arena = {one["claim"]: one for one in claims("arena") if one["source"] == "the artifact's simulator"}
+    jobs, throughput, jct = (
+        next(one for name, one in arena.items() if name.startswith(f"arena's {words}"))
+        for words in ("jobs finished", "mean throughput", "JCT of finished jobs, 664")
+    )
+    finished = f"{jobs['as_published']:.0f} jobs finish where {jobs['paper']:.0f} do"
+    return f"{finished}, mean throughput {off(throughput)}, mean JCT of finished jobs {off(jct)}"
+
+
+def reproduced() -> tuple[int, int]:
+    """Return how many figures that papers state were reproduced, and how many could have been."""
+    pages = (ROOT / "docs" / "reproduction").glob("*.claims.json")
+    papers = [page.name.removesuffix(".claims.json") for page in pages if "-quick" not in page.name]
+    verdicts = [one["verdict"] for paper in papers for one in claims(paper)]
+    stated = [verdict for verdict in verdicts if verdict not in ("no figure", "not simulated", "not run")]
+    return sum(verdict.startswith("reproduced") for verdict in stated), len(stated)
+
+
+def validated() -> str:
+    """Return what the figures were held against."""
+    held, stated = reproduced()
+    return f"""\
+- **Measured hardware**: the oracle's error is {oracle_errors("Mean error")} in the mean, \
+{oracle_errors("Median error")} in the median, over {oracle_errors("Rows")} iteration times of models left \
+out of its fit ([where it misses](docs/oracle-accuracy.md)).
+- **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
+- **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \
+{range_off("gavel")} of [Gavel's](docs/reproduction/gavel.md).
+- **An independent re-simulation**: a second simulator, written anew, agrees on every event to the \
+microsecond on {simulated_instances()} random instances ([how](docs/testing.md#a-second-simulator)).
+
+Of {stated} figures that six papers state and a simulator can give, {held} are reproduced: \
+[each one, with its verdict](docs/reproduction/README.md)."""

@@ -1,0 +1,125 @@
+"""A cluster under two policies, side by side, as an animated GIF: `python docs/two_policies.py`.
+
+What is drawn is a run of `clustergym.simulate`; the picture's comment has the digests of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from held_gpus import Bar, bars_of
+from PIL import Image
+
+import clustergym
+from clustergym.arrays import Ints
+from clustergym.envs.cluster_picture import (
+    FREE,
+    PROFILING,
+    draw_switches,
+    fill_squares,
+    layout_of,
+    number_squares,
+)
+from clustergym.envs.rendering import FAINT, INK, LIGHT, LINE, Picture, Pixels, Size
+from clustergym.results.measured_run import Result
+
+DOCS = Path(__file__).parent
+HALF, HEIGHT, MARGIN, TOP, CURVE = 480, 424, 12, 62, 70
+"""Pixels: of a half's width, of the picture, at edges, above the cluster, of the queue's curve."""
+STEP_S, FRAME_MS, LAST_MS = 720, 180, 4000
+
+
+class Half:
+    """One policy's half of the picture."""
+
+    def __init__(self, policy: str, result: Result) -> None:
+        self.policy, self.result = policy, result
+        self.cluster = result.run.simulation.scenario.cluster
+        self.bars: list[Bar] = bars_of(result.run.simulation)
+        self.layout = layout_of(self.cluster, Size(HALF - 2 * MARGIN, HEIGHT - TOP - CURVE - 3 * MARGIN))
+        picture = Picture((HEIGHT, HALF))
+        draw_switches(picture, self.layout, MARGIN, TOP)
+        self.background = picture.pixels()
+
+    def owners(self, time_s: float) -> Ints:
+        """Return the holder of each GPU at a time."""
+        owners = np.full(int(self.cluster.node_gpus.sum()), FREE, dtype=np.int64)
+        for bar in self.bars:
+            if bar.start_s <= time_s < bar.stop_s:
+                owners[list(bar.gpus)] = PROFILING if bar.profiles else bar.job
+        return owners
+
+    def frame(self, time_s: float, end_s: float, most: int) -> Pixels:
+        """Return the half at a time; `most`: of waiting jobs, on the curve's axis."""
+        pixels, owners = self.background.copy(), self.owners(time_s)
+        fill_squares(pixels, self.layout, owners, MARGIN, TOP)
+        picture = Picture(pixels)
+        number_squares(picture, self.layout, owners, MARGIN, TOP)
+        jobs, line = self.result.jobs, self.result.timeline
+        done = int((jobs.end_s <= time_s).sum())
+        picture.text(MARGIN, 8, self.policy, 20)
+        mean = f"mean JCT {self.result.metrics['jct_mean'] / 3600:.2f} h"
+        picture.text(
+            HALF - MARGIN, 12, mean if done == len(jobs.end_s) else f"{time_s / 3600:.1f} h", 16, INK, "ra"
+        )
+        used = int((owners != FREE).sum())
+        waiting = int(line.queued_jobs[max(np.searchsorted(line.time_s, time_s, side="right") - 1, 0)])
+        said = f"{used} of {len(owners)} GPUs in use, {waiting} jobs wait, {done} of {len(jobs.end_s)} done"
+        picture.text(MARGIN, 37, said, 14, FAINT)
+        self._curve(picture, time_s, end_s, most)
+        return picture.pixels()
+
+    def _curve(self, picture: Picture, time_s: float, end_s: float, most: int) -> None:
+        """Draw how many jobs waited until now."""
+        line, width, bottom = self.result.timeline, HALF - 2 * MARGIN, HEIGHT - MARGIN
+        picture.box(MARGIN, bottom, width, 1, LINE)
+        for x in range(round(width * min(time_s / end_s, 1))):
+            at = max(np.searchsorted(line.time_s, end_s * x / width, side="right") - 1, 0)
+            high = round(CURVE * int(line.queued_jobs[at]) / most)
+            picture.box(MARGIN + x, bottom - high, 1, high, LIGHT)
+        picture.text(
+            MARGIN, bottom - CURVE, f"waiting jobs (up to {most}) over {end_s / 3600:.0f} h", 13, FAINT
+        )
+
+
+def frames(halves: list[Half], end_s: float) -> list[Pixels]:
+    """Return the pictures, one for every few minutes."""
+    most = int(max(half.result.timeline.queued_jobs.max() for half in halves))
+    times = np.arange(0.0, end_s + STEP_S, STEP_S)
+    return [np.concatenate([half.frame(float(at), end_s, most) for half in halves], axis=1) for at in times]
+
+
+def comment(results: dict[str, Result]) -> str:
+    """Return what the GIF says of the runs in it."""
+    return " ".join(f"{policy}={result.digest}" for policy, result in results.items())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run both policies and write the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scenario", default="testbed")
+    parser.add_argument("--policies", nargs=2, default=("fcfs", "arena"))
+    parser.add_argument("--out", type=Path, default=DOCS / "two-policies.gif")
+    given = parser.parse_args(argv)
+    scenario = clustergym.load_scenario(given.scenario)
+    results = {policy: clustergym.simulate(scenario, policy) for policy in given.policies}
+    end_s = max(float(result.jobs.end_s.max()) for result in results.values())
+    made = frames([Half(policy, result) for policy, result in results.items()], end_s)
+    palette = Image.fromarray(made[len(made) // 3]).quantize(48, dither=Image.Dither.NONE)
+    pictures = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in made]
+    options: dict[str, Any] = {
+        "duration": [FRAME_MS] * (len(pictures) - 1) + [LAST_MS],
+        "loop": 0,
+        "optimize": True,
+    }
+    pictures[0].save(
+        given.out, save_all=True, append_images=pictures[1:], comment=comment(results), **options
+    )
+    print(f"wrote {given.out}: {len(pictures)} frames, {given.out.stat().st_size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
