@@ -9,6 +9,7 @@ import yaml
 from command_pages import command_index, help_section
 from environment_pages import environment_pages
 from linked_pages import board_pages, repository_url, source_pages, with_site_links
+from notebook_pages import notebook_pages
 
 ROOT = Path(__file__).parent.parent
 API = (
@@ -62,6 +63,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def pages() -> dict[str, str | bytes]:
     """Return the generated pages, and the pictures in them, by path."""
     found: dict[str, str | bytes] = environment_pages() | board_pages() | source_pages()
+    found |= notebook_pages()
     found |= {"commands.md": command_index(), "api.md": _api()}
     presets = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
     found["policies.md"] = _policies(presets)
