@@ -144,3 +144,34 @@ def test_it_is_served_to_this_machine_only(folder):
 def test_bad_options_are_one_line(folder, options, told, capsys):
     assert report([str(folder), *options]) == 2
     assert told in error_line(capsys)
+
+
+FABRIC = """\
+name: fabric
+nodes: [{gpu_type: A40, count: 40, gpus_per_node: 2}, {gpu_type: V100, count: 5, gpus_per_node: 16}]
+fabric: {nodes_per_leaf: 3, leaves_per_minipod: 4}
+"""
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_every_gpu_has_a_place_of_its_own_under_its_switch(open_page, tmp_path, width):
+    (tmp_path / "fabric.yaml").write_text(FABRIC)
+    words = [f"cluster.path={tmp_path / 'fabric.yaml'}", "trace=philly-like", "trace.jobs=3", "compare=null"]
+    assert run.main([*words, "policy=fcfs", "progress=false", f"hydra.run.dir={tmp_path}"]) == 0
+    assert report([str(tmp_path), "--player"]) == 0
+    page = open_page(tmp_path / "player.html", width)
+    drawn = page.evaluate("layout(RUNS[0], document.querySelector('.run').clientWidth)")
+    room = page.evaluate("document.querySelector('.run').clientWidth")
+    places = [tuple(place) for node in drawn["places"] for place in node]
+    # 40 x 2 + 5 x 16 GPUs; 40 nodes of A40 and 5 of V100 at 3 a switch, 4 switches a minipod.
+    assert len(set(places)) == len(places) == 160
+    assert all(
+        0 <= x <= room - drawn["cell"] and 0 <= y <= drawn["height"] - drawn["cell"] for x, y in places
+    )
+    names = [name for name, *_ in drawn["labels"]]
+    assert [name for name in names if name.startswith("minipod")] == [f"minipod {pod}" for pod in range(4)]
+    nodes = page.evaluate("RUNS[0].nodes")
+    assert len([name for name in names if name.startswith("switch")]) == len(
+        {(t, leaf) for t, _, leaf, _ in nodes}
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") == width
