@@ -33,7 +33,11 @@ def test_the_changelog_has_the_version_that_is_built():
 def test_the_wheel_is_typed_and_holds_the_package_only(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
-    assert "clustergym/py.typed" in names
+    assert {
+        "clustergym/py.typed",
+        "clustergym/report/player.html",
+        "clustergym/_data/conf/study.yaml",
+    } <= set(names)
     assert {name.split("/")[0] for name in names} == {
         "clustergym",
         f"clustergym-{clustergym.__version__}.dist-info",
