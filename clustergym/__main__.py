@@ -13,6 +13,10 @@ COMMANDS = {
     "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "leaderboard": ("clustergym.leaderboard.__main__", "check, score, render and add leaderboard entries"),
+    "study": (
+        "clustergym.study.__main__",
+        "run scenarios x policies x seeds of a file; write tables and plots",
+    ),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.report.__main__", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),

@@ -8,6 +8,7 @@ from typing import Any
 from command_pages import command_index, help_section
 from environment_pages import environment_pages
 from linked_pages import board_pages, repository_url, source_pages, with_site_links
+from notebook_pages import notebook_pages
 from policy_pages import PRESETS, policy_pages
 
 ROOT = Path(__file__).parent.parent
@@ -76,6 +77,7 @@ def on_post_page(output: str, **_: Any) -> str:
 def pages() -> dict[str, str | bytes]:
     """Return the generated pages, and the pictures in them, by path."""
     found: dict[str, str | bytes] = environment_pages() | board_pages() | source_pages()
+    found |= notebook_pages()
     found |= {"commands.md": command_index(), "api.md": _api()}
     return found | policy_pages()
 

@@ -12,6 +12,7 @@ LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 MADE = {
     "conf/policy": "policies.md",
     "docs/commands": "commands.md",
+    "docs/thirty-minutes.ipynb": "thirty-minutes.md",
     "clustergym/results/measured_run.py": "api.md",
     "clustergym/envs/scheduling_costs.py": "api.md#clustergymenvsscheduling_costs",
     "clustergym/envs/scheduling_parameters.py": "environments/elastic.md#arguments",

@@ -1,12 +1,26 @@
-"""Pages opened from a file in a real browser."""
+"""What several folders of tests need: the wheel, and pages opened from a file in a real browser."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 CHROMIUM = Path("/usr/bin/chromium")
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel, built from the checkout once."""
+    pytest.importorskip("build", reason="build is not installed: pip install 'clustergym[dev]'")
+    folder = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return path
 
 
 @pytest.fixture(scope="session")

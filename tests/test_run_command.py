@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,11 @@ def test_a_run_writes_what_it_says(small, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("arena against fcfs on scenario testbed+trace=eight v0: trace eight (8 jobs)")
     assert f"wrote {out}/" in printed
+    last = printed.splitlines()[-1]
+    assert last.startswith("try next: ")
+    program, *words = shlex.split(last.removeprefix("try next: ").partition("    ")[0])
+    assert shutil.which(program) is not None
+    assert words[-3:] == ["report", str(out), "--serve"]
     assert {path.name for path in out.iterdir()} == FILES | {"compare", "report.html"}
     assert {path.name for path in (out / "compare" / "fcfs").iterdir()} == FILES
     result = json.loads((out / "result.json").read_text())

@@ -7,22 +7,16 @@ import os
 import subprocess
 import sys
 import venv
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory):
+def python(tmp_path_factory, wheel):
     """The interpreter of an environment that holds the built wheel and its dependencies only."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
     venv.create(folder / "new", with_pip=True)
     interpreter = folder / "new" / "bin" / "python"
-    (wheel,) = folder.glob("*.whl")
     subprocess.run([interpreter, "-m", "pip", "install", "-q", str(wheel)], check=True, capture_output=True)
     return interpreter
 

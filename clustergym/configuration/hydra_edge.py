@@ -19,8 +19,20 @@ Job = Callable[[Mapping[str, Any], Path], float | None]
 """Runs a configuration into a folder; returns the figure that a tuning sweep minimizes, if any."""
 
 
-def run_hydra(job: Job, argv: list[str], program: str) -> int:
+def run_hydra(
+    job: Job, argv: list[str], program: str, cells: Mapping[str, Sequence[str]] | None = None
+) -> int:
     """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each run of a sweep.
+
+    Parameters
+    ----------
+    job : callable
+    argv : list of str
+    program : str
+        What messages of Hydra call the program.
+    cells : mapping of str to sequence of str, optional
+        The runs of a study: folder below the sweep's to overrides. Hydra then composes `conf/study.yaml`, and
+        `argv` says which runs, where, and by which launcher.
 
     Returns
     -------
@@ -42,17 +54,23 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
     from clustergym.configuration.sweeps import FAILED, SweepCallback
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    runs = list((cells or {}).items())
     OmegaConf.register_new_resolver("clustergym.folder", folder_name, replace=True)
+    OmegaConf.register_new_resolver("clustergym.cell", lambda number: runs[number][0], replace=True)
     _offer_plugins()
     SweepCallback.failures = ()
     failed: list[InputError] = []
 
-    def composed(config: Any) -> float | None:
+    def task(config: Any) -> float | None:
         folder = Path(HydraConfig.get().runtime.output_dir)
         sweep = HydraConfig.get().mode == RunMode.MULTIRUN
         overrides = [str(override) for override in HydraConfig.get().overrides.task]
         try:
-            plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            if cells is None:
+                plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            else:
+                overrides = list(runs[config.cell][1])
+                plain = composed("config", overrides)
             check_composed(plain)
             check_used(plain, overrides)
             return job(_named(_absolute(plain), overrides), folder)
@@ -65,7 +83,7 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
             # Runs of a sweep may be in other processes, or on other machines: they share a folder.
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FAILED).write_text(f"{' '.join(overrides)}: {failure}\n", encoding="utf-8")
-            if config.objective is not None:
+            if config.get("objective") is not None:
                 # A sweep that tunes cannot go on without its figure.
                 raise failure from None
             return None
@@ -74,7 +92,8 @@ def run_hydra(job: Job, argv: list[str], program: str) -> int:
 
     words = _flags_first(argv)
     check_words(words)
-    wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")(composed)
+    name = "config" if cells is None else "study"
+    wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=name)(task)
     before = sys.argv
     sys.argv = [program, *_opened(words)]
     try:

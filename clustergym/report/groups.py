@@ -175,6 +175,16 @@ def group_results(
     return groups
 
 
+def labelled_group(columns: Sequence[Column], reference: str | None) -> ResultGroup:
+    """Return the group of columns that a caller has made; the reference, if there is one, goes first."""
+    results = [result for column in columns for result in column.by_seed.values()]
+    group = ResultGroup(results, columns=list(columns))
+    _choose_reference(group, reference)
+    _choose_seeds(group)
+    _note_differences(group)
+    return group
+
+
 def _names(column: Column) -> list[str]:
     """Return the words that select a column as the reference: its label, and the names in the label."""
     return [column.label, *(part.name for part in column.values.values())]

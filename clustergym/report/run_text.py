@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,3 +54,14 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
     print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))
     if (folder / "report.html").is_file():
         print(f"report: {where}/report.html")
+    print(f"try next: {_program()} report {shlex.quote(where)} --serve    plays it in the browser")
+
+
+def _program() -> str:
+    """Return how the command `clustergym` can be called from here."""
+    script = Path(sys.executable).with_name("clustergym")
+    if shutil.which("clustergym") is not None:
+        return "clustergym"
+    if not script.is_file():
+        return f"{shlex.quote(sys.executable)} -m clustergym"
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)

@@ -16,14 +16,16 @@ from clustergym.results.result_files import FILE_NAME, ResultFile, read_results
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PAGE = "report.html"
+PLAYER_TEMPLATE = Path(__file__).with_name("player.html")
+PLAYER = "player.html"
 ERROR = "report_error"
 """Key of result.json that says why its page is missing; not there if it is not."""
 MARK = "/*DATA*/"
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def page(results: Sequence[ResultFile]) -> str:
-    """Return the page on the given results.
+def page(results: Sequence[ResultFile], template: Path = TEMPLATE) -> str:
+    """Return the page on the given results: the report, or what else a template makes of the same data.
 
     Raises
     ------
@@ -33,11 +35,11 @@ def page(results: Sequence[ResultFile]) -> str:
     text = json.dumps(visible_all(payload(results)), separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
-    return TEMPLATE.read_text(encoding="utf-8").replace(MARK, text)
+    return template.read_text(encoding="utf-8").replace(MARK, text)
 
 
-def write_report(places: Iterable[Path], path: Path) -> int:
-    """Write the page on all results in or under the given places, as one atomic step.
+def write_report(places: Iterable[Path], path: Path, template: Path = TEMPLATE) -> int:
+    """Write the page on all results in or under the given places, as one atomic step; as `page`.
 
     Returns
     -------
@@ -50,7 +52,7 @@ def write_report(places: Iterable[Path], path: Path) -> int:
         If there is no result, a file of one cannot be read, or the page cannot be written.
     """
     results = read_results(places)
-    text = page(results)
+    text = page(results, template)
     write_files({path: text.encode("utf-8", errors="backslashreplace")})
     return len(results)
 

@@ -1,0 +1,54 @@
+"""What a new user sets out to do, from the built wheel, in an empty folder: the scripts of tests/journeys."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+JOURNEYS = sorted((ROOT / "tests" / "journeys").glob("*.sh"))
+NOT_POSSIBLE = 77
+"""Exit status of a journey that needs what is not installed."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, wheel):
+    """The folder that the wheel is installed into; its dependencies are those of the tests."""
+    folder = tmp_path_factory.mktemp("installed")
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(installed):
+    path = os.pathsep.join([str(installed / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return kept | {"PATH": path, "PYTHONPATH": str(installed), "BOARDS": str(ROOT / "leaderboards")}
+
+
+def test_the_wheel_is_what_runs(installed, environment, tmp_path):
+    code = "import clustergym, clustergym.policies.fcfs as p; print(clustergym.__file__, p.__file__)"
+    done = subprocess.run(
+        ["python", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert all(name.startswith(str(installed)) for name in done.stdout.split())
+
+
+@pytest.mark.parametrize("script", JOURNEYS, ids=lambda path: path.stem)
+def test_a_journey_arrives(script, environment, tmp_path):
+    done = subprocess.run(
+        ["bash", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode == NOT_POSSIBLE:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+
+
+def test_there_are_journeys():
+    assert len(JOURNEYS) == 5
