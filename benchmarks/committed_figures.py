@@ -197,18 +197,18 @@ def arena_simulator() -> str:
     return f"{finished}, mean throughput {off(throughput)}, mean JCT of finished jobs {off(jct)}"
 
 
-def reproduced() -> tuple[int, int]:
-    """Return how many figures that papers state were reproduced, and how many could have been."""
+def reproduced() -> tuple[int, int, int]:
+    """Return how many figures of papers were reproduced, could have been, and of how many papers."""
     pages = (ROOT / "docs" / "reproduction").glob("*.claims.json")
     papers = [page.name.removesuffix(".claims.json") for page in pages if "-quick" not in page.name]
     verdicts = [one["verdict"] for paper in papers for one in claims(paper)]
     stated = [verdict for verdict in verdicts if verdict not in ("no figure", "not simulated", "not run")]
-    return sum(verdict.startswith("reproduced") for verdict in stated), len(stated)
+    return sum(verdict.startswith("reproduced") for verdict in stated), len(stated), len(papers)
 
 
 def validated() -> str:
     """Return what the figures were held against."""
-    held, stated = reproduced()
+    held, stated, papers = reproduced()
     return f"""\
 - **Measured hardware**: the oracle's error is {oracle_errors("Mean error")} in the mean, \
 {oracle_errors("Median error")} in the median, over {oracle_errors("Rows")} iteration times of models left \
@@ -219,5 +219,5 @@ out of its fit ([where it misses](docs/oracle-accuracy.md)).
 - **An independent re-simulation**: a second simulator, written anew, agrees on every event to the \
 microsecond on {simulated_instances()} random instances ([how](docs/testing.md#a-second-simulator)).
 
-Of {stated} figures that six papers state and a simulator can give, {held} are reproduced: \
+Of {stated} figures that {papers} papers state and a simulator can give, {held} are reproduced: \
 [each one, with its verdict](docs/reproduction/README.md)."""

@@ -58,7 +58,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Append its help to the page of a command; let links to files and folders lead to their pages."""
     path = Path(page.file.src_uri)
-    if path.parts[0] == "source" or len(path.parts) > 3 or path.stem.endswith("-quick"):
+    claims = page.file.src_uri == "reproduction/README.md"  # the pages of the papers have them too
+    if claims or path.parts[0] == "source" or len(path.parts) > 3 or path.stem.endswith("-quick"):
         # The index of the search is loaded with every page.
         page.meta["search"] = {"exclude": True}
     if path.name in ("index.md", "policies.md"):

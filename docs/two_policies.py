@@ -29,7 +29,7 @@ from clustergym.results.measured_run import Result
 DOCS = Path(__file__).parent
 HALF, HEIGHT, MARGIN, TOP, CURVE = 480, 424, 12, 62, 70
 """Pixels: of a half's width, of the picture, at edges, above the cluster, of the queue's curve."""
-STEP_S, FRAME_MS, LAST_MS = 720, 180, 4000
+STEP_S, FRAME_MS, LAST_MS = 900, 220, 4000
 
 
 class Half:
