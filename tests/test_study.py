@@ -144,7 +144,7 @@ def test_finished_runs_are_not_run_again(tmp_path, capsys):
 def test_joblib_gives_the_same_runs(done, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="pip install 'clustergym[sweep]'")
     _, content = done
-    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"]
+    launcher = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     path = save(tmp_path / "s.yaml", seeds=[0])
     assert main([str(path), *launcher, "--out", str(tmp_path / "o"), "--json", str(tmp_path / "j")]) == 0
     mine = json.loads((tmp_path / "j").read_text())["runs"]

@@ -44,9 +44,7 @@ def run_hydra(
     InputError
         If Hydra does not accept an override; the error lists the nearest valid names.
     """
-    import hydra
     from hydra.core.hydra_config import HydraConfig
-    from hydra.errors import HydraException
     from hydra.types import RunMode
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -92,7 +90,18 @@ def run_hydra(
 
     words = _flags_first(argv)
     check_words(words)
-    name = "config" if cells is None else "study"
+    status = _call_hydra(task, "config" if cells is None else "study", program, words)
+    if failed:
+        raise failed[0]
+    return status or _report(SweepCallback.failures)
+
+
+def _call_hydra(task: Callable[[Any], float | None], name: str, program: str, words: list[str]) -> int:
+    """Let Hydra compose `conf/NAME.yaml` with words and call a task on it; return the exit status."""
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
     wrapped = hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name=name)(task)
     before = sys.argv
     sys.argv = [program, *_opened(words)]
@@ -104,9 +113,7 @@ def run_hydra(
         raise _one_line(error, words) from error
     finally:
         sys.argv = before
-    if failed:
-        raise failed[0]
-    return _report(SweepCallback.failures)
+    return 0
 
 
 def composed(name: str, overrides: Sequence[str]) -> dict[str, Any]:
