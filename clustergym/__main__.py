@@ -11,6 +11,7 @@ COMMANDS = {
     "run": ("clustergym.run", "run a policy on a scenario and compare it with a reference policy"),
     "train": ("clustergym.train", "train an agent and write its checkpoint"),
     "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
+    "bound": ("clustergym.bound", "prove what no schedule of a scenario can beat"),
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "leaderboard": ("clustergym.leaderboard.__main__", "check, score, render and add leaderboard entries"),
     "study": (

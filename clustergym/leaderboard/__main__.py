@@ -1,4 +1,4 @@
-"""`clustergym leaderboard check|score|render|add|curves|freeze`: check and publish entries of boards."""
+"""`clustergym leaderboard check|score|render|add|curves|bound|freeze`: check and publish entries."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ def _parser() -> argparse.ArgumentParser:
     curves.add_argument("board")
     curves.add_argument("entry", nargs="*", help="all by default")
     _add_workers(curves)
+    bound = commands.add_parser(
+        "bound", help="prove what no schedule can beat, in cells that have no bound yet"
+    )
+    bound.add_argument("board")
+    bound.add_argument("scenario", nargs="*", help="of the board; all by default")
+    _add_workers(bound)
     freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
     freeze.add_argument("board")
     anew = "raise the version and measure all of it anew; every entry is then to be run anew"
@@ -186,6 +192,20 @@ def _curves(options: argparse.Namespace) -> int:
     return 0
 
 
+def _bound(options: argparse.Namespace) -> int:
+    from clustergym.inputs.errors import nearest
+    from clustergym.leaderboard.board import load_board
+    from clustergym.leaderboard.bounds import add_bounds
+
+    board = load_board(options.board, options.root)
+    names = [scenario.name for scenario in board.scenarios]
+    for name in options.scenario:
+        if name not in names:
+            raise InputError(f"unknown scenario {name!r}", field="scenario", remedy=nearest(name, names))
+    print(f"wrote {add_bounds(board, _workers(options), options.scenario)}")
+    return 0
+
+
 def _freeze(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.add import freeze
     from clustergym.leaderboard.board import load_board
@@ -209,6 +229,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "score": _score,
     "render": _render,
     "curves": _curves,
+    "bound": _bound,
     "freeze": _freeze,
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clustergym.leaderboard.board import Board, Cell
+from clustergym.leaderboard.bounds import CellBound, beaten, problem, read_bounds
 from clustergym.leaderboard.cell_logs import CellLogs
 from clustergym.leaderboard.cell_replay import Flag, FlagKind, replayed
 from clustergym.leaderboard.entry import Entry, ResultRow
@@ -42,22 +43,30 @@ class ClaimedCell:
 def check_cell(board: Board, task: tuple[Cell, Sequence[ClaimedCell]]) -> list[list[Flag]]:
     """Check one cell of several entries on one scenario; return the flags of each entry."""
     cell, claims = task
-    scenario = board.scenario(cell)
-    return [_flags(board, cell, scenario, claim) for claim in claims]
+    scenario, bound = board.scenario(cell), read_bounds(board.folder).get(str(cell))
+    wrong = "" if bound is None else problem(board, cell, scenario, bound)
+    if wrong:
+        return [[Flag(FlagKind.BOUND, str(cell), wrong)] for _ in claims]
+    return [_flags(board, cell, scenario, claim, bound) for claim in claims]
 
 
-def _flags(board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell) -> list[Flag]:
+def _flags(
+    board: Board, cell: Cell, scenario: Scenario, claim: ClaimedCell, bound: CellBound | None
+) -> list[Flag]:
     """Replay a cell and compare; the first step with flags ends the check."""
     made = replayed(board, cell, scenario, claim.entry, claim.logs)
     if isinstance(made, Flag):
         return [made]
     simulation, decided = made
-    flags = [*_compared(simulation, board, cell, claim.row), *_times(str(cell), claim.row, decided)]
+    compared = _compared(simulation, board, cell, claim.row, bound)
+    flags = [*compared, *_times(str(cell), claim.row, decided)]
     wrong = "" if flags else difference(board, claim.folder, cell, simulation)
     return [*flags, *([Flag(FlagKind.CURVES, str(cell), wrong)] if wrong else [])]
 
 
-def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) -> Iterator[Flag]:
+def _compared(
+    simulation: Simulation, board: Board, cell: Cell, row: ResultRow, proved: CellBound | None
+) -> Iterator[Flag]:
     from clustergym.metrics.bounds import lower_bounds
     from clustergym.results.measured_run import measurement_of
 
@@ -75,6 +84,14 @@ def _compared(simulation: Simulation, board: Board, cell: Cell, row: ResultRow) 
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
     if left or dropped > 0:
         yield Flag(FlagKind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
+    figure = row.metrics[board.metric]
+    if (
+        proved is not None
+        and figure is not None
+        and not (left or dropped > 0)
+        and beaten(board, figure, proved.bound)
+    ):
+        yield Flag(FlagKind.BOUND, where, f"{board.metric} {figure:.6g} is better than {proved.bound:.6g}")
     bounds = lower_bounds(scenario)
     for name in BOUNDED if not (left or dropped > 0 or board.drops) else ():
         bound, claimed = getattr(bounds, name), row.metrics[name]

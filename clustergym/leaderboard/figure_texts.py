@@ -37,16 +37,17 @@ def division_words(division: str) -> str:
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
-def texts(standing: Standing, bound: float) -> dict[str, str]:
+def texts(standing: Standing, metric: str, bound: float) -> dict[str, str]:
     """Return an entry's text for each column of `TITLES` but the title.
 
     Parameters
     ----------
     standing : Standing
+    metric : str
     bound : float
-        Seconds of mean JCT that no scheduler can beat; 0 where there is none.
+        The metric that no scheduler can beat; 0 where there is none.
     """
-    ratio = to_bound(standing, bound)
+    ratio = to_bound(standing, metric, bound)
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
@@ -57,10 +58,10 @@ def texts(standing: Standing, bound: float) -> dict[str, str]:
     }
 
 
-def to_bound(standing: Standing, bound: float) -> float | None:
-    """Return the mean JCT / the lower bound that no scheduler can beat."""
-    jct = standing.raw["jct_mean"]
-    return None if jct is None or not bound else round(jct / bound, 4)
+def to_bound(standing: Standing, metric: str, bound: float) -> float | None:
+    """Return a metric / the bound that no scheduler can beat."""
+    figure = standing.raw[metric]
+    return None if figure is None or not bound else round(figure / bound, 4)
 
 
 def interval(found: Aggregate) -> str:

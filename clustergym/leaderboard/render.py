@@ -6,12 +6,13 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.bounds import read_bounds
 from clustergym.leaderboard.entry_curves import plain, read_curves
 from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts, to_bound
 from clustergym.leaderboard.score import Standing, scores_of, standings
@@ -29,8 +30,11 @@ are by what a policy is told of the speeds of jobs; clairvoyant entries are orac
 will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
 an entry shares a rank if the difference to the best of that rank, over the same resampled cells, is not clear
 of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *To the
-bound*: the mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`).
+bound*: {bounded}.
 """
+
+PROVED = "{metric} by what no schedule can beat, as the prices in `bounds.json` prove (docs/lower-bound.md)"
+WEAK = "the mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`)"
 
 
 PLACERS = """\
@@ -47,19 +51,38 @@ def pages(board: Board) -> dict[Path, str]:
     InputError
         As `standings`.
     """
-    found, bounds = standings(board), bound_jct(board)
+    found, bounds = standings(board), bound_of(board)
     return {
         board.folder / "README.md": markdown(board, found, bounds),
         board.folder / "index.html": page(board, found, bounds),
     }
 
 
-def bound_jct(board: Board) -> float:
-    """Return the mean over cells of the lower bound of the mean JCT; 0 where jobs may be dropped."""
-    if board.drops:
-        return 0.0
-    values = [board.constants(cell).jct_bound for cell in board.cells]
-    return sum(values) / len(values)
+class BoardBound(NamedTuple):
+    """What no schedule can beat.
+
+    Attributes
+    ----------
+    metric : str
+    value : float
+        Mean over the board's cells; 0: there is none.
+    proved : bool
+        Whether `bounds.json` has it.
+    """
+
+    metric: str
+    value: float
+    proved: bool
+
+
+def bound_of(board: Board) -> BoardBound:
+    """Return the mean of the proved bounds if every cell has one, else of the weak bound of the mean JCT."""
+    proved = read_bounds(board.folder)
+    if all(str(cell) in proved for cell in board.cells):
+        values = [proved[str(cell)].bound for cell in board.cells]
+        return BoardBound(board.metric, sum(values) / len(values), True)
+    weak = 0.0 if board.drops else sum(board.constants(cell).jct_bound for cell in board.cells)
+    return BoardBound("jct_mean", weak / len(board.cells), False)
 
 
 def write(board: Board) -> list[Path]:
@@ -79,16 +102,17 @@ def stale(board: Board) -> list[Path]:
     ]
 
 
-def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
+def markdown(board: Board, found: Sequence[Standing], bound: BoardBound) -> str:
     """Return the board as Markdown, a table for each division."""
     price = [board.price, ""] if board.price else []
-    lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
+    lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board, bound)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, ""]
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
-            texts(standing, bound) | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
+            texts(standing, bound.metric, bound.value)
+            | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
             for standing in found
             if standing.division == division
         ]
@@ -98,11 +122,14 @@ def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
     return "\n".join(lines)
 
 
-def _rules(board: Board) -> str:
+def _rules(board: Board, bound: BoardBound) -> str:
     reference = _words(board.reference, board.reference_overrides)
     fcfs = board.chooses == "policy" and board.baseline == {"name": "fcfs"}
     baseline = "first come, first served" if fcfs else f"the baseline ({_words(board.baseline)})"
-    text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
+    bounded = PROVED.format(metric=board.metric) if bound.proved else WEAK
+    text = RULES.format(
+        baseline=baseline, reference=reference, metric=board.metric, better=board.better, bounded=bounded
+    )
     if board.chooses == "placer":
         text = PLACERS.format(policy=_words(board.policy or {})) + text
     return text
@@ -119,7 +146,7 @@ def _cell(text: str) -> str:
     )
 
 
-def page(board: Board, found: Sequence[Standing], bound: float) -> str:
+def page(board: Board, found: Sequence[Standing], bound: BoardBound) -> str:
     """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
@@ -131,14 +158,14 @@ def page(board: Board, found: Sequence[Standing], bound: float) -> str:
     return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)
 
 
-def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, Any]:
+def _data(board: Board, found: Sequence[Standing], bound: BoardBound) -> dict[str, Any]:
     styles = _styles(found)
     return {
         "board": board.name,
         "title": board.title,
         "version": board.version,
         "summary": board.summary,
-        "rules": _rules(board).replace("`", "").replace("*", ""),
+        "rules": _rules(board, bound).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
         "columns": [{"key": key, "title": title} for key, title in TITLES.items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
@@ -166,7 +193,7 @@ def _is_baseline(board: Board, standing: Standing) -> bool:
     return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
-def _entry(board: Board, standing: Standing, bound: float, style: Style) -> dict[str, Any]:
+def _entry(board: Board, standing: Standing, bound: BoardBound, style: Style) -> dict[str, Any]:
     return {
         "name": standing.name,
         "title": standing.entry.title,
@@ -175,9 +202,9 @@ def _entry(board: Board, standing: Standing, bound: float, style: Style) -> dict
         "rank_all": standing.rank_all,
         "score": list(standing.score),
         "over_next": None if standing.over_next is None else standing.over_next.value,
-        "to_bound": to_bound(standing, bound),
+        "to_bound": to_bound(standing, bound.metric, bound.value),
         "raw": {key: standing.raw[key] for key in SHOWN},
-        "shown": texts(standing, bound),
+        "shown": texts(standing, bound.metric, bound.value),
         "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
         "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
         "authors": list(standing.entry.authors),

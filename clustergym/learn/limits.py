@@ -18,6 +18,8 @@ from clustergym.inputs.parameters import checked
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.metrics.bounds import least_work, lower_bounds
+from clustergym.metrics.certificates import programme_of
+from clustergym.metrics.price_search import search
 from clustergym.scenarios.scenario import Scenario
 
 
@@ -25,6 +27,12 @@ def lower_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) ->
     """Return the JCTs of jobs alone, and the bound of `clustergym.metrics.bounds` on their mean."""
     _only(parameters)
     return least_work(scenario)[0], lower_bounds(scenario).jct_mean
+
+
+def proved_bound(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
+    """Return the JCTs of jobs alone, and the bound of `clustergym.metrics.price_search` on their mean."""
+    _only(parameters)
+    return least_work(scenario)[0], search(programme_of(scenario, "jct_mean")).value
 
 
 def hindsight(scenario: Scenario, seed: int, parameters: Mapping[str, Any]) -> tuple[Floats, float]:
@@ -63,6 +71,7 @@ def _only(parameters: Mapping[str, Any], *known: str) -> None:
 
 BOUNDS: dict[str, Callable[[Scenario, int, Mapping[str, Any]], tuple[Floats, float]]] = {
     "lower_bound": lower_bound,
+    "proved_bound": proved_bound,
     "hindsight": hindsight,
 }
 """Name of a row -> function that returns the JCTs and the mean that the row shows."""

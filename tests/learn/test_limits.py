@@ -12,7 +12,7 @@ from clustergym.interface.policy import InformationClass
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.limits import hindsight, lower_bound
+from clustergym.learn.limits import hindsight, lower_bound, proved_bound
 from clustergym.scenarios.costs import Costs
 
 SMALL = Distribution(origin="synthetic", jobs=(15, 25), gpus=16, types=(1, 2))
@@ -25,6 +25,8 @@ def test_the_bound_by_hand():
     scenario = small_scenario(jobs, {"X": (1, 4)}, times, costs=Costs(search="proxy", profile={}))
     alone_s, mean_s = lower_bound(scenario, 0, {})
     assert (alone_s.tolist(), mean_s) == ([40.0, 400.0], pytest.approx(220.0))
+    # On 2 GPUs each the small job ends at 50 s; the large one has 90 iterations left, and ends at 410.
+    assert 220.0 < proved_bound(scenario, 0, {})[1] <= (50 + 410) / 2
 
 
 @given(index=st.integers(0, 1000))

@@ -1,0 +1,211 @@
+"""Bounds that no schedule of a scenario can beat, with the prices that prove them (docs/lower-bound.md)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.compiled.priced_jobs import PricedJobs, PriceList, least_costs, least_payments
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.metrics.fairness import capped_finish_s
+from clustergym.scenarios.clock import TICKS_PER_S
+from clustergym.scenarios.scenario import Scenario
+
+BOUNDED = ("jct_mean", "ftf_mean", "deadline_satisfaction")
+"""Metrics that have a bound: of the first two it is a lower one, of the last an upper one."""
+TICK_S = 1 / TICKS_PER_S
+ROUNDING = 1e-9
+"""Relative margin for the rounding of iteration times and of the sums that make a bound."""
+
+
+class Programme(NamedTuple):
+    """A scenario as far as a bound is concerned.
+
+    Attributes
+    ----------
+    metric : str
+        Of `BOUNDED`.
+    jobs : PricedJobs
+        Those of weight above 0 count; the weights add up to 1.
+    capacity : ndarray of float, shape (T,)
+    before : float
+        Weighted time from submission until jobs can hold GPUs, which the metric counts too.
+    """
+
+    metric: str
+    jobs: PricedJobs
+    capacity: Floats
+    before: float
+
+
+class Certificate(NamedTuple):
+    """The prices that prove a bound; any prices prove some bound, good ones a good one.
+
+    Attributes
+    ----------
+    edges_s : ndarray of float, shape (I + 1,)
+        Ascending, the first no later than the first job.
+    price : ndarray of float, shape (T, I)
+        Per GPU-second of each type in each interval, at least 0. After the last edge GPUs are free.
+    """
+
+    edges_s: Floats
+    price: Floats
+
+
+def programme_of(scenario: Scenario, metric: str) -> Programme:
+    """Return what the bound of a metric depends on.
+
+    Raises
+    ------
+    InputError
+        If the metric has no bound, or the scenario a horizon: a run that ends there leaves jobs out.
+    """
+    if metric not in BOUNDED:
+        raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
+    if scenario.horizon_s is not None:
+        message = "a run that stops at its horizon leaves jobs out of its means, so that they have no bound"
+        raise InputError(message, field="horizon_s", remedy="give horizon_s=null")
+    jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
+    return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
+
+
+def evaluated(programme: Programme, certificate: Certificate) -> tuple[float, Floats]:
+    """Return the value that prices prove, less a margin for rounding, and its slope in the prices, (T, I).
+
+    The value is that of the metric; of `deadline_satisfaction`, the share with its sign changed, so that
+    more is tighter. The slope is the GPU-seconds that jobs take at their cheapest less those there are.
+    """
+    jobs, edges_s, price = programme.jobs, certificate.edges_s, certificate.price
+    value, use = np.zeros(len(jobs.weight)), np.zeros(price.shape)
+    prices = PriceList(edges_s, np.append(price, np.zeros((len(price), 1)), axis=1))
+    there = programme.capacity[:, None] * np.diff(edges_s)
+    paid = float((price * there).sum())
+    if programme.metric == "deadline_satisfaction":
+        least_payments(jobs, prices, value, use)
+        met = float((jobs.weight > 0) @ np.maximum(1.0 - value, 0.0))
+        return -(met + paid) * (1 + ROUNDING) * _unit(programme), (use - there) * _unit(programme)
+    least_costs(jobs, prices, value, use)
+    waits = float(value.sum())
+    return programme.before + waits - paid - ROUNDING * (waits + paid), use - there
+
+
+def _unit(programme: Programme) -> float:
+    """Return what one job counts."""
+    return float(programme.jobs.weight.max(initial=0.0))
+
+
+def proven(programme: Programme, certificate: Certificate) -> float:
+    """Return the bound that a certificate proves: whatever prices it has, no schedule beats it.
+
+    Raises
+    ------
+    InputError
+        If the certificate is malformed.
+    """
+    _check(programme, certificate)
+    value = evaluated(programme, certificate)[0]
+    if programme.metric != "deadline_satisfaction":
+        return max(value, 0.0)
+    unit = _unit(programme)
+    return min(unit * float(np.floor(-value / unit)), 1.0) if unit else 1.0
+
+
+def _check(programme: Programme, certificate: Certificate) -> None:
+    edges_s, price = certificate.edges_s, certificate.price
+    arrivals = programme.jobs.arrival_s[programme.jobs.weight > 0]
+    wrong = (
+        ("edges_s", edges_s.ndim != 1 or len(edges_s) < 1 or not (np.diff(edges_s) > 0).all(), "ascend"),
+        ("edges_s", not np.isfinite(edges_s).all(), "be finite"),
+        ("edges_s", (edges_s[:1] > arrivals.min(initial=np.inf)).any(), "begin before the first job"),
+        ("price", price.shape != (len(programme.capacity), len(edges_s) - 1), "be one a type and interval"),
+        ("price", not (np.isfinite(price) & (price >= 0)).all(), "be finite and not below 0"),
+    )
+    for key, is_wrong, must in wrong:
+        if is_wrong:
+            remedy = "search for it anew with `clustergym bound`"
+            raise InputError(f"must {must}", field=f"certificate.{key}", remedy=remedy)
+
+
+def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
+    trace, n = scenario.trace, len(scenario.trace)
+    runs = scenario.request_gpus > 0
+    weight, deadline_s = np.zeros(n), np.full(n, np.inf)
+    if metric == "deadline_satisfaction":
+        decided = np.isfinite(trace.deadline_s)
+        weight[decided] = 1.0 / max(int(decided.sum()), 1)
+        deadline_s = np.where(decided & runs, trace.deadline_s + 2 * TICK_S, -np.inf)
+    elif metric == "jct_mean":
+        weight[runs] = 1.0 / max(int(runs.sum()), 1)
+    else:
+        weight = _fair_weights(scenario)
+    return PricedJobs(_arrivals(scenario), weight, deadline_s, *_allotments(scenario))
+
+
+def _fair_weights(scenario: Scenario) -> Floats:
+    """Return the share of mean finish-time fairness that a second of each JCT makes, shape (n,)."""
+    trace, gpus = scenario.trace, scenario.request_gpus
+    work = np.where(gpus > 0, trace.iterations * scenario.fair_iteration_time_s * gpus, np.nan)
+    known, weight = np.isfinite(work), np.zeros(len(trace))
+    if known.any():
+        fluid_s = capped_finish_s(
+            trace.submit_s[known], work[known], gpus[known], float(scenario.cluster.capacity.sum())
+        )
+        weight[known] = 1.0 / ((fluid_s - trace.submit_s[known]) * known.sum())
+    return weight
+
+
+def _arrivals(scenario: Scenario) -> Floats:
+    """Return when each job can hold GPUs at the earliest, less two ticks, shape (n,).
+
+    In rounds of a fixed length that is a round; reservations alone start jobs between rounds.
+    """
+    submit_s = scenario.trace.submit_s - TICK_S
+    if isinstance(scenario.rounds, str) or scenario.disturbances:
+        return submit_s - TICK_S
+    rounds: Floats = np.ceil(submit_s / scenario.rounds) * scenario.rounds - TICK_S
+    return rounds
+
+
+def least_iteration_s(scenario: Scenario) -> Floats:
+    """Return the least seconds per iteration at the requested batch of each job, (n, T, K); inf: unfit.
+
+    The least over placements that the cluster has room for, and over global batches and stages of training.
+    """
+    locality = np.arange(scenario.execution.shape[-1])
+    there = locality >= scenario.compact[..., None]
+    fits = scenario.feasible[scenario.class_of]
+    least: Floats = np.where(there, scenario.execution, np.inf).min(axis=-1)[scenario.class_of]
+    batches = scenario.tables.batches
+    if batches is not None:
+        at = np.where(there[..., None], scenario.batch_execution, np.inf).min(axis=3)[scenario.class_of]
+        scale = batches.sizes[scenario.class_of] / scenario.trace.global_batch[:, None]
+        worth = (scale * batches.efficiency.max(axis=1)[scenario.class_of])[:, None, None, :]
+        least = np.minimum(
+            least, np.where(worth > 0, at / np.where(worth > 0, worth, 1), np.inf).min(axis=-1)
+        )
+    return np.where(fits, least, np.inf)
+
+
+def _allotments(scenario: Scenario) -> tuple[Floats, Ints, Ints, Floats, Floats]:
+    """Return `relaunch_s`, `first`, `gpu_type`, `gpus` and `rate` of `PricedJobs`.
+
+    A job that works on an allotment has stood still on it before: for the search of a plan where it is the
+    first launch of all, else at least for a checkpoint. A launch whose standstill is cut short leaves a
+    plan that the next one need not search for, so that a checkpoint can take the place of any search.
+    """
+    counts, costs = scenario.tables.counts, scenario.costs
+    checkpoint_s = scenario.checkpoint_s[scenario.class_of]
+    first_s = costs.search_s(counts) + (checkpoint_s[:, None] if costs.first_launch else 0.0)
+    still_s = np.minimum(first_s, checkpoint_s[:, None])
+    iterations = scenario.trace.iterations.astype(np.float64)[:, None, None]
+    total_s = least_iteration_s(scenario) * iterations * (1 - ROUNDING) + still_s[:, None, :] - 2 * TICK_S
+    rate = 1.0 / np.maximum(total_s, ROUNDING)
+    # An allotment with more GPUs and no higher rate than another of its type is never better.
+    before = np.maximum.accumulate(np.pad(rate, ((0, 0), (0, 0), (1, 0)))[..., :-1], axis=-1)
+    job, kind, at = np.nonzero(rate > before)
+    first = np.searchsorted(job, np.arange(len(rate) + 1))
+    relaunch_s = np.maximum(checkpoint_s - still_s.max(axis=1, initial=0.0) - 2 * TICK_S, 0.0)
+    return relaunch_s, first, kind, counts[at].astype(np.float64), rate[job, kind, at]
