@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -77,6 +79,42 @@ class BoardScenario(Checked):
     traces: dict[Name, dict[int, Sha256]] = Field(default_factory=dict)
 
 
+class HiddenSplit(Checked):
+    """Seeds to be scored on from the release on.
+
+    Attributes
+    ----------
+    commitment : str
+        SHA-256 by which anyone can check the salt once it is known.
+    seeds : int
+        Number of seeds.
+    salt : str, optional
+        What the seeds follow from; published with the release.
+    """
+
+    commitment: Sha256
+    seeds: Annotated[int, Field(ge=1)]
+    salt: Text | None = None
+
+
+def commitment_of(board: str, salt: str) -> str:
+    """Return the hash of a salt that a board of that name publishes."""
+    return hashlib.sha256(f"clustergym hidden split\0{board}\0{salt}".encode()).hexdigest()
+
+
+def hidden_seeds(board: str, salt: str, count: int) -> list[int]:
+    """Return the different seeds that follow from a salt, each from 10^9 to below 2^39."""
+    seeds: list[int] = []
+    for number in itertools.count():
+        if len(seeds) == count:
+            return seeds
+        digest = hashlib.sha256(f"clustergym hidden seed\0{board}\0{salt}\0{number}".encode()).digest()
+        seed = int.from_bytes(digest[:8], "big") % 2**39
+        if seed >= 10**9 and seed not in seeds:
+            seeds.append(seed)
+    raise AssertionError("counting does not end")
+
+
 class Board(Checked):
     """A board: leaderboards/<name>/board.yaml.
 
@@ -97,6 +135,7 @@ class Board(Checked):
         Seeds of that split.
     tuning_seeds : dict of str to list of int
         Seeds of the splits to train and tune on, by split; the scenarios are the same.
+    hidden : HiddenSplit, optional
     chooses : str
         What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy.
     policy, placer : dict
@@ -121,6 +160,7 @@ class Board(Checked):
     split: Name
     seeds: Annotated[list[Seed], Field(min_length=1)]
     tuning_seeds: dict[Name, Annotated[list[Seed], Field(min_length=1)]] = Field(default_factory=dict)
+    hidden: HiddenSplit | None = None
     chooses: Literal["policy", "placer"] = "policy"
     policy: dict[str, Any] | None = None
     placer: dict[str, Any] | None = None
@@ -140,6 +180,16 @@ class Board(Checked):
     def cells(self) -> tuple[Cell, ...]:
         """All cells, scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
+
+    def content(self) -> dict[str, Any]:
+        """Return what board.yaml has."""
+        return self.model_dump(exclude_none=True)
+
+    def changed(self, **keys: Any) -> Board:
+        """Return the board with other values of keys of board.yaml, in the same folder."""
+        made = Board.model_validate(self.content() | keys)
+        made._folder = self._folder
+        return made
 
     def constants(self, cell: Cell) -> CellConstants:
         """Return the constants of a cell."""
@@ -262,7 +312,19 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
         yield fixed, f"is missing, and entries choose the {board.chooses}", f"name the {fixed} of every entry"
     if getattr(board, board.chooses) is not None:
         yield board.chooses, "is what entries choose", f"leave it out, or give chooses: {fixed}"
+    yield from _hidden_problems(board)
     yield from _trace_problems(board)
+
+
+def _hidden_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with a salt that was published."""
+    hidden = board.hidden
+    if hidden is None or hidden.salt is None:
+        return
+    if commitment_of(board.name, hidden.salt) != hidden.commitment:
+        yield "hidden", "has a salt that is not that of its commitment", "give the one that is"
+    elif hidden_seeds(board.name, hidden.salt, hidden.seeds) != board.seeds:
+        yield "seeds", "are not those that follow from the salt of the hidden split", "give those"
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:

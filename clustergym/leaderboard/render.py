@@ -12,8 +12,10 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.entry_curves import plain, read_curves
-from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts, to_bound
+from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts
+from clustergym.leaderboard.gaps import Optimum, optimum
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
@@ -28,8 +30,9 @@ score is the interquartile mean of its cells, with a 95 % bootstrap interval str
 are by what a policy is told of the speeds of jobs; clairvoyant entries are oracles, which know the times jobs
 will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
 an entry shares a rank if the difference to the best of that rank, over the same resampled cells, is not clear
-of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *To the
-bound*: the mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`).
+of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *Gap to
+optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules: at
+least by as much as that of the best schedules known, at most by as much as what no schedule can beat.
 """
 
 
@@ -47,19 +50,11 @@ def pages(board: Board) -> dict[Path, str]:
     InputError
         As `standings`.
     """
-    found, bounds = standings(board), bound_jct(board)
+    found, best = standings(board), optimum(board)
     return {
-        board.folder / "README.md": markdown(board, found, bounds),
-        board.folder / "index.html": page(board, found, bounds),
+        board.folder / "README.md": markdown(board, found, best),
+        board.folder / "index.html": page(board, found, best),
     }
-
-
-def bound_jct(board: Board) -> float:
-    """Return the mean over cells of the lower bound of the mean JCT; 0 where jobs may be dropped."""
-    if board.drops:
-        return 0.0
-    values = [board.constants(cell).jct_bound for cell in board.cells]
-    return sum(values) / len(values)
 
 
 def write(board: Board) -> list[Path]:
@@ -79,16 +74,17 @@ def stale(board: Board) -> list[Path]:
     ]
 
 
-def markdown(board: Board, found: Sequence[Standing], bound: float) -> str:
+def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     """Return the board as Markdown, a table for each division."""
     price = [board.price, ""] if board.price else []
     lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
-    lines += [cells, ""]
+    lines += [cells, "", *_known(board, "[{0}]({1}/)")]
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
-            texts(standing, bound) | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
+            texts(standing, best.gap(board, standing.rows))
+            | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
             for standing in found
             if standing.division == division
         ]
@@ -108,6 +104,19 @@ def _rules(board: Board) -> str:
     return text
 
 
+def _known(board: Board, link: str = "{0}") -> list[str]:
+    """Return a paragraph on the schedules that were found in hindsight; nothing if there are none."""
+    lines = []
+    for name in entry_names(board):
+        entry = read_entry(entry_folder(board, name), board)
+        if entry.hindsight:
+            title = link.format(_cell(entry.title), name)
+            values = [row.metrics[board.metric] or 0.0 for row in read_results(board.folder / name)]
+            mean = f"mean {board.metric} {sum(values) / len(values):.4g} over {len(values)} cells"
+            lines.append(f"{title}, found in hindsight: {mean} ({entry.search_budget}).")
+    return ["Outside all divisions: " + " ".join(lines), ""] if lines else []
+
+
 def _words(keys: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
     words = [f"{key}={value}" for key, value in keys.items() if key != "name"]
     return " ".join([str(keys.get("name")), *words, *overrides])
@@ -119,19 +128,19 @@ def _cell(text: str) -> str:
     )
 
 
-def page(board: Board, found: Sequence[Standing], bound: float) -> str:
+def page(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(str(error), file=TEMPLATE, remedy="install clustergym anew") from error
-    data = json.dumps(_data(board, found, bound), separators=(",", ":"), sort_keys=True)
+    data = json.dumps(_data(board, found, best), separators=(",", ":"), sort_keys=True)
     for mark, text in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
         data = data.replace(mark, text)
     return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)
 
 
-def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, Any]:
+def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, Any]:
     styles = _styles(found)
     return {
         "board": board.name,
@@ -140,13 +149,14 @@ def _data(board: Board, found: Sequence[Standing], bound: float) -> dict[str, An
         "summary": board.summary,
         "rules": _rules(board).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
+        "known": html.unescape("".join(_known(board))),
         "columns": [{"key": key, "title": title} for key, title in TITLES.items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
         "beside": next((standing.name for standing in found if _is_baseline(board, standing)), ""),
-        "entries": [_entry(board, standing, bound, styles[standing.name]) for standing in found],
+        "entries": [_entry(board, standing, best, styles[standing.name]) for standing in found],
     }
 
 
@@ -166,7 +176,8 @@ def _is_baseline(board: Board, standing: Standing) -> bool:
     return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
-def _entry(board: Board, standing: Standing, bound: float, style: Style) -> dict[str, Any]:
+def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dict[str, Any]:
+    gap = best.gap(board, standing.rows)
     return {
         "name": standing.name,
         "title": standing.entry.title,
@@ -175,9 +186,9 @@ def _entry(board: Board, standing: Standing, bound: float, style: Style) -> dict
         "rank_all": standing.rank_all,
         "score": list(standing.score),
         "over_next": None if standing.over_next is None else standing.over_next.value,
-        "to_bound": to_bound(standing, bound),
+        "gap": list(gap),
         "raw": {key: standing.raw[key] for key in SHOWN},
-        "shown": texts(standing, bound),
+        "shown": texts(standing, gap),
         "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
         "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
         "authors": list(standing.entry.authors),
