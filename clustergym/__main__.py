@@ -13,6 +13,7 @@ COMMANDS = {
     "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
     "replay": ("clustergym.replay", "rebuild a result from its decision log and compare digests"),
     "leaderboard": ("clustergym.leaderboard.__main__", "check, score, render and add leaderboard entries"),
+    "offline": ("clustergym.offline", "write episodes of an environment for offline learning"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.report.__main__", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),
