@@ -166,7 +166,8 @@ def write(
         raise InputError("is there already", file=folder, remedy="remove it, or give another --out")
     folder.parent.mkdir(parents=True, exist_ok=True)
     returns = []
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder.parent) as scratch:
+    # Minari finds a storage again only by an absolute path.
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder.parent.resolve()) as scratch:
         data = Path(scratch) / "data"
         data.mkdir()
         spaces = {"observation_space": env.observation_space, "action_space": env.action_space}

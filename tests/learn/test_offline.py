@@ -75,7 +75,8 @@ def test_minari_reads_the_data_sets(tmp_path, monkeypatch):
 
 def test_a_data_set_is_not_replaced_nor_left_half_written(tmp_path, capsys, monkeypatch):
     needs_minari()
-    given = [*SHORT, "--out", str(tmp_path), "--kinds", "random"]
+    monkeypatch.chdir(tmp_path.parent)
+    given = [*SHORT, "--out", tmp_path.name, "--kinds", "random"]
     assert main(given) == 0
     before = (tmp_path / "elastic-16/random-v0/data/main_data.hdf5").read_bytes()
     capsys.readouterr()
