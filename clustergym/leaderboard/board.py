@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -18,6 +16,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.yaml_file import read_mapping
 from clustergym.interface.policy import Placer, Policy
+from clustergym.leaderboard.salted_seeds import HiddenSplit, Sha256, commitment_of, hidden_seeds
 from clustergym.metrics.catalogue import METRICS
 from clustergym.scenarios.scenario import Scenario
 from clustergym.workload.trace import Trace
@@ -27,7 +26,6 @@ NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Cell(NamedTuple):
@@ -77,42 +75,6 @@ class BoardScenario(Checked):
     overrides: list[Text]
     constants: dict[int, CellConstants] = Field(default_factory=dict)
     traces: dict[Name, dict[int, Sha256]] = Field(default_factory=dict)
-
-
-class HiddenSplit(Checked):
-    """Seeds to be scored on from the release on.
-
-    Attributes
-    ----------
-    commitment : str
-        SHA-256 by which anyone can check the salt once it is known.
-    seeds : int
-        Number of seeds.
-    salt : str, optional
-        What the seeds follow from; published with the release.
-    """
-
-    commitment: Sha256
-    seeds: Annotated[int, Field(ge=1)]
-    salt: Text | None = None
-
-
-def commitment_of(board: str, salt: str) -> str:
-    """Return the hash of a salt that a board of that name publishes."""
-    return hashlib.sha256(f"clustergym hidden split\0{board}\0{salt}".encode()).hexdigest()
-
-
-def hidden_seeds(board: str, salt: str, count: int) -> list[int]:
-    """Return the different seeds that follow from a salt, each from 10^9 to below 2^39."""
-    seeds: list[int] = []
-    for number in itertools.count():
-        if len(seeds) == count:
-            return seeds
-        digest = hashlib.sha256(f"clustergym hidden seed\0{board}\0{salt}\0{number}".encode()).digest()
-        seed = int.from_bytes(digest[:8], "big") % 2**39
-        if seed >= 10**9 and seed not in seeds:
-            seeds.append(seed)
-    raise AssertionError("counting does not end")
 
 
 class Board(Checked):

@@ -7,7 +7,8 @@ from pathlib import Path
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.visible_text import visible
 from clustergym.leaderboard.add import check_measurable, freeze, write_yaml
-from clustergym.leaderboard.board import Board, HiddenSplit, commitment_of, hidden_seeds
+from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.salted_seeds import HiddenSplit, commitment_of, hidden_seeds
 
 LEAST_SALT, LONGEST_SALT = 16, 200
 

@@ -8,7 +8,8 @@ from error_lines import error_line
 
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
-from clustergym.leaderboard.board import commitment_of, hidden_seeds, load_board
+from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.salted_seeds import commitment_of, hidden_seeds
 
 SALT = "correct horse battery"
 
