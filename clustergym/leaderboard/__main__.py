@@ -45,6 +45,8 @@ def _parser() -> argparse.ArgumentParser:
         "--evaluations", type=int, default=2000, metavar="N", help="episodes of each cell (2000)"
     )
     known.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    words = "share of the candidates that keep a job off a GPU type (0.4)"
+    known.add_argument("--types", type=float, default=0.4, metavar="SHARE", help=words)
     _add_workers(known)
     score = commands.add_parser("score", help="print the standings of a board")
     score.add_argument("board")
@@ -152,12 +154,17 @@ def _best_known(options: argparse.Namespace) -> int:
         message = f"{options.evaluations} evaluations, seed {options.seed}"
         raise InputError(message, field="--evaluations", remedy="give at least 1, and a seed from 0")
 
+    if not 0.0 <= options.types <= 1.0:
+        raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
+
     def told(found: Searched) -> None:
         beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
         kept = "" if found.kept == found.value else f", kept {found.kept:.6g}"
         print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
 
-    folder = best_known(board, cells, options.evaluations, options.seed, _workers(options), told)
+    folder = best_known(
+        board, cells, options.evaluations, options.seed, options.types, _workers(options), told
+    )
     print(f"{folder}/: {len(cells)} cells searched; now `leaderboard render {board.name}`")
     return 0
 
@@ -214,11 +221,11 @@ def _retrain(options: argparse.Namespace) -> int:
     inside = "inside" if found.inside else "OUTSIDE"
     print(f"{board.name}/{options.entry}: entered with score {interval(found.entered)}")
     print(f"trained anew with seed {found.seed}: score {interval(found.found)}, {inside} that interval")
-    print(f"{found.checkpoint}: {'the same weights' if found.same_weights else 'other weights'}", end=", ")
-    print("the same training traces" if found.same_traces else "OTHER TRAINING TRACES")
+    traces = "the same training traces" if found.same_traces else "OTHER TRAINING TRACES"
+    print(f"{found.checkpoint}: {traces}, weights differ by at most {found.largest_difference:.3g}")
     plain = {"entered": found.entered._asdict(), "found": found.found._asdict(), "inside": found.inside}
-    same = {"same_weights": found.same_weights, "same_traces": found.same_traces, "seed": found.seed}
-    _write_json({**plain, **same}, options.json)
+    rest = {key: getattr(found, key) for key in ("seed", "same_traces", "largest_difference")}
+    _write_json({**plain, **rest}, options.json)
     return 0 if found.inside and found.same_traces else 2
 
 

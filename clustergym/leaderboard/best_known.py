@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,15 @@ from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.entry import Chosen, Entry, entry_names, read_entry, read_results
 from clustergym.leaderboard.entry_curves import write_curves
 from clustergym.leaderboard.run_cells import CellRun, played
-from clustergym.learn.hindsight import GOALS, Plan, search
+from clustergym.learn.hindsight import GOALS, OF_TYPES, Plan, search
 from clustergym.sim.guard import Watch
 from clustergym.terminal.processes import in_order
 
 NAME = "best-known"
 """Of the entry's folder, and of the policy in its log."""
+
+Budget = dict[str, Any]
+"""What a schedule was found with: `evaluations`, `seed` and `types` of `best_known`."""
 
 
 class Planned(Policy):
@@ -88,6 +91,7 @@ def best_known(
     cells: Sequence[Cell],
     evaluations: int,
     seed: int,
+    types: float = OF_TYPES,
     workers: int = 1,
     done: Callable[[Searched], None] = lambda searched: None,
 ) -> Path:
@@ -101,6 +105,8 @@ def best_known(
         Episodes that are played in each cell.
     seed : int
         Of the search; each cell has a random stream of its own.
+    types : float
+        Share of the candidates that keep a job off a GPU type, or no longer.
     workers : int
         Processes; the entry does not depend on their number.
     done : callable
@@ -119,10 +125,10 @@ def best_known(
     runs, budgets = _kept(board, folder)
     others = {name: _values(board, name) for name in entry_names(board) if name != NAME}
     board.compose()
-    for run in in_order(partial(_search, board, evaluations, seed), cells, workers):
+    for run in in_order(partial(_search, board, evaluations, seed, types), cells, workers):
         cell, before = run.row.cell, runs.get(run.row.cell)
         if before is None or _better(board, _value(board, run), _value(board, before)):
-            runs[cell], budgets[str(cell)] = run, {"evaluations": evaluations, "seed": seed}
+            runs[cell], budgets[str(cell)] = run, {"evaluations": evaluations, "seed": seed, "types": types}
             _write(board, folder, runs, budgets)
         entry, best = _best(board, {name: of[cell] for name, of in others.items() if cell in of})
         done(Searched(cell, _value(board, run), _value(board, runs[cell]), entry, best))
@@ -147,15 +153,15 @@ def chosen_cells(board: Board, words: Sequence[str]) -> list[Cell]:
     return [cell for cell in board.cells if not words or {str(cell), cell.scenario} & {*words}]
 
 
-def _search(board: Board, evaluations: int, seed: int, cell: Cell) -> CellRun:
+def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell) -> CellRun:
     """Search in a cell, and run what was found in the simulator."""
     scenario = board.scenario(cell)
-    plan = search(scenario, board.metric, evaluations, [seed, board.cells.index(cell)])
+    plan = search(scenario, board.metric, evaluations, [seed, board.cells.index(cell)], types)
     _, placer = board.contestants({"name": "fcfs"})
     return played(board, scenario, Planned(plan), placer, cell, Watch())
 
 
-def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, dict[str, int]]]:
+def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Budget]]:
     """Return what an earlier search wrote for this version of the board: runs, and budgets by cell."""
     if not is_begun(folder):
         return {}, {}
@@ -168,7 +174,7 @@ def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, di
     return read_runs(folder), dict(entry.chosen.parameters)
 
 
-def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[str, dict[str, int]]) -> None:
+def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[str, Budget]) -> None:
     spent = sorted({budget["evaluations"] for budget in budgets.values()})
     between = " to ".join(f"{count:,}" for count in dict.fromkeys((spent[0], spent[-1])))
     last = budgets[max(budgets, key=lambda cell: budgets[cell]["evaluations"])]
@@ -186,7 +192,7 @@ def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[
         hardware=HARDWARE,
         licence=LICENCE,
         command=f"python -m clustergym.leaderboard best-known {board.name} "
-        f"--evaluations {last['evaluations']} --seed {last['seed']}",
+        f"--evaluations {last['evaluations']} --seed {last['seed']} --types {last['types']}",
         hindsight=True,
     )
     folder.mkdir(exist_ok=True)

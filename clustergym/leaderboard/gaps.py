@@ -10,7 +10,7 @@ from clustergym.inputs.reading import read_json
 from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.entry import ResultRow, entry_names, read_results
 
-BOUNDS_FILE, LARGEST_BOUNDS_BYTES = "bounds.json", 4_000_000
+BOUNDS_FILE, LARGEST_BOUNDS_BYTES = "bounds.json", 2**25
 
 
 class Gap(NamedTuple):

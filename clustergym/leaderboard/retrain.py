@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import Entry, entry_folder, read_entry, read_results
@@ -23,8 +25,8 @@ class Retrained(NamedTuple):
     checkpoint : Path
     seed : int
         Of the training.
-    same_weights : bool
-        The new weights are those of the entry, bit by bit.
+    largest_difference : float
+        Of a new weight and that of the entry.
     same_traces : bool
         They were trained on the traces that the entry's were.
     entered, found : Aggregate
@@ -33,7 +35,7 @@ class Retrained(NamedTuple):
 
     checkpoint: Path
     seed: int
-    same_weights: bool
+    largest_difference: float
     same_traces: bool
     entered: Aggregate
     found: Aggregate
@@ -88,7 +90,7 @@ def retrain(
     return Retrained(
         path,
         chosen,
-        made.sha256 == committed.sha256,
+        float(np.abs(made.weights - committed.weights).max()),
         made.about.get("traces") == about.get("traces"),
         stratified(scores_of(board, read_results(folder))),
         stratified(scores_of(board, [run.row for run in runs])),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Bools, Floats
 from clustergym.envs.scheduling_costs import Yardsticks
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.auction_checkpoints import load
@@ -33,10 +33,12 @@ STARTS = (
 )
 """Checkpoints whose weights are played first; the search goes on from the best."""
 
+OF_TYPES = 0.4
+"""Default share of the proposals that keep a job off a GPU type, or no longer, where there are several."""
 OF_WEIGHTS, WEIGHTS_CHANGED, WEIGHT_STEP = 0.2, 0.15, 0.05
-"""Share of the proposals that change weights; share of the weights that such a one changes; its step."""
+"""Share of the others that change weights; share of the weights that such a one changes; its step."""
 JOBS_CHANGED, BIAS_STEP = 3.0, 0.7
-"""Mean number of jobs whose biases another proposal changes; its step, times 2 to the power of -2 to 2."""
+"""Mean number of jobs whose biases a proposal changes; its step, times 2 to the power of -2 to 2."""
 LATE_S = 600.0
 """Lateness that counts half of all there can be."""
 
@@ -72,14 +74,17 @@ class Plan(NamedTuple):
     weights : ndarray of float
         As `clustergym.compiled.auction.score_of` takes them.
     bias : ndarray of float, shape (n, T, 2)
-        As `clustergym.compiled.biased_auction.decide` takes it.
+        As `clustergym.compiled.biased_auction.decide` takes it; minus infinity: the job never starts on that
+        type, and waits for another.
     """
 
     weights: Floats
     bias: Floats
 
 
-def search(scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int]) -> Plan:
+def search(
+    scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int], of_types: float = OF_TYPES
+) -> Plan:
     """Return the best plan for a scenario among so many that are played.
 
     Parameters
@@ -90,6 +95,8 @@ def search(scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int
     evaluations : int
         Episodes, those of `STARTS` among them.
     seed : sequence of int
+    of_types : float
+        As `OF_TYPES`.
 
     Raises
     ------
@@ -97,6 +104,7 @@ def search(scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int
         If compiled episodes do not cover the scenario.
     """
     rng, goal = np.random.default_rng(seed), GOALS[metric]
+    fits = np.any(scenario.feasible[scenario.class_of], axis=2)
     episode, yardsticks = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT), Yardsticks.of(scenario)
 
     def value_of(plan: Plan) -> float:
@@ -108,7 +116,7 @@ def search(scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int
     best_value, best = value, here
     for left in range(evaluations - len(starts), 0, -1):
         temperature = goal.temperature * left / evaluations
-        plan = _near(here, rng)
+        plan = _near(here, fits, of_types, rng)
         found = value_of(plan)
         if found <= value or rng.random() < np.exp((value - found) / temperature):
             value, here = found, plan
@@ -117,8 +125,21 @@ def search(scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int
     return best
 
 
-def _near(plan: Plan, rng: np.random.Generator) -> Plan:
-    """Return a plan with some other weights, or other biases of some jobs."""
+def _kept_off(bias: Floats, fits: Bools, rng: np.random.Generator) -> Floats:
+    """Return biases by which one job is kept off one more type it can run on, or that type is free again."""
+    changed, job, kind = bias.copy(), rng.integers(len(bias)), rng.integers(bias.shape[1])
+    off = np.isneginf(bias[job, :, 0])
+    if off[kind]:
+        changed[job, kind, 0] = 0.0
+    elif (fits[job] & ~off).sum() > 1:
+        changed[job, kind, 0] = -np.inf
+    return changed
+
+
+def _near(plan: Plan, fits: Bools, of_types: float, rng: np.random.Generator) -> Plan:
+    """Return a plan with some other weights or biases; `fits`, shape (n, T), says where jobs can run."""
+    if of_types > 0.0 and fits.shape[1] > 1 and rng.random() < of_types:
+        return Plan(plan.weights, _kept_off(plan.bias, fits, rng))
     if rng.random() < OF_WEIGHTS:
         changed = rng.random(plan.weights.size) < WEIGHTS_CHANGED
         step = WEIGHT_STEP * (1.0 + np.abs(plan.weights)) * rng.normal(size=plan.weights.size)

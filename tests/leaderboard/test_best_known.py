@@ -25,9 +25,12 @@ from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.evolution import start
-from clustergym.learn.hindsight import GOALS, STARTS, Plan, search
+from clustergym.learn.hindsight import GOALS, STARTS, Plan, _near, search
+from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.drive import simulate
+
+MOVES = Costs(search="proxy", profile={})
 
 
 def best_known(root, *words) -> int:
@@ -64,6 +67,34 @@ def test_a_bias_moves_starts_and_doublings_by_hand():
     assert episode.run_biased(none, bias).jct_s.tolist() == [100.0]
     bias[0, 0, 1] = 1.0
     assert episode.run_biased(none, bias).jct_s.tolist() == [50.0]
+
+
+def test_a_job_that_is_kept_off_a_type_waits_for_another():
+    # A job takes 100 s on X and 10 s on Y, of one GPU each, and is submitted while another, which runs on Y
+    # alone, has 20 s to go. Kept off X it waits for Y: 20 + 10 s instead of 100 s.
+    times = {"m": {"X": {1: 10.0}, "Y": {1: 1.0}}, "y": {"Y": {1: 1.0}}}
+    jobs = [Job("first", 0.0, 20, family="y"), Job("second", 0.0, 10, family="m")]
+    scenario = small_scenario(
+        jobs, {"X": (1, 1), "Y": (1, 1)}, times, checkpoint_s={"m": 1000.0}, costs=MOVES
+    )
+    none, bias = np.zeros(features.COUNT), np.zeros((2, 2, 2))
+    episode = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT)
+    assert episode.run_biased(none, bias).jct_s.tolist() == [20.0, 100.0]
+    bias[1, 0, 0] = -np.inf
+    assert episode.run_biased(none, bias).jct_s.tolist() == [20.0, 30.0]
+    assert jct_s(scenario, Plan(none, bias)).tolist() == [20.0, 30.0]
+
+
+def test_a_search_leaves_each_job_a_type_it_can_run_on():
+    fits = np.array([[True, True], [False, True]])
+    rng, plan = np.random.default_rng(0), Plan(np.zeros(features.COUNT), np.zeros((2, 2, 2)))
+    kept_off = set()
+    for _ in range(200):
+        plan = _near(plan, fits, 0.5, rng)
+        off = np.isneginf(plan.bias[:, :, 0])
+        assert (fits & ~off).any(axis=1).all()
+        kept_off |= {(job, kind) for job, kind in np.argwhere(off).tolist()}
+    assert kept_off == {(0, 0), (0, 1)}
 
 
 @settings(max_examples=25, deadline=None)
@@ -115,7 +146,7 @@ def test_the_entry_is_checked_by_replay_and_stands_outside_all_divisions(root, c
     assert flags(root, NAME, strict=2) == []
     board = load_board("small", root)
     entry = read_entry(board.folder / NAME, board)
-    budget = {"evaluations": 40, "seed": 3}
+    budget = {"evaluations": 40, "seed": 3, "types": 0.4}
     assert entry.chosen.parameters == {"philly-5": budget, "philly-6": budget}
     assert entry.hindsight
     # srtf does not scale jobs; the auction does.
@@ -150,6 +181,7 @@ def test_a_cell_keeps_its_schedule_until_a_better_one_is_found(root, capsys):
         (["--cells", "philly-7"], "'philly-7' is no cell of small (did you mean philly-"),
         (["--evaluations", "0"], "give at least 1"),
         (["--seed", "-1"], "a seed from 0"),
+        (["--types", "1.5"], "--types: 1.5"),
         (["--workers", "0"], "give at least 1"),
     ],
 )
