@@ -177,7 +177,6 @@ def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Bu
 def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[str, Budget]) -> None:
     spent = sorted({budget["evaluations"] for budget in budgets.values()})
     between = " to ".join(f"{count:,}" for count in dict.fromkeys((spent[0], spent[-1])))
-    last = budgets[max(budgets, key=lambda cell: budgets[cell]["evaluations"])]
     entry = Entry(
         board=board.name,
         board_version=board.version,
@@ -191,14 +190,22 @@ def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[
         search_budget=f"{between} episodes of each cell",
         hardware=HARDWARE,
         licence=LICENCE,
-        command=f"python -m clustergym.leaderboard best-known {board.name} "
-        f"--evaluations {last['evaluations']} --seed {last['seed']} --types {last['types']}",
+        command=_command(board, budgets),
         hindsight=True,
     )
     folder.mkdir(exist_ok=True)
     write_runs(folder, board, runs)
     write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
     write_readme(folder, entry, board)
+
+
+def _command(board: Board, budgets: dict[str, Budget]) -> str:
+    """Return the command that finds the schedules again, with placeholders where cells differ."""
+    words = [f"python -m clustergym.leaderboard best-known {board.name}"]
+    first = next(iter(budgets.values()))
+    if any(budget != first for budget in budgets.values()):
+        return " ".join([*words, "--cells CELL", *(f"--{key} OF_CELL" for key in first)])
+    return " ".join([*words, *(f"--{key} {value}" for key, value in first.items())])
 
 
 def _values(board: Board, name: str) -> dict[Cell, float]:

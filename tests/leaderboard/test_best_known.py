@@ -149,6 +149,7 @@ def test_the_entry_is_checked_by_replay_and_stands_outside_all_divisions(root, c
     budget = {"evaluations": 40, "seed": 3, "types": 0.4}
     assert entry.chosen.parameters == {"philly-5": budget, "philly-6": budget}
     assert entry.hindsight
+    assert entry.command.endswith("best-known small --evaluations 40 --seed 3 --types 0.4")
     # srtf does not scale jobs; the auction does.
     assert all(mine < other for mine, other in zip(values(root), values(root, "short"), strict=True))
     assert [one.name for one in standings(board)] == ["short", "first"]
@@ -162,9 +163,11 @@ def test_the_entry_is_checked_by_replay_and_stands_outside_all_divisions(root, c
 def test_a_cell_keeps_its_schedule_until_a_better_one_is_found(root, capsys):
     assert best_known(root, "--evaluations", "1", "--cells", "philly-6") == 0
     assert kinds(root, NAME) == {FlagKind.MISSING_CELL}
+    first = values(root)
     assert best_known(root, "--evaluations", "60", "--cells", "philly") == 0
     assert kinds(root, NAME) == set()
     before = values(root)
+    assert before[1] < first[0]
     log = (root / "small" / NAME / "decisions.jsonl.gz").read_bytes()
     capsys.readouterr()
     assert best_known(root, "--evaluations", "1") == 0
