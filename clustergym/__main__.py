@@ -18,6 +18,7 @@ COMMANDS = {
         "clustergym.study.__main__",
         "run scenarios x policies x seeds of a file; write tables and plots",
     ),
+    "offline": ("clustergym.offline", "write episodes of an environment for offline learning"),
     "collect": ("clustergym.collect", "tabulate the results under one or more folders"),
     "report": ("clustergym.report.__main__", "draw the results under one or more folders in one page"),
     "trace": ("clustergym.trace", "import, validate, describe, generate or slice traces"),

@@ -33,6 +33,7 @@ NEEDS = {
     "train-an-agent.md": ("cma", "numba", "sb3_contrib"),
     "commands/train.md": ("cma", "numba"),
     "commands/cluster.md": ("matplotlib",),
+    "commands/offline.md": ("minari", "h5py"),
     "commands/reproduce.md": ("matplotlib",),
     "pretraining.md": ("matplotlib",),
 }

@@ -57,12 +57,15 @@ class Facts(NamedTuple):
     point : ndarray of float, shape (features.POINT_FACTS,)
     type_speed, advantage : ndarray of float, shape (T,) and (n, T)
         As `advantages` has them.
+    bias : ndarray of float, shape (n, T, 2)
+        Added to the scores of a job's start, and of its doublings, on each type; of length 0: nothing is.
     """
 
     job: Floats
     point: Floats
     type_speed: Floats
     advantage: Floats
+    bias: Floats
 
 
 class Moves(NamedTuple):
@@ -222,7 +225,7 @@ def facts_of(gpus: int, counts: Ints, bids: Bids) -> Facts:
     features.derive_point(point)
     derive_jobs(facts, point)
     type_speed, advantage = advantages(bids.time_s, counts)
-    return Facts(facts, point, type_speed, advantage)
+    return Facts(facts, point, type_speed, advantage, np.empty((0, 0, 0)))
 
 
 @compiled_in_place
@@ -309,6 +312,8 @@ def score_moves(
         else:
             fill_move(values, facts, counts, bids, j, t, k, before)
             value = score_of(weights, values, facts.point)
+            if len(facts.bias) > 0:
+                value += facts.bias[j, t, 0 if before < 0 else 1]
         if before < 0 or value > 0.0:
             moves.score[j, t] = value
 
@@ -414,7 +419,8 @@ def decide_by_scores(scores: Floats, available: Ints, counts: Ints, bids: Bids) 
     available, counts, bids
         As of `decide`.
     """
-    facts = Facts(np.empty((0, 0)), np.empty(0), np.empty(0), np.empty((0, 0)))
+    none = np.empty((0, 0))
+    facts = Facts(none, np.empty(0), np.empty(0), none, np.empty((0, 0, 0)))
     return hold(scores, np.empty(0), facts, available, counts, bids)
 
 

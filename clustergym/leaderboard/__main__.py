@@ -1,4 +1,4 @@
-"""`clustergym leaderboard check|score|render|add|curves|bound|freeze`: check and publish entries."""
+"""`clustergym leaderboard`: check and publish entries of boards."""
 
 from __future__ import annotations
 
@@ -56,9 +56,38 @@ def _parser() -> argparse.ArgumentParser:
     freeze = commands.add_parser("freeze", help="measure the constants of a new board, and hash its traces")
     freeze.add_argument("board")
     anew = "raise the version and measure all of it anew; every entry is then to be run anew"
-    freeze.add_argument("--next-version", action="store_true", help=anew)
+    one = freeze.add_mutually_exclusive_group()
+    one.add_argument("--next-version", action="store_true", help=anew)
+    hidden = "draw a hidden split from this secret, and publish its hash alone"
+    one.add_argument("--salt", metavar="SALT", help=hidden)
+    published = "publish the salt of the hidden split, which the next version is scored on"
+    one.add_argument("--reveal", metavar="SALT", help=published)
     _add_workers(freeze)
+    _add_searches(commands)
     return parser
+
+
+def _add_searches(commands: Any) -> None:
+    """Add the commands that search for schedules or train."""
+    known = commands.add_parser("best-known", help="search in hindsight for the best schedule of each cell")
+    known.add_argument("board")
+    words = "cells, or scenarios for all of their seeds (all)"
+    known.add_argument("--cells", nargs="+", default=[], metavar="CELL", help=words)
+    known.add_argument(
+        "--evaluations", type=int, default=2000, metavar="N", help="episodes of each cell (2000)"
+    )
+    known.add_argument("--seed", type=int, default=0, help="of the search (0)")
+    words = "share of the candidates that keep a job off a GPU type (0.4)"
+    known.add_argument("--types", type=float, default=0.4, metavar="SHARE", help=words)
+    _add_workers(known)
+    retrain = commands.add_parser("retrain", help="train a learned entry anew and compare the scores")
+    retrain.add_argument("board")
+    retrain.add_argument("entry")
+    words = "folder of the training (outputs/retrain/BOARD-ENTRY); a killed one goes on there"
+    retrain.add_argument("--output", type=Path, metavar="DIR", help=words)
+    retrain.add_argument("--seed", type=int, help="of the training (that of the entry's)")
+    retrain.add_argument("--json", type=Path, metavar="FILE", help="write the scores")
+    _add_workers(retrain)
 
 
 def _add_workers(command: argparse.ArgumentParser) -> None:
@@ -126,6 +155,31 @@ def _check(options: argparse.Namespace) -> int:
     return 2 if any(found.values()) else 0
 
 
+def _best_known(options: argparse.Namespace) -> int:
+    from clustergym.leaderboard.best_known import Searched, best_known, chosen_cells
+    from clustergym.leaderboard.board import load_board
+
+    board = load_board(options.board, options.root)
+    cells = chosen_cells(board, options.cells)
+    if options.evaluations < 1 or options.seed < 0:
+        message = f"{options.evaluations} evaluations, seed {options.seed}"
+        raise InputError(message, field="--evaluations", remedy="give at least 1, and a seed from 0")
+
+    if not 0.0 <= options.types <= 1.0:
+        raise InputError(f"{options.types}", field="--types", remedy="give a share from 0 to 1")
+
+    def told(found: Searched) -> None:
+        beside = f"; best entry {found.best_entry} {found.best_value:.6g}" if found.best_entry else ""
+        kept = "" if found.kept == found.value else f", kept {found.kept:.6g}"
+        print(f"{found.cell}: {board.metric} {found.value:.6g}{kept}{beside}", flush=True)
+
+    folder = best_known(
+        board, cells, options.evaluations, options.seed, options.types, _workers(options), told
+    )
+    print(f"{folder}/: {len(cells)} cells searched; now `leaderboard render {board.name}`")
+    return 0
+
+
 def _score(options: argparse.Namespace) -> int:
     from rich.table import Table
 
@@ -163,6 +217,27 @@ def _score(options: argparse.Namespace) -> int:
     ]
     _write_json(plain, options.json)
     return 0
+
+
+def _retrain(options: argparse.Namespace) -> int:
+    from clustergym.leaderboard.board import load_board
+    from clustergym.leaderboard.figure_texts import interval
+    from clustergym.leaderboard.retrain import retrain
+
+    if options.seed is not None and options.seed < 0:
+        raise InputError(f"{options.seed} is no seed", field="--seed", remedy="give 0 or more")
+    board, workers = load_board(options.board, options.root), _workers(options)
+    output = options.output or Path("outputs/retrain") / f"{board.name}-{options.entry}"
+    found = retrain(board, options.entry, output, options.seed, workers, workers)
+    inside = "inside" if found.inside else "OUTSIDE"
+    print(f"{board.name}/{options.entry}: entered with score {interval(found.entered)}")
+    print(f"trained anew with seed {found.seed}: score {interval(found.found)}, {inside} that interval")
+    traces = "the same training traces" if found.same_traces else "OTHER TRAINING TRACES"
+    print(f"{found.checkpoint}: {traces}, weights differ by at most {found.largest_difference:.3g}")
+    plain = {"entered": found.entered._asdict(), "found": found.found._asdict(), "inside": found.inside}
+    rest = {key: getattr(found, key) for key in ("seed", "same_traces", "largest_difference")}
+    _write_json({**plain, **rest}, options.json)
+    return 0 if found.inside and found.same_traces else 2
 
 
 def _render(options: argparse.Namespace) -> int:
@@ -209,9 +284,16 @@ def _bound(options: argparse.Namespace) -> int:
 def _freeze(options: argparse.Namespace) -> int:
     from clustergym.leaderboard.add import freeze
     from clustergym.leaderboard.board import load_board
+    from clustergym.leaderboard.hidden import commit, reveal
 
-    board = load_board(options.board, options.root)
-    print(f"wrote {freeze(board, _workers(options), options.next_version, progress=True)}")
+    board, workers = load_board(options.board, options.root), _workers(options)
+    if options.salt is not None:
+        path = commit(board, options.salt, workers, progress=True)
+    elif options.reveal is not None:
+        path = reveal(board, options.reveal, workers, progress=True)
+    else:
+        path = freeze(board, workers, options.next_version, progress=True)
+    print(f"wrote {path}")
     return 0
 
 
@@ -226,8 +308,10 @@ def _write_json(content: Any, path: Path | None) -> None:
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "add": _add,
     "check": _check,
+    "best-known": _best_known,
     "score": _score,
     "render": _render,
+    "retrain": _retrain,
     "curves": _curves,
     "bound": _bound,
     "freeze": _freeze,

@@ -84,12 +84,12 @@ def add(
     runs, begun = _resumed(folder, entry, board), folder.exists()
     missing = [cell for cell in board.cells if cell not in runs]
     folder.mkdir(parents=True, exist_ok=True)
-    _write_runs(folder, board, runs)
-    _write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
+    write_runs(folder, board, runs)
+    write_yaml(folder / "entry.yaml", entry.model_dump(exclude_none=True))
 
     def done(run: CellRun) -> None:
         runs[run.row.cell] = run
-        _write_runs(folder, board, runs)
+        write_runs(folder, board, runs)
 
     try:
         run_cells(board, parameters, missing, workers, done, decision_limit_s)
@@ -98,7 +98,7 @@ def add(
             shutil.rmtree(folder)
         raise
     write_curves(board, name)
-    _write_readme(folder, entry, board)
+    write_readme(folder, entry, board)
     return folder
 
 
@@ -155,7 +155,7 @@ def _plain(value: Any) -> Any:
 
 def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
     """Return the runs of an unfinished entry; none if it is of an earlier version of the board."""
-    if not all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE)):
+    if not is_begun(folder):
         return {}
     found = read_entry(folder, board)
     if found.board_version < board.version:
@@ -163,17 +163,28 @@ def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
     if (found.chosen, found.board_version) != (entry.chosen, entry.board_version):
         message = f"is of another {board.chooses}, parameters or board version"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
+    return read_runs(folder)
+
+
+def is_begun(folder: Path) -> bool:
+    """Return whether a folder has the files of an entry, finished or not."""
+    return all((folder / name).is_file() for name in ("entry.yaml", "results.csv", cell_logs.FILE))
+
+
+def read_runs(folder: Path) -> dict[Cell, CellRun]:
+    """Return the runs of an entry, finished or not, that have both a row of the results and a log."""
     logs, rows = read_logs(folder), read_results(folder)
     return {row.cell: CellRun(row, logs.packed(row.cell)) for row in rows if str(row.cell) in logs.labels}
 
 
-def _write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
+def write_runs(folder: Path, board: Board, runs: Mapping[Cell, CellRun]) -> None:
     """Write the log, then the results, so that every row of the results has its log."""
     write_logs(folder, {cell: run.log for cell, run in runs.items()}, board.cells)
     _write_results(folder, [runs[cell].row for cell in board.cells if cell in runs])
 
 
-def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
+def write_yaml(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a mapping as YAML, its keys in order."""
     write_text(path, yaml.safe_dump(dict(content), sort_keys=False, width=110))
 
 
@@ -189,7 +200,8 @@ def _write_results(folder: Path, rows: Sequence[ResultRow]) -> None:
     write_text(folder / "results.csv", text.getvalue())
 
 
-def _write_readme(folder: Path, entry: Entry, board: Board) -> None:
+def write_readme(folder: Path, entry: Entry, board: Board) -> None:
+    """Write an entry's README.md: how it was made, and how to check it."""
     text = f"""# {entry.title}
 
 An entry of the board [{board.name}](../README.md), version {board.version}. Made by
@@ -228,7 +240,7 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
     if next_version:
         bare = [scenario.model_copy(update={"constants": {}, "traces": {}}) for scenario in board.scenarios]
         board = board.model_copy(update={"version": board.version + 1, "scenarios": bare})
-    content = board.model_dump(exclude_none=True)
+    content = board.content()
     frozen = [any(getattr(scenario, key) for scenario in board.scenarios) for key in ("constants", "traces")]
     if all(frozen):
         message, remedy = "its constants are frozen", "give --next-version"
@@ -239,8 +251,14 @@ def freeze(board: Board, workers: int = 1, next_version: bool = False, progress:
             found = measured(board, workers, f"{key} of {board.name}" if progress else None)
             for scenario in content["scenarios"]:
                 scenario[key] = found[scenario["name"]]
-    _write_yaml(path, content)
+    write_yaml(path, content)
     return path
+
+
+def check_measurable(board: Board, workers: int = 1, progress: bool = False) -> None:
+    """Raise an InputError if the reference is not better than the baseline in a cell; write nothing."""
+    board.compose()
+    _constants(board, workers, f"hidden cells of {board.name}" if progress else None)
 
 
 def _constants(board: Board, workers: int, label: str | None) -> dict[str, Any]:

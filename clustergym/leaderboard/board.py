@@ -16,6 +16,7 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.yaml_file import read_mapping
 from clustergym.interface.policy import Placer, Policy
+from clustergym.leaderboard.salted_seeds import HiddenSplit, Sha256, commitment_of, hidden_seeds
 from clustergym.metrics.catalogue import METRICS
 from clustergym.scenarios.scenario import Scenario
 from clustergym.workload.trace import Trace
@@ -25,7 +26,6 @@ NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Cell(NamedTuple):
@@ -97,6 +97,7 @@ class Board(Checked):
         Seeds of that split.
     tuning_seeds : dict of str to list of int
         Seeds of the splits to train and tune on, by split; the scenarios are the same.
+    hidden : HiddenSplit, optional
     chooses : str
         What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy.
     policy, placer : dict
@@ -121,6 +122,7 @@ class Board(Checked):
     split: Name
     seeds: Annotated[list[Seed], Field(min_length=1)]
     tuning_seeds: dict[Name, Annotated[list[Seed], Field(min_length=1)]] = Field(default_factory=dict)
+    hidden: HiddenSplit | None = None
     chooses: Literal["policy", "placer"] = "policy"
     policy: dict[str, Any] | None = None
     placer: dict[str, Any] | None = None
@@ -140,6 +142,16 @@ class Board(Checked):
     def cells(self) -> tuple[Cell, ...]:
         """All cells, scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
+
+    def content(self) -> dict[str, Any]:
+        """Return what board.yaml has."""
+        return self.model_dump(exclude_none=True)
+
+    def changed(self, **keys: Any) -> Board:
+        """Return the board with other values of keys of board.yaml, in the same folder."""
+        made = Board.model_validate(self.content() | keys)
+        made._folder = self._folder
+        return made
 
     def constants(self, cell: Cell) -> CellConstants:
         """Return the constants of a cell."""
@@ -262,7 +274,19 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
         yield fixed, f"is missing, and entries choose the {board.chooses}", f"name the {fixed} of every entry"
     if getattr(board, board.chooses) is not None:
         yield board.chooses, "is what entries choose", f"leave it out, or give chooses: {fixed}"
+    yield from _hidden_problems(board)
     yield from _trace_problems(board)
+
+
+def _hidden_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with a salt that was published."""
+    hidden = board.hidden
+    if hidden is None or hidden.salt is None:
+        return
+    if commitment_of(board.name, hidden.salt) != hidden.commitment:
+        yield "hidden", "has a salt that is not that of its commitment", "give the one that is"
+    elif hidden_seeds(board.name, hidden.salt, hidden.seeds) != board.seeds:
+        yield "seeds", "are not those that follow from the salt of the hidden split", "give those"
 
 
 def _trace_problems(board: Board) -> Iterator[tuple[str, str, str]]:

@@ -15,7 +15,8 @@ from clustergym.cluster.schema import Checked, Text, checked
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.reading import read_json
 from clustergym.inputs.writing import write_text
-from clustergym.leaderboard.board import Board, Cell, Sha256
+from clustergym.leaderboard.board import Board, Cell
+from clustergym.leaderboard.salted_seeds import Sha256
 from clustergym.metrics.certificates import BOUNDED, Certificate, programme_of, proven
 from clustergym.metrics.price_search import search
 from clustergym.scenarios.scenario import Scenario

@@ -178,6 +178,8 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
 
     claims, strict, seed = task
     entry = claims[0].entry
+    if entry.hindsight:
+        return []
     if entry.chosen.name not in published(board.chooses):
         message = f"{entry.chosen.name!r} is not published here and cannot be run again"
         return [Flag(FlagKind.RERUN, "entry.yaml", message)]

@@ -116,6 +116,8 @@ class Entry(Checked):
     search_budget, solver, hardware, licence, command : str
     limits : str
         Limits of time, nodes or gap.
+    hindsight : bool, optional
+        Its decisions were found by a search that knew the whole trace: outside all divisions.
     """
 
     board: Name
@@ -134,6 +136,7 @@ class Entry(Checked):
     hardware: Line
     licence: Line
     command: Line
+    hindsight: Literal[True] | None = None
 
     @property
     def chosen(self) -> Chosen:

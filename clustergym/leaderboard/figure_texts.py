@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clustergym.interface.policy import KNOWS
+from clustergym.leaderboard.gaps import Gap
 from clustergym.leaderboard.score import Standing
 from clustergym.metrics.aggregates import Aggregate
 
@@ -25,7 +26,7 @@ TITLES = {
     "title": "entry",
     "score": "score",
     "over_next": "P(better)",
-    "to_bound": "to the bound",
+    "gap": "gap to optimum",
     **{key: title for key, (title, _) in SHOWN.items()},
 }
 """Columns of a board, in order."""
@@ -37,31 +38,23 @@ def division_words(division: str) -> str:
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
-def texts(standing: Standing, metric: str, bound: float) -> dict[str, str]:
-    """Return an entry's text for each column of `TITLES` but the title.
-
-    Parameters
-    ----------
-    standing : Standing
-    metric : str
-    bound : float
-        The metric that no scheduler can beat; 0 where there is none.
-    """
-    ratio = to_bound(standing, metric, bound)
+def texts(standing: Standing, gap: Gap) -> dict[str, str]:
+    """Return an entry's text for each column of `TITLES` but the title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
         "score": interval(standing.score),
         "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
-        "to_bound": "-" if ratio is None else f"{ratio:.2f}x",
+        "gap": gap_text(gap),
         **{key: shown(standing.raw[key], unit) for key, (_, unit) in SHOWN.items()},
     }
 
 
-def to_bound(standing: Standing, metric: str, bound: float) -> float | None:
-    """Return a metric / the bound that no scheduler can beat."""
-    figure = standing.raw[metric]
-    return None if figure is None or not bound else round(figure / bound, 4)
+def gap_text(gap: Gap) -> str:
+    """Return a gap as text."""
+    if gap.most is None:
+        return f"{100 * gap.least:.1f} % or more"
+    return f"{100 * gap.least:.1f} to {100 * gap.most:.1f} %"
 
 
 def interval(found: Aggregate) -> str:

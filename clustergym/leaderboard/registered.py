@@ -57,6 +57,8 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
 def unchecked(board: Board, entry: Entry) -> str:
     """Return why an entry's class and parameters cannot be checked; empty if they can."""
     chosen = entry.chosen.name
+    if entry.hindsight:
+        return "found in hindsight: the schedules are replayed, not searched for again"
     if chosen not in published(board.chooses):
         return f"class and parameters are the entry's word: {chosen!r} is not published here"
     try:

@@ -6,15 +6,16 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import PACKAGE
 from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
-from clustergym.leaderboard.bounds import read_bounds
+from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.entry_curves import plain, read_curves
-from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts, to_bound
+from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts
+from clustergym.leaderboard.gaps import Optimum, optimum
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
@@ -29,12 +30,10 @@ score is the interquartile mean of its cells, with a 95 % bootstrap interval str
 are by what a policy is told of the speeds of jobs; clairvoyant entries are oracles, which know the times jobs
 will really run at, as no real scheduler can. *rank* is inside the division and *rank, all* over all of them;
 an entry shares a rank if the difference to the best of that rank, over the same resampled cells, is not clear
-of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *To the
-bound*: {bounded}.
+of 0. *P(better)*: the probability that the entry is better in a cell than the next of its division. *Gap to
+optimum*: by how much the entry's mean over cells of {metric} misses that of the best possible schedules: at
+least by as much as that of the best schedules known, at most by as much as what no schedule can beat.
 """
-
-PROVED = "{metric} by what no schedule can beat, as the prices in `bounds.json` prove (docs/lower-bound.md)"
-WEAK = "the mean JCT by what no scheduler can beat (`clustergym.metrics.bounds`)"
 
 
 PLACERS = """\
@@ -51,38 +50,11 @@ def pages(board: Board) -> dict[Path, str]:
     InputError
         As `standings`.
     """
-    found, bounds = standings(board), bound_of(board)
+    found, best = standings(board), optimum(board)
     return {
-        board.folder / "README.md": markdown(board, found, bounds),
-        board.folder / "index.html": page(board, found, bounds),
+        board.folder / "README.md": markdown(board, found, best),
+        board.folder / "index.html": page(board, found, best),
     }
-
-
-class BoardBound(NamedTuple):
-    """What no schedule can beat.
-
-    Attributes
-    ----------
-    metric : str
-    value : float
-        Mean over the board's cells; 0: there is none.
-    proved : bool
-        Whether `bounds.json` has it.
-    """
-
-    metric: str
-    value: float
-    proved: bool
-
-
-def bound_of(board: Board) -> BoardBound:
-    """Return the mean of the proved bounds if every cell has one, else of the weak bound of the mean JCT."""
-    proved = read_bounds(board.folder)
-    if all(str(cell) in proved for cell in board.cells):
-        values = [proved[str(cell)].bound for cell in board.cells]
-        return BoardBound(board.metric, sum(values) / len(values), True)
-    weak = 0.0 if board.drops else sum(board.constants(cell).jct_bound for cell in board.cells)
-    return BoardBound("jct_mean", weak / len(board.cells), False)
 
 
 def write(board: Board) -> list[Path]:
@@ -102,16 +74,16 @@ def stale(board: Board) -> list[Path]:
     ]
 
 
-def markdown(board: Board, found: Sequence[Standing], bound: BoardBound) -> str:
+def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     """Return the board as Markdown, a table for each division."""
     price = [board.price, ""] if board.price else []
-    lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board, bound)]
+    lines = [f"# {board.title}", "", board.summary, "", *price, _rules(board)]
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
-    lines += [cells, ""]
+    lines += [cells, "", *_known(board, "[{0}]({1}/)")]
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
-            texts(standing, bound.metric, bound.value)
+            texts(standing, best.gap(board, standing.rows))
             | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
             for standing in found
             if standing.division == division
@@ -122,17 +94,27 @@ def markdown(board: Board, found: Sequence[Standing], bound: BoardBound) -> str:
     return "\n".join(lines)
 
 
-def _rules(board: Board, bound: BoardBound) -> str:
+def _rules(board: Board) -> str:
     reference = _words(board.reference, board.reference_overrides)
     fcfs = board.chooses == "policy" and board.baseline == {"name": "fcfs"}
     baseline = "first come, first served" if fcfs else f"the baseline ({_words(board.baseline)})"
-    bounded = PROVED.format(metric=board.metric) if bound.proved else WEAK
-    text = RULES.format(
-        baseline=baseline, reference=reference, metric=board.metric, better=board.better, bounded=bounded
-    )
+    text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
     if board.chooses == "placer":
         text = PLACERS.format(policy=_words(board.policy or {})) + text
     return text
+
+
+def _known(board: Board, link: str = "{0}") -> list[str]:
+    """Return a paragraph on the schedules that were found in hindsight; nothing if there are none."""
+    lines = []
+    for name in entry_names(board):
+        entry = read_entry(entry_folder(board, name), board)
+        if entry.hindsight:
+            title = link.format(_cell(entry.title), name)
+            values = [row.metrics[board.metric] or 0.0 for row in read_results(board.folder / name)]
+            mean = f"mean {board.metric} {sum(values) / len(values):.4g} over {len(values)} cells"
+            lines.append(f"{title}, found in hindsight: {mean} ({entry.search_budget}).")
+    return ["Outside all divisions: " + " ".join(lines), ""] if lines else []
 
 
 def _words(keys: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
@@ -146,34 +128,35 @@ def _cell(text: str) -> str:
     )
 
 
-def page(board: Board, found: Sequence[Standing], bound: BoardBound) -> str:
+def page(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     """Return the board as one HTML page; an entry's data appear in it as text, never as markup."""
     try:
         template = TEMPLATE.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(str(error), file=TEMPLATE, remedy="install clustergym anew") from error
-    data = json.dumps(_data(board, found, bound), separators=(",", ":"), sort_keys=True)
+    data = json.dumps(_data(board, found, best), separators=(",", ":"), sort_keys=True)
     for mark, text in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
         data = data.replace(mark, text)
     return template.replace("__TITLE__", html.escape(board.title)).replace("__DATA__", data)
 
 
-def _data(board: Board, found: Sequence[Standing], bound: BoardBound) -> dict[str, Any]:
+def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, Any]:
     styles = _styles(found)
     return {
         "board": board.name,
         "title": board.title,
         "version": board.version,
         "summary": board.summary,
-        "rules": _rules(board, bound).replace("`", "").replace("*", ""),
+        "rules": _rules(board).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
+        "known": html.unescape("".join(_known(board))),
         "columns": [{"key": key, "title": title} for key, title in TITLES.items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
         "beside": next((standing.name for standing in found if _is_baseline(board, standing)), ""),
-        "entries": [_entry(board, standing, bound, styles[standing.name]) for standing in found],
+        "entries": [_entry(board, standing, best, styles[standing.name]) for standing in found],
     }
 
 
@@ -193,7 +176,8 @@ def _is_baseline(board: Board, standing: Standing) -> bool:
     return all(keys.get(key) == value for key, value in board.baseline.items())
 
 
-def _entry(board: Board, standing: Standing, bound: BoardBound, style: Style) -> dict[str, Any]:
+def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dict[str, Any]:
+    gap = best.gap(board, standing.rows)
     return {
         "name": standing.name,
         "title": standing.entry.title,
@@ -202,9 +186,9 @@ def _entry(board: Board, standing: Standing, bound: BoardBound, style: Style) ->
         "rank_all": standing.rank_all,
         "score": list(standing.score),
         "over_next": None if standing.over_next is None else standing.over_next.value,
-        "to_bound": to_bound(standing, bound.metric, bound.value),
+        "gap": list(gap),
         "raw": {key: standing.raw[key] for key in SHOWN},
-        "shown": texts(standing, bound.metric, bound.value),
+        "shown": texts(standing, gap),
         "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
         "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
         "authors": list(standing.entry.authors),

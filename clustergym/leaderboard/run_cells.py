@@ -62,7 +62,7 @@ def run_cell(
 
     scenario = board.scenario(cell, overrides)
     policy, placer = board.contestants(parameters)
-    task = partial(_watched, board, scenario, policy, placer, cell)
+    task = partial(played, board, scenario, policy, placer, cell)
     try:
         return guarded(task, policy, placer, decision_limit_s)
     except StalledError as error:
@@ -72,9 +72,10 @@ def run_cell(
         raise InputError(str(error), field=str(cell)) from error
 
 
-def _watched(
+def played(
     board: Board, scenario: Scenario, policy: Policy, placer: Placer, cell: Cell, watch: Watch
 ) -> CellRun:
+    """Run a policy and a placer in a cell, whose scenario is given, and return what an entry has of it."""
     from clustergym.results.result_writing import content_of
 
     result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)

@@ -71,12 +71,15 @@ class Standing:
 def standings(board: Board) -> list[Standing]:
     """Return the board's entries with scores and ranks, by division, the best first.
 
+    Schedules that were found in hindsight are in no division, and left out.
+
     Raises
     ------
     InputError
         If an entry is malformed, lacks a cell or is of another version of the board; `check` tells more.
     """
-    found = [_standing(board, name) for name in entry_names(board)]
+    entries = {name: read_entry(entry_folder(board, name), board) for name in entry_names(board)}
+    found = [_standing(board, name, entry) for name, entry in entries.items() if not entry.hindsight]
     ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
     cells = {standing.name: scores_of(board, standing.rows) for standing in ordered}
     overall = dict(zip(cells, ranks(list(cells.values())), strict=True))
@@ -117,9 +120,9 @@ def scores_of(board: Board, rows: Sequence[ResultRow]) -> list[Floats]:
     return out
 
 
-def _standing(board: Board, name: str) -> Standing:
+def _standing(board: Board, name: str, entry: Entry) -> Standing:
     folder = entry_folder(board, name)
-    entry, every = read_entry(folder, board), {row.cell: row for row in read_results(folder)}
+    every = {row.cell: row for row in read_results(folder)}
     if entry.board_version != board.version:
         message = f"is of version {entry.board_version} of the board, which is at {board.version}"
         raise InputError(message, file=folder / "entry.yaml", remedy="run it anew with `leaderboard add`")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction_episode
+from clustergym.compiled import auction_episode, biased_auction
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
 from clustergym.compiled.cluster_arrays import cluster_arrays
@@ -70,6 +70,15 @@ class AuctionEpisode:
         """Run the auction with these weights to the end."""
         self.batch.load(0, self.scenario)
         auction_episode.run(weights, self.batch.episodes, self.batch.cluster)
+        return self._outcome()
+
+    def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
+        """Run the auction with these weights and biases (`clustergym.compiled.biased_auction`) to the end."""
+        self.batch.load(0, self.scenario)
+        biased_auction.run(weights, bias, self.batch.episodes, self.batch.cluster)
+        return self._outcome()
+
+    def _outcome(self) -> EpisodeOutcome:
         n = len(self.scenario.job)
         clock, job = self.batch.episodes.clock[0], self.batch.episodes.job[0, :n]
         end, horizon, phase = clock[c.END], clock[c.HORIZON], job[:, c.PHASE]

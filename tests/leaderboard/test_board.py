@@ -17,7 +17,7 @@ from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
-from clustergym.leaderboard.render import bound_of, pages, stale
+from clustergym.leaderboard.render import pages, stale
 from clustergym.leaderboard.score import scores_of, standings
 from clustergym.scenarios.by_name import compose
 
@@ -312,9 +312,3 @@ def test_the_boards_are_small():
     assert size < 40e6
     # Five files an entry, no more.
     assert all(len(list(path.parent.iterdir())) == 5 for path in boards_dir().glob("*/*/entry.yaml"))
-
-
-def test_where_jobs_may_be_dropped_there_is_no_bound(root):
-    board = load_board("small", root)
-    assert 0 < bound_of(board).value < min(one.raw["jct_mean"] for one in standings(board))
-    assert bound_of(board.model_copy(update={"drops": True})).value == 0.0

@@ -16,6 +16,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_replay import FlagKind
+from clustergym.leaderboard.gaps import optimum
 from clustergym.leaderboard.render import markdown, page
 from clustergym.leaderboard.score import standings
 
@@ -134,12 +135,12 @@ def test_what_nobody_sees_is_written_out(root: Path, capsys: pytest.CaptureFixtu
     assert main(["--root", str(root), "score", "small"]) == 0
     assert main(["--root", str(root), "render", "small"]) == 0
     board = load_board("small", root)
-    shown = capsys.readouterr().out + markdown(board, standings(board), 1.0)
-    shown += page(board, standings(board), 1.0) + (root / "small" / "README.md").read_text()
+    shown = capsys.readouterr().out + markdown(board, standings(board), optimum(board))
+    shown += page(board, standings(board), optimum(board)) + (root / "small" / "README.md").read_text()
     assert not set(HIDDEN[1:]) - {c for c in HIDDEN if c.isascii() and c.isprintable()} & set(shown)
     # In the page the backslash of `\u202e` is doubled, as JSON has it: a browser shows six characters.
-    assert "\\\\u202eevil" in page(board, standings(board), 1.0)
-    assert re.search(r"\\u[0-9a-f]{4}", html.unescape(markdown(board, standings(board), 1.0)))
+    assert "\\\\u202eevil" in page(board, standings(board), optimum(board))
+    assert re.search(r"\\u[0-9a-f]{4}", html.unescape(markdown(board, standings(board), optimum(board))))
 
 
 def test_an_error_is_one_line_without_escapes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

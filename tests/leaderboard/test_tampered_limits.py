@@ -18,6 +18,7 @@ from python_process import run_python
 
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_replay import FlagKind
+from clustergym.leaderboard.gaps import optimum
 from clustergym.leaderboard.render import markdown
 from clustergym.leaderboard.score import standings
 
@@ -97,7 +98,9 @@ def test_a_policy_that_cannot_run_is_flagged(parameters: dict[str, Any], root: P
 def test_a_title_stays_in_its_cell(root: Path) -> None:
     claims_throughout(root / "small" / "short", title="a\n\n# b | [c](d) <img src=x>")
     board = load_board("small", root)
-    (line,) = (line for line in markdown(board, standings(board), 1.0).splitlines() if "# b" in line)
+    (line,) = (
+        line for line in markdown(board, standings(board), optimum(board)).splitlines() if "# b" in line
+    )
     assert line.startswith("| 1 | 1 | [a\\n\\n# b &#124; &#91;c&#93;(d) &lt;img src=x&gt;](short/)")
 
 

@@ -1,0 +1,121 @@
+"""`leaderboard retrain`: train a learned entry anew as its checkpoint says, and score the new weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clustergym.inputs.errors import InputError
+from clustergym.leaderboard.board import Board
+from clustergym.leaderboard.entry import Entry, entry_folder, read_entry, read_results
+from clustergym.leaderboard.registered import WORD
+from clustergym.leaderboard.run_cells import run_cells
+from clustergym.leaderboard.score import scores_of
+from clustergym.metrics.aggregates import Aggregate, stratified
+
+
+class Retrained(NamedTuple):
+    """The outcome of a new training.
+
+    Attributes
+    ----------
+    checkpoint : Path
+    seed : int
+        Of the training.
+    largest_difference : float
+        Of a new weight and that of the entry.
+    same_traces : bool
+        They were trained on the traces that the entry's were.
+    entered, found : Aggregate
+        Scores of the entry and of the new weights.
+    """
+
+    checkpoint: Path
+    seed: int
+    largest_difference: float
+    same_traces: bool
+    entered: Aggregate
+    found: Aggregate
+
+    @property
+    def inside(self) -> bool:
+        """Whether the new score is inside the interval of the entry's."""
+        return self.entered.low <= self.found.value <= self.entered.high
+
+
+def retrain(
+    board: Board, name: str, output: Path, seed: int | None = None, processes: int = 1, workers: int = 1
+) -> Retrained:
+    """Train an entry's agent anew, run it in every cell of the board, and compare the scores.
+
+    Parameters
+    ----------
+    board : Board
+    name : str
+        Of the entry.
+    output : Path
+        Folder of the training; a killed one goes on there.
+    seed : int, optional
+        Of the training; by default the one that the checkpoint was trained with.
+    processes, workers : int
+        Processes of the training (0: one per core), and of the runs.
+
+    Raises
+    ------
+    InputError
+        If the entry is not of an auction that comes with the package, or as `train`.
+    """
+    from clustergym.configuration.hydra_edge import composed
+    from clustergym.learn.auction_checkpoints import load
+    from clustergym.learn.training import train
+
+    folder = entry_folder(board, name)
+    entry = read_entry(folder, board)
+    committed = load(_checkpoint(entry, folder))
+    about = committed.about
+    chosen = int(about["seed"]) if seed is None else seed
+    config = composed("train", []) | {
+        "agent": _agent(about, folder),
+        "seed": chosen,
+        "output": str(output),
+        "processes": processes,
+        "allow_test": bool(about.get("trained_on_test")),
+    }
+    path = train(config, [f"(retrained: {board.name} {name})", f"seed={chosen}"])
+    made = load(str(path))
+    runs = run_cells(board, entry.keys | {"checkpoint": str(path)}, board.cells, workers)
+    return Retrained(
+        path,
+        chosen,
+        float(np.abs(made.weights - committed.weights).max()),
+        made.about.get("traces") == about.get("traces"),
+        stratified(scores_of(board, read_results(folder))),
+        stratified(scores_of(board, [run.row for run in runs])),
+    )
+
+
+def _checkpoint(entry: Entry, folder: Path) -> str:
+    """Return the name of an entry's checkpoint of the package; no file that an entry names is opened."""
+    from clustergym.learn.checkpoints import is_network
+
+    name = entry.chosen.parameters.get("checkpoint", "elastic") if entry.policy is not None else None
+    if entry.chosen.name != "learned" or not isinstance(name, str) or not WORD.fullmatch(name):
+        message = f"{entry.chosen.name} is not learned from a checkpoint of the package"
+        raise InputError(message, file=folder / "entry.yaml", remedy="name an entry of the policy learned")
+    if is_network(name):
+        message = f"{name} is a network, trained in an environment"
+        remedy = "run the command in its YAML"
+        raise InputError(message, file=folder / "entry.yaml", remedy=remedy)
+    return name
+
+
+def _agent(about: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the settings of the agent that a checkpoint records."""
+    settings = about.get("training")
+    if not isinstance(settings, Mapping) or not isinstance(about.get("seed"), int):
+        message = "its checkpoint does not say how it was trained"
+        raise InputError(message, file=folder / "entry.yaml", remedy="it cannot be trained anew")
+    return dict(settings)
