@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from error_lines import error_line
+from scenarios import Job, small_scenario
 
 from clustergym import run as run_command
 from clustergym import train as train_command
@@ -34,10 +35,12 @@ def test_jobs_that_wait_for_a_minipod_all_end(always_waits, policy):
 
 
 def test_parts_of_nodes_are_placed_as_by_buddy():
-    scenario = load_scenario("testbed", ["trace.jobs=40"])
-    placers = {"name": "learned", "defragment_s": None}, {"name": "buddy", "defragment_s": None}
-    of_parts = [simulate(scenario, make_policy({"name": "fcfs"}), make_placer(placer)) for placer in placers]
-    assert of_parts[0].metrics["jobs_finished"] == of_parts[1].metrics["jobs_finished"] == 40
+    # Nodes of 4 GPUs: jobs of 1 and 2 never need a whole one.
+    jobs = [Job(f"j{at}", 7 * at, 20 + at % 5, gpus=1 + at % 2) for at in range(30)]
+    scenario = small_scenario(jobs, {"X": (3, 4)}, {"m": {"X": {1: 2.0, 2: 1.0}}})
+    names = "learned", "buddy"
+    runs = [simulate(scenario, make_policy({"name": "fcfs"}), make_placer({"name": name})) for name in names]
+    assert runs[0].digest == runs[1].digest
 
 
 def test_other_weights_are_another_run(tmp_path):
@@ -50,7 +53,13 @@ def test_other_weights_are_another_run(tmp_path):
 
 
 def test_what_is_no_checkpoint_of_a_placer_is_one_line(tmp_path, capsys):
-    args = ["policy=sjf", "placer=learned", "trace.jobs=5", f"hydra.run.dir={tmp_path}"]
+    args = [
+        "policy=sjf",
+        "placer=learned",
+        "scenario=pretraining",
+        "trace.jobs=5",
+        f"hydra.run.dir={tmp_path}",
+    ]
     assert run_command.main([*args, "placer.checkpoint=none"]) == 2
     assert "no checkpoint 'none'" in error_line(capsys)
     assert run_command.main([*args, "placer.checkpoint=elastic"]) == 2
@@ -77,6 +86,6 @@ def test_training_repeats_itself_and_goes_on(tmp_path):
 
 
 def test_training_on_parts_of_nodes_is_refused(tmp_path, capsys):
-    words = "agent.scenarios=['scenario=testbed trace.jobs=5']"
+    words = "agent.scenarios=['scenario=testbed']"
     assert train_command.main([*SMALL, words, f"output={tmp_path / 'a'}"]) == 2
     assert "take jobs of whole nodes" in error_line(capsys)
