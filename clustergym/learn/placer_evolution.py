@@ -49,7 +49,12 @@ class PlacerEvolution(Agent):
         Seconds between decision points, and between calls of `defragment`.
     """
 
-    scenarios: Annotated[tuple[str, ...], MinLen(1)] = ("scenario=pretraining",)
+    scenarios: Annotated[tuple[str, ...], MinLen(1)] = tuple(
+        "scenario=pretraining costs=default"
+        f"{words} cluster.fabric.core_oversubscription=4.0"
+        f" trace.min_duration_s=600 trace.max_duration_s=14400 trace.jobs=800 trace.load={load}"
+        for words, load in (("", 0.9), (" cluster=arnold-iii", 0.7), (" cluster=arnold-iii", 1.0))
+    )
     seeds: PositiveInt = 16
     validation: PositiveInt = 8
     generations: PositiveInt = 30
