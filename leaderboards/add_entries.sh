@@ -14,6 +14,7 @@ if [[ $board == placement ]]; then # Its entries are placers.
   add buddy 'buddy' placer=buddy
   add buddy-still 'buddy, moving none' placer=buddy placer.defragment_s=null
   add gpu-packing 'GPU packing' placer=gpu-packing
+  add learned-placer 'learned placer' placer=learned
   add minipod 'minipods, best fit' placer=minipod
   add random-fit 'random fit' placer=random-fit
   add round-robin 'round robin' placer=round-robin

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.inputs.parameter_types import Period
+from clustergym.inputs.errors import require
+from clustergym.inputs.parameter_types import NonNegativeInt, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
 
@@ -33,11 +34,16 @@ class Learned(Policy):
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy; None: at every event,
         for a network as in its training.
+    rollout : int
+        Draws of arrivals under which an auction's decision and others are played out, by known times and to
+        the end of the last job; that of the least mean JCT is made. 0: none. Arrivals are drawn from what
+        the policy has seen (`clustergym.learn.lookahead`).
     """
 
     name: ClassVar[str] = "learned"
     checkpoint: str = "elastic"
     round_s: Period | None = None
+    rollout: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,8 +54,10 @@ class Learned(Policy):
             from clustergym.learn.auction_checkpoints import load
 
             self._loaded: Any = load(self.checkpoint)
-        elif self.round_s is None:
-            self.round_s = self._player.round_s
+        else:
+            remedy = "give 0, as only auctions are played out"
+            require(self.rollout == 0, "policy.rollout", self.rollout, remedy)
+            self.round_s = self._player.round_s if self.round_s is None else self.round_s
 
     def _network(self) -> Any:
         from clustergym.learn.network_checkpoints import load
@@ -67,6 +75,10 @@ class Learned(Policy):
         """Prepare the agent for a run."""
         if self._player is not None:
             self._player.reset(setting, rng)
+        elif self.rollout:
+            from clustergym.learn.lookahead import LookAhead
+
+            self._ahead = LookAhead(self.rollout, rng)
 
     @property
     def information_class(self) -> InformationClass:
@@ -89,6 +101,10 @@ class Learned(Policy):
 
         counts = view.setting.counts.astype(np.int64)
         bids = bids_of(view, times_or_guess(view))
-        kind, level = decide(self._loaded.weights, view.available.astype(np.int64), counts, bids)
+        weights, available = self._loaded.weights, view.available.astype(np.int64)
+        if self.rollout:
+            kind, level = self._ahead.decide(weights, view, available, counts, bids)
+        else:
+            kind, level = decide(weights, available, counts, bids)
         runs = np.flatnonzero(kind >= 0)
         return Decision(view.job[runs], kind[runs], counts[level[runs]])

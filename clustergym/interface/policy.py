@@ -351,6 +351,10 @@ class Placer(Parameters, ABC):
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Prepare for a new run; `rng` is the placer's own random generator, derived from the run's seed."""
 
+    def fingerprint(self) -> str:
+        """Return a digest of the files the placer reads, such as weights; empty if it reads none."""
+        return ""
+
     @abstractmethod
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
         """Choose nodes for `gpus` GPUs of a type, without allocating them.

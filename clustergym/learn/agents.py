@@ -25,6 +25,7 @@ AGENTS = {
     "auction_es": "clustergym.learn.evolution:AuctionEvolution",
     "dqn": "clustergym.learn.baselines:Dqn",
     "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",
+    "placer_es": "clustergym.learn.placer_evolution:PlacerEvolution",
     "ppo": "clustergym.learn.baselines:Ppo",
 }
 """Agent name -> `module:class`, imported on first use."""

@@ -99,7 +99,7 @@ class AuctionEvolution(Agent):
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train from the beginning, or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
-        history = _History.read(state, json.loads(json.dumps(key)))
+        history = History.read(state, json.loads(json.dumps(key)))
         searched, begin = self._searched(), self._start(seed)
         search = search_from(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         progress(0, self.generations, {})
@@ -237,7 +237,7 @@ def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal
 
 
 @dataclass
-class _History:
+class History:
     """What a training needs to continue: given the same fitness, CMA-ES comes to the same state."""
 
     key: dict[str, Any]
@@ -245,7 +245,14 @@ class _History:
     validated: list[list[float]] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: Path, key: dict[str, Any]) -> _History:
+    def read(cls, path: Path, key: dict[str, Any]) -> History:
+        """Read the history of a training with this key; an empty one if there is no file.
+
+        Raises
+        ------
+        InputError
+            If the file is damaged, or of another training.
+        """
         if not path.is_file():
             return cls(key)
         try:
@@ -287,5 +294,6 @@ class _History:
         return figures | ({"validation": validated[generation]} if generation in validated else {})
 
     def write(self, path: Path) -> None:
+        """Write it in one step."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps({"schema": STATE_SCHEMA, **asdict(self)}), encoding="utf-8")

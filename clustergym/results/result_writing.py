@@ -41,7 +41,7 @@ def run_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int) -> st
         "version": __version__,
         "scenario": scenario.sha256,
         "policy": [policy.name, parameters_of(policy), *filter(None, [policy.fingerprint()])],
-        "placer": [placer.name, parameters_of(placer)],
+        "placer": [placer.name, parameters_of(placer), *filter(None, [placer.fingerprint()])],
         "seed": seed,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -17,7 +17,7 @@ from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import read_entry, read_results
 from clustergym.leaderboard.entry_curves import read_curves
-from clustergym.learn import auction_checkpoints, checkpoints, network_checkpoints, plot
+from clustergym.learn import auction_checkpoints, checkpoints, network_checkpoints, placer_checkpoints, plot
 from clustergym.learn.training_state import read_state
 from clustergym.models.catalog import load_catalog
 from clustergym.models.model_class import ModelClass
@@ -188,6 +188,8 @@ READERS: Mapping[str, Reader] = {
     "checkpoint-weights": _weights(auction_checkpoints.load, "elastic"),
     "network": _about(network_checkpoints.load, "elastic-16"),
     "network-weights": _weights(network_checkpoints.load, "elastic-16"),
+    "placer": _about(placer_checkpoints.load, "placer"),
+    "placer-weights": _weights(placer_checkpoints.load, "placer"),
     "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
     "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }
@@ -208,6 +210,8 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "checkpoint-weights": (checkpoints.TRAINED / "elastic.safetensors",),
     "network": (checkpoints.TRAINED / "elastic-16.yaml",),
     "network-weights": (checkpoints.TRAINED / "elastic-16.safetensors",),
+    "placer": (checkpoints.TRAINED / "placer.yaml",),
+    "placer-weights": (checkpoints.TRAINED / "placer.safetensors",),
     "network-curves": (checkpoints.TRAINED / "elastic-16.yaml",),
 }
 """Valid files of the repository to start from, besides those among the regressions."""

@@ -1,0 +1,56 @@
+"""Checkpoints of the learned placer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clustergym.arrays import Floats
+from clustergym.compiled.minipods import NAMES
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.learn.checkpoints import read, write
+
+SCHEMA = "clustergym.placer/1"
+
+
+@dataclass(frozen=True, eq=False)
+class PlacerCheckpoint:
+    """A trained placer.
+
+    Attributes
+    ----------
+    weights : ndarray of float, shape (len(NAMES),)
+    sha256 : str
+        Digest of the weights file.
+    """
+
+    weights: Floats
+    sha256: str
+
+
+def save(path: Path, weights: Floats, about: Mapping[str, Any]) -> None:
+    """Write weights to `path`, and their description to the YAML beside it."""
+    head = {"schema": SCHEMA, "features": list(NAMES)}
+    tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
+    write(path, tensors, head, InformationClass.NONE, about)
+
+
+def load(name: str) -> PlacerCheckpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    InputError
+        If it is missing, damaged, or of other features.
+    """
+    stored = read(name, SCHEMA)
+    weights = stored.tensors.get("weights")
+    named = stored.about.get("features") == list(NAMES)
+    if not named or weights is None or weights.dtype != np.float64 or weights.shape != (len(NAMES),):
+        raise InputError("are not this version's", file=stored.yaml, field="features", remedy="train it anew")
+    return PlacerCheckpoint(weights, stored.sha256)

@@ -1,0 +1,132 @@
+"""`agent=placer_es`: the learned placer's weights by CMA-ES on compiled episodes of placement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, MinLen
+
+from clustergym.arrays import Floats
+from clustergym.compiled.minipods import NAMES, PlacementEpisode, run
+from clustergym.inputs.parameter_types import PositiveFloat, PositiveInt
+from clustergym.interface.policy import InformationClass
+from clustergym.learn.agents import Agent, Progress, Trained
+from clustergym.learn.evolution import History, search_from
+from clustergym.learn.placer_episodes import placement_episode
+
+START = {"fit left": -1.0, "wait": -0.5}
+"""Where the search begins: best fit in minipods, over the roomiest ones where none has room."""
+SEEDS = {"train": 0, "dev": 500}
+"""The first seed of each split; those of tests begin at 1000."""
+
+
+@dataclass
+class PlacerEvolution(Agent):
+    """Evolves the placer's weights for `sjf`.
+
+    The objective is the mean over episodes of log(mean JCT). Every generation meets other seeds, in turn;
+    every `validate_every` generations the distribution's mean is measured on the dev seeds of all
+    scenarios, and the best such mean is the result.
+
+    Parameters
+    ----------
+    scenarios : tuple of str
+        Overrides of each scenario, as words of a command line: jobs of whole nodes on one GPU type.
+    seeds, validation : int
+        Training and dev seeds of each scenario, from 0 and from 500 on; up to 500 of each.
+    generations, population, episodes : int
+        Candidates a generation, seeds a generation.
+    validate_every : int
+        Generations between validations.
+    sigma : float
+        Initial step.
+    round_s, defragment_s : float
+        Seconds between decision points, and between calls of `defragment`.
+    """
+
+    scenarios: Annotated[tuple[str, ...], MinLen(1)] = tuple(
+        "scenario=pretraining costs=default"
+        f"{words} cluster.fabric.core_oversubscription=4.0"
+        f" trace.min_duration_s=600 trace.max_duration_s=14400 trace.jobs=800 trace.load={load}"
+        for words, load in (("", 0.9), (" cluster=arnold-iii", 0.7), (" cluster=arnold-iii", 1.0))
+    )
+    seeds: PositiveInt = 16
+    validation: PositiveInt = 8
+    generations: PositiveInt = 30
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 8
+    validate_every: PositiveInt = 6
+    sigma: PositiveFloat = 0.5
+    round_s: PositiveFloat = 300.0
+    defragment_s: PositiveFloat = 3600.0
+
+    name = "placer_es"
+    split = "train"
+
+    def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
+        """Train in this process, from the beginning or from where a killed run left its state."""
+        history = History.read(
+            state,
+            json.loads(json.dumps({"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)})),
+        )
+        start = np.array([START.get(name, 0.0) for name in NAMES])
+        search = search_from(start, self.sigma, self.population, seed, diagonal=False)
+        train, dev = self._drawn("train", self.seeds), self._drawn("dev", self.validation)
+        for number in range(1, self.generations + 1):
+            candidates = search.ask()
+            if number > len(history.fitness):
+                first = (number - 1) * self.episodes
+                met = [
+                    episodes[at % self.seeds]
+                    for episodes in train
+                    for at in range(first, first + self.episodes)
+                ]
+                history.fitness.append([objective(met, candidate) for candidate in candidates])
+            search.tell(candidates, history.fitness[number - 1])
+            due = number % self.validate_every == 0 or number == self.generations
+            if due and all(row[0] != number for row in history.validated):
+                value = objective([episode for episodes in dev for episode in episodes], search.mean)
+                history.validated.append([number, value, *search.mean.tolist()])
+            history.write(state)
+            progress(number, self.generations, history.figures(number, search))
+        best = min(history.validated, key=lambda row: row[1])
+        curves = {
+            "objective": [float(np.mean(row)) for row in history.fitness],
+            "validation": [[int(row[0]), float(row[1])] for row in history.validated],
+        }
+        return Trained(np.array(best[2:]), InformationClass.NONE, curves)
+
+    def record(self) -> dict[str, Any]:
+        """Return what the traces of training were drawn from."""
+        ends = {"train": self.seeds, "dev": self.validation}
+        return {"scenarios": list(self.scenarios)} | {
+            split: [first, first + ends[split] - 1] for split, first in SEEDS.items()
+        }
+
+    def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
+        """Write a checkpoint of the placer."""
+        from clustergym.learn.placer_checkpoints import save
+
+        save(path, np.asarray(trained.weights), about)
+
+    def _drawn(self, split: str, seeds: int) -> list[list[PlacementEpisode]]:
+        """Return the episodes of each scenario with the seeds of a split."""
+        from clustergym.scenarios.by_name import compose
+        from clustergym.scenarios.scenario_config import build_scenario
+
+        drawn = []
+        for words in self.scenarios:
+            config, first = compose(words.split()), SEEDS[split]
+            made = (build_scenario({**config, "seed": seed}) for seed in range(first, first + seeds))
+            drawn.append([placement_episode(one, self.round_s, self.defragment_s) for one in made])
+        return drawn
+
+
+def objective(episodes: Sequence[PlacementEpisode], weights: Floats) -> float:
+    """Return the mean over episodes of log(mean JCT)."""
+    return float(np.mean([np.log(run(episode, weights).mean()) for episode in episodes]))

@@ -1,0 +1,117 @@
+"""Learned: a placer whose trained weights say which minipods take a job, and whether it waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
+from clustergym.compiled import minipods
+from clustergym.inputs.parameter_types import Period
+from clustergym.interface.policy import Infeasible, Placer
+from clustergym.learn.placer_checkpoints import load
+
+from .buddy import Buddy
+
+
+@dataclass
+class LearnedPlacer(Placer):
+    """A trained placer of jobs of whole nodes; smaller jobs are placed as by `Buddy`.
+
+    A job that fits into a minipod gets the one of greatest score. Any other is spread over the roomiest
+    minipods, over the fragments that are left in others, or waits for a minipod, whichever scores most; it
+    waits only while other jobs hold GPUs, and only for a minipod that is large enough. A running job that
+    a policy rescales is preempted where it has to wait. Jobs across minipods are moved into one when one
+    has room. `clustergym.compiled.minipods` defines what scores are made of.
+
+    Parameters
+    ----------
+    defragment_s : float or None
+        Seconds between calls of `defragment`; None: never.
+    checkpoint : str
+        A `.safetensors` file with its YAML beside it, or the name of a checkpoint of the package.
+    """
+
+    name: ClassVar[str] = "learned"
+    defragment_s: Period | None = 3600.0
+    checkpoint: str = "placer"
+    _weights: Floats = field(default_factory=lambda: np.empty(0), init=False, repr=False, compare=False)
+    _buddy: Buddy = field(default_factory=Buddy, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._loaded = load(self.checkpoint)
+        self._weights = self._loaded.weights
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Prepare for a cluster."""
+        self._buddy.reset(cluster, rng)
+
+    def fingerprint(self) -> str:
+        """Return the digest of the weights."""
+        return str(self._loaded.sha256)
+
+    def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
+        """Return nodes for `gpus` GPUs of a type, without allocating them, or that the job waits.
+
+        Raises as `Buddy` does.
+        """
+        spec, gpus = allocations.spec, int(gpus)
+        per_node = int(spec.gpus_per_node[gpu_type])
+        wanted, mine = -(-gpus // per_node), spec.node_type == gpu_type
+        empty = mine & (allocations.free_on_node == per_node)
+        if gpus < per_node or wanted > int(empty.sum()):
+            return self._buddy.place(allocations, gpu_type, gpus)
+        free, sizes = _by_minipod(spec, empty), _by_minipod(spec, mine)
+        counts = minipods.choose(free, sizes, wanted, len(allocations.holders) > 0, self._weights)
+        if not counts.any():
+            short = wanted - int(free.max())
+            return Infeasible("no minipod has room, and the placer waits for one", nodes_short=short)
+        chosen = [_lowest(spec, empty, m, int(counts[m])) for m in np.flatnonzero(counts).tolist()]
+        return _shares(np.concatenate(chosen), gpus, per_node)
+
+    def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
+        """Propose a minipod for each job across several that fits into one; all can be moved together."""
+        return list(self._moves(allocations))
+
+    def _moves(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:
+        spec, free = allocations.spec, allocations.free_on_node.copy()
+        holders = sorted(holder for holder in allocations.holders if holder >= 0)
+        across = [h for h in holders if spec.locality(allocations.holding(h)) == Locality.CROSS]
+        widths = np.array([len(allocations.holding(holder)) for holder in across], dtype=np.int64)
+        for at in minipods.move_order(widths, self._weights).tolist():
+            held = np.array(allocations.holding(across[at]))
+            kind, gpus = int(spec.node_type[held[0, 0]]), int(held[:, 1].sum())
+            per_node, mine = int(spec.gpus_per_node[kind]), spec.node_type == kind
+            own = np.zeros_like(free)
+            own[held[:, 0]] = held[:, 1]
+            empty, wanted = mine & (free + own == per_node), -(-gpus // per_node)
+            to = minipods.choose_inside(
+                _by_minipod(spec, empty), _by_minipod(spec, mine), wanted, self._weights
+            )
+            if to >= 0:
+                kept = _lowest(spec, empty & (own > 0), to, wanted)
+                taken = _lowest(spec, empty & (own == 0), to, wanted - len(kept))
+                free[taken] = 0
+                yield across[at], _shares(np.concatenate([kept, taken]), gpus, per_node)
+
+
+def _by_minipod(spec: ClusterSpec, nodes: Bools) -> Ints:
+    """Return how many of the marked nodes each minipod has, shape (M,)."""
+    return np.bincount(spec.node_minipod[nodes], minlength=int(spec.node_minipod[-1]) + 1).astype(np.int64)
+
+
+def _lowest(spec: ClusterSpec, among: Bools, minipod: int, wanted: int) -> Ints:
+    """Return the lowest nodes of a minipod that are among those marked, as many as wanted or there are."""
+    return np.flatnonzero(among & (spec.node_minipod == minipod))[:wanted]
+
+
+def _shares(nodes: Ints, gpus: int, per_node: int) -> Nodes:
+    """Return all GPUs of every node but the last, which has what is left."""
+    shares = [per_node] * (len(nodes) - 1) + [gpus - per_node * (len(nodes) - 1)]
+    return tuple(zip(sorted(nodes.tolist()), shares, strict=True))
