@@ -23,15 +23,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from clustergym.envs.random_actions import random_action
 from clustergym.envs.registration import register_envs
 from clustergym.interface.environments import ENVIRONMENTS
-
-
-def drawn_action(env: gymnasium.Env[Any, Any], info: dict[str, Any], rng: np.random.Generator) -> Any:
-    """Return a random legal action, or random scores."""
-    if isinstance(env.action_space, gymnasium.spaces.Box):
-        return rng.uniform(-1.0, 1.0, env.action_space.shape)
-    return int(rng.choice(np.flatnonzero(info["action_mask"])))
 
 
 def steps_per_s(env: gymnasium.Env[Any, Any], seconds: float) -> float:
@@ -39,7 +33,7 @@ def steps_per_s(env: gymnasium.Env[Any, Any], seconds: float) -> float:
     _, info = env.reset(seed=0)
     rng, spent, steps = np.random.default_rng(0), 0.0, 0
     while spent < seconds:
-        action = drawn_action(env, info, rng)
+        action = random_action(env, info, rng)
         started = time.perf_counter()
         _, _, terminated, truncated, info = env.step(action)
         if terminated or truncated:
@@ -62,7 +56,7 @@ def frames_per_s(name: str, seconds: float) -> float:
     """Return pictures a second, in the middle of an episode."""
     env = gymnasium.make(name, render_mode="rgb_array")
     _, info = env.reset(seed=0)
-    env.step(drawn_action(env, info, np.random.default_rng(0)))
+    env.step(random_action(env, info, np.random.default_rng(0)))
     started, frames = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - started) < seconds:
         env.render()

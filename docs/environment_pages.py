@@ -162,17 +162,15 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
 
 def _picture(family: str, name: str) -> bytes:
     """Return a PNG of the environment after some random legal steps, the same at every build."""
-    from gymnasium.spaces import Box
     from PIL import Image
+
+    from clustergym.envs.random_actions import random_action
 
     env = _made(name, render_mode="rgb_array")
     _, info = env.reset(seed=0)
     rng = np.random.default_rng(0)
     for _ in range(PICTURE_STEPS.get(family, 250)):
-        scores = isinstance(env.action_space, Box)
-        legal = np.flatnonzero(info["action_mask"])
-        action = rng.uniform(-1.0, 1.0, env.action_space.shape) if scores else rng.choice(legal)
-        _, _, terminated, truncated, info = env.step(action)
+        _, _, terminated, truncated, info = env.step(random_action(env, info, rng))
         if terminated or truncated:
             raise RuntimeError(f"{name} ended before its picture was taken")
     made = io.BytesIO()

@@ -40,6 +40,19 @@ def test_figures_of_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "ClusterGym/Elastic-16-v0, 2: " in shown.err
 
 
+@pytest.mark.slow
+def test_figures_of_an_auction_have_no_shares(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["environments", "--only", "auction-16", "--numbers", "2", "--seconds", "0.01"]) == 0
+    (line,) = [
+        row
+        for row in capsys.readouterr().out.splitlines()
+        if row.startswith("| ClusterGym/Auction-16-v0 | 2 |")
+    ]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert float(cells[2].replace(",", "")) > 0
+    assert cells[6:10] == ["", "", "", ""]
+
+
 def test_a_package_that_is_not_installed_is_left_out_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from clustergym.envs.benchmark.tables import report
 

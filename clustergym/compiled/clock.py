@@ -14,9 +14,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.defragment import defragment
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
-
-IDLE_ROUNDS = 1000
-"""An episode counts as stalled after this many decisions that start nothing though nothing else happens."""
+from clustergym.sim.engine import IDLE_ROUNDS
 
 
 @compiled_in_place

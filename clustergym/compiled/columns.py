@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-TICKS_PER_S = 1_000_000
+from clustergym.scenarios import clock
+from clustergym.sim.state import Phase
+
+TICKS_PER_S = clock.TICKS_PER_S
 NEVER = np.int64(2**62)
 """A tick that does not come."""
 NONE = -1
@@ -99,8 +102,8 @@ NONE = -1
 IDLE, WAITING, MEASURING = range(3)
 """Values of STATE."""
 
-FUTURE, PROFILING, QUEUED, RUNNING, COMPLETED, DROPPED = range(6)
-"""Values of PHASE, as `clustergym.sim.state.Phase`."""
+FUTURE, PROFILING, QUEUED, RUNNING, COMPLETED, DROPPED = map(int, Phase)
+"""Values of PHASE."""
 
 # Columns of `event`, one row an event.
 (

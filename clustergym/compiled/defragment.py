@@ -11,8 +11,8 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
 
-EVERY = 3600 * c.TICKS_PER_S
-"""Ticks between calls: the default of `Buddy.defragment_s`."""
+EVERY_S = 3600
+"""Seconds between calls: the default of `Buddy.defragment_s`."""
 
 
 @compiled_part
@@ -57,7 +57,7 @@ def _worth_moving(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
 def defragment(episode: Episode, cluster: ClusterArrays) -> None:
     """Move jobs to closer nodes where that pays, once an hour; all proposals are made before any move."""
     clock = episode.clock
-    if clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < EVERY:
+    if clock[c.NOW] - clock[c.DEFRAGMENTED_AT] < EVERY_S * c.TICKS_PER_S:
         return
     clock[c.DEFRAGMENTED_AT] = clock[c.NOW]
     in_view, width = clock[c.IN_VIEW], episode.held_nodes.shape[1]

@@ -10,7 +10,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.compiled.numba_cache import compiled, compiled_part
 
 SLACK = 1e-12
-"""Relative tolerance for the rounding of a clock that should have reached a finish."""
+"""As `clustergym.metrics.fluid.SLACK`, which cannot import Numba."""
 
 
 class Sharing(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import columns as c
+from clustergym.compiled.defragment import EVERY_S
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass, Placer
 from clustergym.scenarios.clock import TICKS_PER_S, ticks
@@ -102,7 +103,7 @@ class UncoveredError(InputError):
 def check_covered(scenario: Scenario, information: InformationClass, placer: Placer) -> None:
     """Raise an UncoveredError if compiled episodes do not cover a scenario."""
     reasons = (
-        (placer.name != "buddy" or placer.defragment_s != 3600.0, "is placed by another placer", "placer"),
+        (placer.name != "buddy" or placer.defragment_s != EVERY_S, "is placed by another placer", "placer"),
         (
             information.value in scenario.costs.profile and len(scenario.cluster.gpu_types) > PROFILED_TYPES,
             f"profiles jobs on more than {PROFILED_TYPES} GPU types",

@@ -206,7 +206,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         if self._view is None:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
         self._begin()
-        return self._observe(), self._info(self._no_terms, False)
+        return self.as_observation(self.features.values()), self._info(self._no_terms, False)
 
     def reference_outcomes(self, scenario: Scenario, run_seed: int) -> Outcomes | None:
         """Return when each job leaves under the baseline; None: there is none."""
@@ -244,14 +244,26 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         if decision is not None:
             return self._decide(decision)
         self.features.edited(self.actions, action)
-        return self._observe(), 0.0, False, False, self._info(self._no_terms, False)
+        return (
+            self.as_observation(self.features.values()),
+            0.0,
+            False,
+            False,
+            self._info(self._no_terms, False),
+        )
 
     def _illegal(self, action: Any) -> Step:
         check_legal(self.parameters, self.actions, action, False)
         self._illegal_in_a_row += 1
         if self._illegal_in_a_row >= MOST_ILLEGAL:
             return self._moved(stalled=True, illegal=True)
-        return self._observe(), 0.0, False, False, self._info(self._no_terms, True)
+        return (
+            self.as_observation(self.features.values()),
+            0.0,
+            False,
+            False,
+            self._info(self._no_terms, True),
+        )
 
     def _decide(self, decision: Decision) -> Step:
         simulation = self.simulation
@@ -276,7 +288,13 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         info = self._info(terms, illegal)
         if over:
             info |= {"metrics": self.metrics(), "digest": simulation.log.digest, "stalled": stalled}
-        return self._observe(), self._reward.total(terms), terminated, over and not terminated, info
+        return (
+            self.as_observation(self.features.values()),
+            self._reward.total(terms),
+            terminated,
+            over and not terminated,
+            info,
+        )
 
     def _terms(self, terminated: bool) -> dict[str, float]:
         terms = self._reward.terms(self._outcomes)
@@ -294,11 +312,11 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
 
         return measurement_of(self.simulation).metrics
 
-    def _observe(self) -> Observation:
-        flat = self.features.values()
+    def as_observation(self, flat: npt.NDArray[np.float32]) -> Observation:
+        """Return features, shape (..., number of features), in the form that `observation` chooses."""
         if self.parameters.observation == "flat":
             return flat
-        return {name: flat[part] for name, part in self.features.parts.items()}
+        return {name: flat[..., part] for name, part in self.features.parts.items()}
 
     def _info(self, terms: dict[str, float], illegal: bool) -> dict[str, Any]:
         return {

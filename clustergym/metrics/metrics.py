@@ -15,6 +15,7 @@ from clustergym.metrics.intervals import Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
+from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event
 from clustergym.workload.trace import Trace
 
@@ -73,6 +74,20 @@ class _Run(NamedTuple):
     @property
     def span_s(self) -> float:
         return self.end_s - self.first_s
+
+
+def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) -> Measurement:
+    """Compute the metrics, job records and timeline of a run of a scenario, as `measure`."""
+    return measure(
+        events,
+        scenario.trace,
+        scenario.cluster,
+        scenario.reference_iteration_time_s,
+        end_s,
+        scenario.horizon_s,
+        scenario.request_gpus,
+        scenario.fair_iteration_time_s,
+    )
 
 
 def measure(

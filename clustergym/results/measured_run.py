@@ -8,7 +8,7 @@ from clustergym.arrays import Floats
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.metrics.jobs import JobRecords
-from clustergym.metrics.metrics import Measurement, Metrics, measure
+from clustergym.metrics.metrics import Measurement, Metrics, measure_scenario
 from clustergym.metrics.timeline import Timeline
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim import drive as driver
@@ -46,17 +46,7 @@ class Result:
 
 def measurement_of(simulation: Simulation) -> Measurement:
     """Compute the metrics, job records and timeline of a run from its event log."""
-    scenario = simulation.scenario
-    return measure(
-        simulation.log.events,
-        scenario.trace,
-        scenario.cluster,
-        scenario.reference_iteration_time_s,
-        simulation.end_s,
-        scenario.horizon_s,
-        scenario.request_gpus,
-        scenario.fair_iteration_time_s,
-    )
+    return measure_scenario(simulation.scenario, simulation.log.events, simulation.end_s)
 
 
 def result_of(run: driver.Run) -> Result:

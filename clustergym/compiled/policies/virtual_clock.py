@@ -7,12 +7,10 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
+from clustergym.compiled.fluid import SLACK
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.memory import Memory
 from clustergym.compiled.policies.seen import Seen
-
-SLACK = 1e-12
-"""As `clustergym.metrics.fluid.SLACK`."""
 
 # Columns of `Memory.figure`.
 NOW_S, CLOCK, FIRST, LAST, KNOWN_JOBS, KNOWN_GPU_S = range(6)

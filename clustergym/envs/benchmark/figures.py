@@ -13,8 +13,10 @@ import gymnasium
 import numpy as np
 
 from clustergym.envs.benchmark.parts import FEATURES, FEATURES_OF_EDIT, MASKS, MASKS_OF_EDIT, NOTHING, repeat
+from clustergym.envs.random_actions import random_action
 from clustergym.envs.registration import register_envs
 from clustergym.envs.vector import step as steps
+from clustergym.envs.vector.auction_core import AuctionCore
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.interface.environments import ENVIRONMENTS
 from clustergym.terminal.processes import cores
@@ -104,15 +106,13 @@ def single_row(name: str, seconds: float) -> dict[str, Any]:
         rng = np.random.default_rng(0)
         for trace in range(TRACES):
             _, info = env.reset(seed=0, options={"trace_seed": trace})
-        masks = [info["action_mask"]]
+        last = [info]
 
-        def play(times: int, env: Any = env, rng: Any = rng, masks: Any = masks) -> None:
+        def play(times: int, env: Any = env, rng: Any = rng, last: Any = last) -> None:
             for _ in range(times):
-                legal = np.flatnonzero(masks[0])
-                _, _, terminated, truncated, info = env.step(legal[int(rng.random() * len(legal))])
+                _, _, terminated, truncated, last[0] = env.step(random_action(env, last[0], rng))
                 if terminated or truncated:
-                    _, info = env.reset()
-                masks[0] = info["action_mask"]
+                    _, last[0] = env.reset()
 
         play(50)
         found[engine] = rate(play, seconds)
@@ -128,7 +128,8 @@ def vector_rows(name: str, options: EnvironmentOptions) -> Iterator[dict[str, An
         row: dict[str, Any] = {"id": name, "environments": number}
         row["steps_per_s"] = number * rate(_player(envs), options.seconds)
         row["bytes"] = envs.core.nbytes / number
-        row |= _shares(envs)
+        if not isinstance(envs.core, AuctionCore):
+            row |= _shares(envs)
         row["copies_per_s"] = number * rate(_copier(envs), options.seconds / 10)
         with_summaries = _made(name, number, summaries=True)
         row["steps_per_s_summaries"] = number * rate(_player(with_summaries), options.seconds)

@@ -31,7 +31,9 @@ def report(figures: dict[str, Any]) -> str:
 def _vector_cells(row: dict[str, Any]) -> list[str]:
     cells = [row["id"], str(row["environments"]), _rate(row["steps_per_s"])]
     cells += [_rate(row["steps_per_s_summaries"]), _rate(row["copies_per_s"]), f"{row['bytes'] / 1000:,.0f}"]
-    cells += [f"{100 * row[f'share_{part}']:.0f} %" for part in ("core", "features", "masks", "python")]
+    # The parts of an auction's step are not timed.
+    shares = [row.get(f"share_{part}") for part in ("core", "features", "masks", "python")]
+    cells += ["" if share is None else f"{100 * share:.0f} %" for share in shares]
     return [*cells, f"{row['two_threads']:.2f}" if "two_threads" in row else ""]
 
 

@@ -178,9 +178,7 @@ def step(
         if own.by_weights or outcome >= TERMINATED:
             desk.mask[:] = 1
         if action != BEGIN:
-            steps.charge(episode, desk, rules, outcome, terms[at])
-        for place in range(len(rules.weights)):
-            rewards[at] += rules.weights[place] * terms[at, place]
+            rewards[at] = steps.charge(episode, desk, rules, outcome, terms[at])
 
 
 @compiled

@@ -25,7 +25,7 @@ from clustergym.envs.vector.desk import Desk, DeskRules
 from clustergym.envs.vector.desks import Desks, PreparedScenario
 from clustergym.envs.vector.menus import Memories
 from clustergym.inputs.errors import InputError
-from clustergym.metrics.metrics import measure
+from clustergym.metrics.metrics import measure_scenario
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import EventLog
 
@@ -56,6 +56,7 @@ class Core:
     def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
         episodes, reward = single.episodes, single.parameters.reward
         self.size, self.logged, self.threads = size, logged, threads
+        self._reward_names = list(reward)
         self._cluster = cluster_arrays(episodes.cluster, episodes.setting.counts)
         self._batch = Batch(self._cluster, size, logged)
         self._desks = Desks(self._cluster, size, single.parameters, single.actions, single.features)
@@ -164,6 +165,15 @@ class Core:
         bounds = np.linspace(0, self.size, self.threads + 1).astype(int).tolist()
         list(self._pool.map(call, bounds[:-1], bounds[1:]))
 
+    def info(self, row: int, illegal: bool) -> dict[str, Any]:
+        """Return what an episode's info has at every step."""
+        return {
+            "action_mask": self.desks.mask[row].copy(),
+            "now_s": float(self._batch.episodes.clock[row, c.NOW]) / c.TICKS_PER_S,
+            "illegal": illegal,
+            "rewards": dict(zip(self._reward_names, self.terms[row].tolist(), strict=True)),
+        }
+
     def end(self, row: int) -> dict[str, Any]:
         """Return what the last info of an episode has besides: `stalled`; if logged, metrics and digest."""
         stalled = {"stalled": bool(self.outcomes[row] == steps.STALLED)}
@@ -180,16 +190,8 @@ class Core:
         """Return the metrics of an episode that is over; its log is built if it is not given."""
         scenario = self.scenarios[row]
         assert scenario is not None
-        return measure(
-            (log or self._batch.log(row)).events,
-            scenario.trace,
-            scenario.cluster,
-            scenario.reference_iteration_time_s,
-            float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S,
-            scenario.horizon_s,
-            scenario.request_gpus,
-            scenario.fair_iteration_time_s,
-        ).metrics
+        end_s = float(self._batch.episodes.clock[row, c.END]) / c.TICKS_PER_S
+        return measure_scenario(scenario, (log or self._batch.log(row)).events, end_s).metrics
 
     def left(self, row: int) -> Outcomes:
         """Return when each job of an episode left so far."""

@@ -218,10 +218,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _observations(self) -> Observations:
         flat = self.core.desks.observation
-        if self.single.parameters.observation == "flat":
-            return flat.copy() if self.copy else flat
-        parts = self.single.features.parts.items()
-        return {name: flat[:, part].copy() if self.copy else flat[:, part] for name, part in parts}
+        return self.single.as_observation(flat.copy() if self.copy else flat)
 
     def _infos(self, chosen: Bools, ended: Bools) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
@@ -247,20 +244,10 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def _final(self, ended: Bools) -> dict[str, Any]:
         """Return `final_obs` and `final_info` of the episodes that are over."""
-        rows, flat = np.flatnonzero(ended).tolist(), self.core.desks.observation
-        parts, names = self.single.features.parts.items(), list(self.single.parameters.reward)
         final: dict[str, Any] = {}
-        for row in rows:
-            seen: Any = flat[row].copy()
-            if self.single.parameters.observation != "flat":
-                seen = {name: seen[part] for name, part in parts}
-            info = {
-                "action_mask": self.core.desks.mask[row].copy(),
-                "now_s": float(self.core.now_s[row]),
-                "illegal": bool(self._illegal[row]),
-                "rewards": dict(zip(names, self.core.terms[row].tolist(), strict=True)),
-                **self.core.end(row),
-            }
+        for row in np.flatnonzero(ended).tolist():
+            seen = self.single.as_observation(self.core.desks.observation[row].copy())
+            info = self.core.info(row, bool(self._illegal[row])) | self.core.end(row)
             final = self._add_info(final, {"final_obs": seen, "final_info": info}, row)
         return final
 

@@ -43,13 +43,10 @@ class PreparedScenarios:
             message, remedy = "compiled episodes need the package numba", "pip install 'clustergym[learn]'"
             raise UncoveredError(message, field="env.engine", remedy=remedy)
         self._kept: OrderedDict[tuple[int, int], tuple[Scenario, PreparedScenario]] = OrderedDict()
-        chosen = single.parameters
-        other = [name for name in chosen.reward if name not in NAMES]
-        reasons = ((bool(other), "env.reward", f"the term {other[0] if other else ''}"),)
-        for applies, field, what in reasons:
-            if applies:
-                message = f"{what} is not covered by compiled episodes"
-                raise UncoveredError(message, field=field, remedy="give engine='simpy'")
+        for name in single.parameters.reward:
+            if name not in NAMES:
+                message = f"the term {name} is not covered by compiled episodes"
+                raise UncoveredError(message, field="env.reward", remedy="give engine='simpy'")
 
     def check(self) -> None:
         """Raise an UncoveredError if compiled episodes do not cover the scenarios of the parameters."""

@@ -66,7 +66,7 @@ class EngineEnv(SchedulingEnv):
         self._core.begin([0], [prepared])
         if self._core.outcomes[0] != steps.DECIDED:
             raise InputError("no job comes to a decision", field="env", remedy="choose another trace")
-        return self._seen(), self._core_info(False)
+        return self._seen(), self._core.info(0, False)
 
     def _checked(self, action: Any) -> Any:
         return self._own_actions.checked(action)
@@ -79,7 +79,7 @@ class EngineEnv(SchedulingEnv):
         legal = bool(core.legal(taken)[0])
         check_legal(self.parameters, self._own_actions, action, legal)
         core.take(taken, np.zeros(1, dtype=np.bool_))
-        info, outcome = self._core_info(not legal), int(core.outcomes[0])
+        info, outcome = core.info(0, not legal), int(core.outcomes[0])
         over = outcome >= steps.TERMINATED
         if over:
             info |= core.end(0)
@@ -89,20 +89,7 @@ class EngineEnv(SchedulingEnv):
     def _seen(self) -> Observation:
         """Return a copy of the observation."""
         assert self._core is not None
-        flat = self._core.desks.observation[0].copy()
-        if self.parameters.observation == "flat":
-            return flat
-        return {name: flat[part] for name, part in self.features.parts.items()}
-
-    def _core_info(self, illegal: bool) -> dict[str, Any]:
-        core = self._core
-        assert core is not None
-        return {
-            "action_mask": core.desks.mask[0].copy(),
-            "now_s": float(core.now_s[0]),
-            "illegal": illegal,
-            "rewards": dict(zip(self.parameters.reward, core.terms[0].tolist(), strict=True)),
-        }
+        return self.as_observation(self._core.desks.observation[0].copy())
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return 1 for each legal action, else 0, as `SchedulingEnv.action_masks`."""

@@ -88,16 +88,30 @@ def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules
 
 
 @compiled_in_place
-def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: Floats) -> None:
-    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's."""
+def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: Floats) -> float:
+    """Write the terms of the reward: by how much each cost has fallen, less that of the baseline's.
+
+    Returns the reward, their weighted sum.
+    """
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
     for at in range(len(rules.terms)):
         now = costs.cost(episode, desk, now_s, rules.terms[at], False)
         terms[at] = desk.last_cost[at] - now
         desk.last_cost[at] = now
-    if len(desk.reference) == 0:
-        return
+    if len(desk.reference) > 0:
+        _charge_reference(episode, desk, rules, outcome, now_s, terms)
+    reward = 0.0
+    for at in range(len(rules.weights)):
+        reward += rules.weights[at] * terms[at]
+    return reward
+
+
+@compiled_in_place
+def _charge_reference(
+    episode: Episode, desk: Desk, rules: DeskRules, outcome: int, now_s: float, terms: Floats
+) -> None:
+    """Take off by how much the baseline's costs have fallen."""
     # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
     then_s = max(now_s, costs.end_of_reference_s(episode, desk)) if outcome == TERMINATED else now_s
     for at in range(len(rules.terms)):
@@ -164,9 +178,7 @@ def _steps(
         if outcome >= TERMINATED:
             desk.mask[:] = 1
         if outcome != EDITED and action != BEGIN:
-            charge(episode, desk, rules, outcome, terms[at])
-        for place in range(len(rules.weights)):
-            rewards[at] += rules.weights[place] * terms[at, place]
+            rewards[at] = charge(episode, desk, rules, outcome, terms[at])
 
 
 @compiled_in_place
