@@ -58,6 +58,31 @@ def inlined(function: F) -> F:
     return _compile(function, {"inline": "always"})
 
 
+class Direct:
+    """A compiled function that is called with arguments of the same types each time.
+
+    Numba looks up the types of all arrays at each call, which takes longer than what it calls.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Any = function
+        self._code: Callable[..., Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make a copy; machine code is no part of it."""
+        return Direct, (self._function,)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function; the first call chooses its machine code."""
+        if self._code is not None:
+            return self._code(*arguments)
+        found = self._function(*arguments)
+        if _numba is not None:
+            types = tuple(map(_numba.typeof, arguments))
+            self._code = self._function.overloads[types].entry_point
+        return found
+
+
 def _compile(function: F, options: dict[str, Any]) -> F:
     if _numba is None:
         return function
