@@ -13,7 +13,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.batch import row_of
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_part
+from clustergym.compiled.numba_cache import compiled_part, entry_in_place
 from clustergym.compiled.policies import ares, fcfs, hesrpt, las, optimus, srtf
 from clustergym.compiled.policies.memory import Memory, memory_of
 from clustergym.compiled.policies.queues import CLUSTER, NOTHING, TYPES
@@ -128,7 +128,7 @@ def _make_fit(episode: Episode) -> None:
             job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
 
 
-@compiled
+@entry_in_place
 def decide(
     episodes: Episode,
     cluster: ClusterArrays,
