@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
@@ -73,6 +74,12 @@ class Learned(Policy):
         """Return the information class that the agent was trained with."""
         information: InformationClass = self._loaded.information_class
         return information
+
+    @property
+    def auction_weights(self) -> Floats | None:
+        """Weights of the auction; None where a network decides."""
+        weights: Floats | None = None if self._player is not None else self._loaded.weights
+        return weights
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""
