@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.inputs.errors import require
 from clustergym.inputs.parameter_types import NonNegativeInt, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
@@ -85,6 +86,12 @@ class Learned(Policy):
         """Return the information class that the agent was trained with."""
         information: InformationClass = self._loaded.information_class
         return information
+
+    @property
+    def auction_weights(self) -> Floats | None:
+        """Weights of the auction; None where a network decides."""
+        weights: Floats | None = None if self._player is not None else self._loaded.weights
+        return weights
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""

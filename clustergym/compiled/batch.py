@@ -60,6 +60,7 @@ class Batch:
             profile=np.zeros((size, 0, c.PROFILE_COLUMNS), whole),
         )
         self._node_gpus = np.repeat(cluster.per_node, cluster.nodes)
+        self._gpus = int(self._node_gpus.sum())
 
     def load(self, at: int, scenario: ScenarioArrays) -> None:
         """Begin an episode of a scenario in row `at`, before its first decision point."""
@@ -86,15 +87,15 @@ class Batch:
         """Make room for the events that can happen up to the next decision point of every episode."""
         if not self.logged:
             return
-        clock = self.episodes.clock
+        most = np.maximum.reduce(self.episodes.clock).tolist()
         # A decision may preempt or launch every job once; then every job may arrive, move and leave.
-        events = int((clock[:, c.EVENTS] + 5 * clock[:, c.JOBS]).max())
+        events = most[c.EVENTS] + 5 * most[c.JOBS]
         # Each GPU is launched on at most once by the decision, and moved to once.
-        nodes = int(clock[:, c.EVENT_NODES].max()) + 2 * int(self._node_gpus.sum())
-        if gpus := int(clock[:, c.PROFILE_GPUS].max()):
+        nodes = most[c.EVENT_NODES] + 2 * self._gpus
+        if gpus := most[c.PROFILE_GPUS]:
             # A job may ask for a profile on each type and leave; each profile passed on ends and starts.
-            more = 8 * int(clock[:, c.JOBS].max()) * len(self.cluster.capacity)
-            events, nodes = events + more, nodes + more * min(gpus, int(self._node_gpus.sum()))
+            more = 8 * most[c.JOBS] * len(self.cluster.capacity)
+            events, nodes = events + more, nodes + more * min(gpus, self._gpus)
         self._grow(1, events, "event", "event_iteration_s")
         self._grow(1, nodes, "event_node")
 

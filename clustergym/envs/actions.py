@@ -53,7 +53,9 @@ class Actions(ABC):
         InputError
             If it is not in the action space.
         """
-        if not self.space.contains(action):
+        # What contains() makes sure of, at a tenth of its time.
+        plain = isinstance(action, (int, np.integer)) and 0 <= action < self.number
+        if not plain and not self.space.contains(action):
             remedy = f"give a whole number from 0 to {self.number - 1}"
             raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
         return int(action)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from clustergym.inputs.parameters import checked
 from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.interface.policy import Setting
 from clustergym.scenarios.scenario import Scenario, allowed_counts
-from clustergym.scenarios.scenario_config import Conditions
+from clustergym.scenarios.scenario_config import Conditions, TraceChoice, trace_choice
 
 OPTIONS = ("scenario", "trace", "trace_seed", "load", "run_seed")
 KEPT = 256
@@ -131,7 +131,7 @@ class Episodes:
         key = self._name, seed, *trace.items()
         made = _kept.pop(key, None)
         if made is None or Path(self.parameters.source).is_file():
-            made = self._conditions.scenario(trace, seed)
+            made = self._conditions.scenario(_trace_choice(*trace.items()), seed)
         _kept[key] = made
         if len(_kept) > KEPT:
             _kept.popitem(last=False)
@@ -191,6 +191,11 @@ def _cluster(name: str) -> tuple[dict[str, Any], Any]:
     if path.is_file():
         return _named("cluster", name), cluster
     return {"path": name}, cluster
+
+
+@lru_cache(maxsize=256)
+def _trace_choice(*items: tuple[str, Any]) -> TraceChoice:
+    return trace_choice(dict(items))
 
 
 def _trace_file(name: str) -> dict[str, Any]:

@@ -101,12 +101,12 @@ class Conditions:
         disturbances = {key: given.get(key, {}) for key in KINDS}
         return cls(rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances)
 
-    def scenario(self, trace_choice: Mapping[str, Any], seed: Any) -> Scenario:
+    def scenario(self, chosen: Mapping[str, Any] | TraceChoice, seed: Any) -> Scenario:
         """Build the scenario of a trace.
 
         Parameters
         ----------
-        trace_choice : mapping
+        chosen : mapping or TraceChoice
             The `trace` group of the configuration.
         seed : int
 
@@ -117,7 +117,7 @@ class Conditions:
         """
         cluster, rules = self.cluster, self.rules
         seed = checked(seed, NonNegativeInt, "seed")
-        trace = _with_cluster_types(make_trace(trace_choice, seed, cluster, rules.counts), cluster, rules)
+        trace = _with_cluster_types(make_trace(chosen, seed, cluster, rules.counts), cluster, rules)
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
         tables, communication_s = _tables(self.oracle, classes, cluster, rules)
@@ -251,14 +251,20 @@ class TraceChoice(Parameters):
     seed: int | None = None
 
 
+def trace_choice(config: Mapping[str, Any]) -> TraceChoice:
+    """Return the checked `trace` group of a configuration."""
+    choice: TraceChoice = build(TraceChoice, config, "trace")
+    return choice
+
+
 def make_trace(
-    config: Mapping[str, Any], seed: int, cluster: ClusterSpec, counts: str = "power_of_two"
+    config: Mapping[str, Any] | TraceChoice, seed: int, cluster: ClusterSpec, counts: str = "power_of_two"
 ) -> Trace:
     """Read or generate the trace of the `trace` group.
 
     GPU counts in a file of another format are rounded up to powers of two unless `counts` is `any`.
     """
-    choice: TraceChoice = build(TraceChoice, config, "trace")
+    choice = config if isinstance(config, TraceChoice) else trace_choice(config)
     seed = seed if choice.seed is None else choice.seed
     if choice.path is not None:
         from clustergym.workload.formats import load_trace

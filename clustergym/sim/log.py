@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -104,12 +106,36 @@ class EventLog:
     def append(self, event: Event) -> None:
         """Add an event; its time must not be before that of the last event."""
         self.events.append(event)
-        # Fields of failures and of chosen batches are hashed only where an event has them, so that the
-        # digests of runs without them stay the same.
-        values = event if event.batch else event[:-1] if event.lost_s or event.lost_iterations else event[:-3]
-        self._sha256.update((repr(tuple(map(str, values))) + "\n").encode())
+        self._sha256.update(_line(event).encode())
+
+    def extend(self, events: Sequence[Event]) -> None:
+        """Add events in order of time."""
+        self.events += events
+        self._sha256.update("".join(map(_line, events)).encode())
 
     @property
     def digest(self) -> str:
         """SHA-256 digest of all events so far, hexadecimal."""
         return self._sha256.hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _text(nodes: tuple[tuple[int, int], ...]) -> str:
+    """Return the text of an allocation: many events have the same one."""
+    return str(nodes)
+
+
+def _line(event: Event) -> str:
+    """Return what is hashed of an event: its values as a tuple of texts.
+
+    Fields of failures and of chosen batches are hashed only where an event has them, so that the digests of
+    runs without them stay the same.
+    """
+    time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
+    line = (
+        f"('{time_s}', '{kind}', '{job}', '{gpu_type}', '{gpus}', '{_text(nodes)}', '{locality}', "
+        f"'{overhead_s}', '{iteration_s}', {event.reason!r}"
+    )
+    if event.batch or event.lost_s or event.lost_iterations:
+        line += f", '{event.lost_s}', '{event.lost_iterations}'"
+    return f"{line}, '{event.batch}')\n" if event.batch else line + ")\n"

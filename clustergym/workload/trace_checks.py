@@ -91,17 +91,23 @@ def build_trace(
     check = _Checker(path, columns, source_names or {})
     check.everything()
     columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
-    order = np.argsort(columns["submit_s"], kind="stable")
+    if (np.diff(columns["submit_s"]) < 0).any():
+        order = np.argsort(columns["submit_s"], kind="stable")
+        columns = {key: _in_order(column, order) for key, column in columns.items()}
     return Trace(
         name=name or path.stem,
         path=str(path),
         provenance=provenance or {},
-        **{key: _in_order(column, order) for key, column in columns.items()},
+        **{key: _frozen(column) for key, column in columns.items()},
     )
 
 
 def _in_order(column: Any, order: npt.NDArray[np.intp]) -> Any:
-    return column[order] if isinstance(column, np.ndarray) else tuple(column[row] for row in order.tolist())
+    return column[order] if isinstance(column, np.ndarray) else [column[row] for row in order.tolist()]
+
+
+def _frozen(column: Any) -> Any:
+    return tuple(column) if isinstance(column, list) else column
 
 
 def _catalogue_name(name: str) -> str:

@@ -28,6 +28,8 @@ POLICIES = (
     "hesrpt leftover=false",
     "optimus",
     "optimus turn_restarts=0.0 hysteresis=0.0",
+    "learned checkpoint=elastic",
+    "learned checkpoint=elastic round_s=300",
 )
 CASES: dict[str, dict[str, Any]] = {
     "16 GPUs": {"cluster": "arena-16", "jobs": 30, "loads": (1.5,)},
@@ -89,6 +91,13 @@ def test_a_policy_that_is_not_compiled_is_refused_or_runs_in_simpy(text: str, wh
     env = MetaEnv(**chosen)
     env.reset(seed=0)
     assert env.step(np.int64(1))[4]["now_s"] > 0
+
+
+def test_a_network_in_a_menu_is_refused() -> None:
+    pytest.importorskip("torch")
+    menu = ("las", "learned checkpoint=elastic-16")
+    with pytest.raises(InputError, match="checkpoint=elastic-16, a network, is not compiled"):
+        MetaEnv(engine="compiled", cluster="arena-16", jobs=6, policies=menu)
 
 
 def test_policies_that_need_iteration_times_are_refused_without_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clustergym.arrays import Floats
-from clustergym.compiled.numba_cache import compiled_part
+from clustergym.compiled.numba_cache import inlined
 
 
 class Memory(NamedTuple):
@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 FIGURES, JOB_FIGURES = 8, 4
 
 
-@compiled_part
+@inlined
 def memory_of(memories: Memory, at: int, policy: int) -> Memory:
     """Return the memory of a policy in one episode of a batch; its arrays share their memory."""
     return Memory(

@@ -13,14 +13,14 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.batch import row_of
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_part
-from clustergym.compiled.policies import ares, fcfs, hesrpt, las, optimus, srtf
+from clustergym.compiled.numba_cache import compiled_part, entry_in_place, inlined
+from clustergym.compiled.policies import ares, fcfs, hesrpt, las, learned, optimus, srtf
 from clustergym.compiled.policies.memory import Memory, memory_of
 from clustergym.compiled.policies.queues import CLUSTER, NOTHING, TYPES
 from clustergym.compiled.scenario_arrays import UncoveredError
 from clustergym.interface.policy import InformationClass, Policy
 
-FCFS, LAS, SRTF, SRTF_ELASTIC, ARES, ARES_CONSERVING, HESRPT, OPTIMUS = range(8)
+FCFS, LAS, SRTF, SRTF_ELASTIC, ARES, ARES_CONSERVING, HESRPT, OPTIMUS, LEARNED = range(9)
 MOST_PARAMETERS = 3
 
 
@@ -33,10 +33,15 @@ class Menu(NamedTuple):
         FCFS, LAS, …
     parameter : ndarray of float, shape (P, MOST_PARAMETERS)
         Those that the policy's `decide` takes, in its order.
+    weights : ndarray of float, shape (P, W)
+        Of the learned auctions.
+    weight_count : ndarray of int, shape (P,)
     """
 
     code: Ints
     parameter: Floats
+    weights: Floats
+    weight_count: Ints
 
 
 Entry = tuple[int, tuple[float, ...]]
@@ -69,6 +74,7 @@ COMPILED: dict[str, Callable[[dict[str, object]], Entry]] = {
     "ares": _ares,
     "hesrpt": lambda own: (HESRPT, (float(bool(own["leftover"])), _number(own["hysteresis"]))),
     "optimus": lambda own: (OPTIMUS, (_number(own["hysteresis"]), _number(own["turn_restarts"]))),
+    "learned": lambda own: (LEARNED, ()),
 }
 """Name of a policy that is compiled -> what its parameters, by name, come to."""
 UNCOVERED = {
@@ -93,13 +99,22 @@ def menu_of(policies: Sequence[Policy], information: InformationClass) -> Menu:
         If one is not compiled, or not with its parameters.
     """
     parameter, codes = np.zeros((len(policies), MOST_PARAMETERS)), []
+    weights = [_weights(policy) for policy in policies]
+    counts = np.array([len(own) for own in weights], dtype=np.int64)
+    padded = np.zeros((len(policies), int(counts.max())))
     for at, policy in enumerate(policies):
         code, own = _entry(policy)
         if information is InformationClass.NONE and code not in WITHOUT_TIMES:
             raise _uncovered(f"policy {policy.name} without iteration times")
         codes.append(code)
-        parameter[at, : len(own)] = own
-    return Menu(np.array(codes, dtype=np.int64), parameter)
+        parameter[at, : len(own)], padded[at, : counts[at]] = own, weights[at]
+    return Menu(np.array(codes, dtype=np.int64), parameter, padded, counts)
+
+
+def _weights(policy: Policy) -> Floats:
+    """Return the weights of a learned auction; other policies have none."""
+    weights: Floats | None = getattr(policy, "auction_weights", None)
+    return np.zeros(0) if weights is None else weights
 
 
 def _entry(policy: Policy) -> Entry:
@@ -110,6 +125,8 @@ def _entry(policy: Policy) -> Entry:
     for (name, parameter), values in UNCOVERED.items():
         if name == policy.name and own[parameter] in values:
             raise _uncovered(f"policy {policy.name} {parameter}={own[parameter]}")
+    if policy.name == "learned" and not len(_weights(policy)):
+        raise _uncovered(f"policy learned checkpoint={own['checkpoint']}, a network,")
     return COMPILED[policy.name](own)
 
 
@@ -128,7 +145,32 @@ def _make_fit(episode: Episode) -> None:
             job[c.TARGET_TYPE] = job[c.TARGET_LEVEL] = c.NONE
 
 
-@compiled
+@inlined
+def _decide(
+    episode: Episode, cluster: ClusterArrays, memory: Memory, code: int, parameter: Floats, weights: Floats
+) -> None:
+    """Let a policy decide in one episode."""
+    if code == FCFS:
+        fcfs.decide(episode, cluster, int(parameter[0]))
+    elif code == LAS:
+        las.decide(episode, cluster)
+    elif code == SRTF:
+        srtf.decide(episode, cluster)
+    elif code == SRTF_ELASTIC:
+        srtf.decide_elastic(episode, cluster, parameter[0])
+    elif code == ARES:
+        ares.decide(episode, cluster, memory, parameter[0], parameter[1], parameter[2])
+    elif code == ARES_CONSERVING:
+        ares.decide_conserving(episode, cluster, memory, parameter[0], parameter[1])
+    elif code == HESRPT:
+        hesrpt.decide(episode, cluster, memory, parameter[0] > 0.0, parameter[1])
+    elif code == LEARNED:
+        learned.decide(episode, cluster, weights)
+    else:
+        optimus.decide(episode, cluster, memory, parameter[0], parameter[1])
+
+
+@entry_in_place
 def decide(
     episodes: Episode,
     cluster: ClusterArrays,
@@ -148,24 +190,10 @@ def decide(
         Policies of the menu; nothing is decided where one is below 0.
     """
     for at in range(first, last):
-        if actions[at] < 0:
+        nth = actions[at]
+        if nth < 0:
             continue
-        episode, memory = row_of(episodes, at), memory_of(memories, at, actions[at])
-        code, parameter = menu.code[actions[at]], menu.parameter[actions[at]]
-        if code == FCFS:
-            fcfs.decide(episode, cluster, int(parameter[0]))
-        elif code == LAS:
-            las.decide(episode, cluster)
-        elif code == SRTF:
-            srtf.decide(episode, cluster)
-        elif code == SRTF_ELASTIC:
-            srtf.decide_elastic(episode, cluster, parameter[0])
-        elif code == ARES:
-            ares.decide(episode, cluster, memory, parameter[0], parameter[1], parameter[2])
-        elif code == ARES_CONSERVING:
-            ares.decide_conserving(episode, cluster, memory, parameter[0], parameter[1])
-        elif code == HESRPT:
-            hesrpt.decide(episode, cluster, memory, parameter[0] > 0.0, parameter[1])
-        else:
-            optimus.decide(episode, cluster, memory, parameter[0], parameter[1])
+        episode, memory = row_of(episodes, at), memory_of(memories, at, nth)
+        weights = menu.weights[nth, : menu.weight_count[nth]]
+        _decide(episode, cluster, memory, menu.code[nth], menu.parameter[nth], weights)
         _make_fit(episode)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.compiled.numba_cache import Direct
 from clustergym.envs.auction_actions import AuctionActions, checked_numbers
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.vector import auction_step
@@ -23,6 +24,7 @@ class AuctionCore(Core):
 
     def __init__(self, single: SchedulingEnv, size: int, logged: bool, threads: int = 1) -> None:
         super().__init__(single, size, logged, threads)
+        self._step = Direct(auction_step.step)
         actions, parts = single.actions, single.features.parts
         assert isinstance(actions, AuctionActions)
         self._numbers, self._bound = np.zeros((size, actions.number)), actions.bound
@@ -50,7 +52,7 @@ class AuctionCore(Core):
 
     def _call(self, actions: Ints) -> Callable[[int, int], None]:
         return partial(
-            auction_step.step,
+            self._step,
             self._batch.episodes,
             self._cluster,
             self._desks.arrays,

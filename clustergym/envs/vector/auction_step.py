@@ -14,7 +14,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.auction import Bids
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part, entry_in_place
 from clustergym.envs.vector import desk as d
 from clustergym.envs.vector import edits, observation
 from clustergym.envs.vector import step as steps
@@ -132,7 +132,7 @@ def _decide(episode: Episode, cluster: ClusterArrays, desk: Desk, own: AuctionRu
     auction_episode.set_targets(episode, shown, kind, level)
 
 
-@compiled
+@entry_in_place
 def step(
     episodes: Episode,
     cluster: ClusterArrays,
@@ -181,7 +181,7 @@ def step(
             rewards[at] = steps.charge(episode, desk, rules, outcome, terms[at])
 
 
-@compiled
+@entry_in_place
 def draw_numbers(states: npt.NDArray[np.uint64], numbers: Floats) -> None:
     """Draw an action in each episode: numbers from -1 to 1, all with the same probability."""
     for at in range(len(numbers)):

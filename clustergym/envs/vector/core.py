@@ -15,7 +15,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
 from clustergym.compiled.cluster_arrays import ClusterArrays, cluster_arrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import announce_compilation
+from clustergym.compiled.numba_cache import Direct, announce_compilation
 from clustergym.compiled.policies import menu as menus
 from clustergym.envs.actions import MetaActions
 from clustergym.envs.scheduling import STALLED_S, SchedulingEnv
@@ -63,6 +63,8 @@ class Core:
         self.terms, self.rewards = np.zeros((size, len(reward))), np.zeros(size)
         self.outcomes = np.zeros(size, dtype=np.int8)
         self.scenarios: list[Scenario | None] = [None] * size
+        self._step, self._decide = Direct(steps.step), Direct(menus.decide)
+        self._rows = np.arange(size)
         self._menu: menus.Menu | None = None
         self._memories: Memories | None = None
         if isinstance(single.actions, MetaActions):
@@ -110,7 +112,8 @@ class Core:
             message = f"have shape {taken.shape} and type {taken.dtype}"
             remedy = f"give {self.size} whole numbers"
             raise InputError(message, field="actions", remedy=remedy)
-        wrong = (taken < 0) | (taken >= number)
+        # As numbers without a sign, negative ones are too large.
+        wrong = taken.astype(np.int64).view(np.uint64) >= number
         if wrong.any():
             row = int(np.argmax(wrong))
             message = f"{taken[row]} is not an action of environment {row}"
@@ -119,7 +122,7 @@ class Core:
 
     def legal(self, taken: Any) -> Bools:
         """Return in which episodes an action is legal, shape (size,)."""
-        return self.desks.mask[np.arange(self.size), taken] > 0
+        return self.desks.mask[self._rows, taken] > 0
 
     def take(self, taken: Any, over: Bools) -> None:
         """Take an action in each episode that is not over."""
@@ -134,7 +137,7 @@ class Core:
     def _call(self, actions: Ints) -> Callable[[int, int], None]:
         """Return a function that takes the actions in the episodes from a first to a last one."""
         return partial(
-            steps.step,
+            self._step,
             self._batch.episodes,
             self._cluster,
             self._desks.arrays,
@@ -150,7 +153,7 @@ class Core:
         self._batch.make_room()
         if self._menu is not None and self._memories is not None:
             menu, memories = self._menu, self._memories.arrays
-            self._run(partial(menus.decide, self._batch.episodes, self._cluster, menu, memories, actions))
+            self._run(partial(self._decide, self._batch.episodes, self._cluster, menu, memories, actions))
             # A policy has decided all edits: what is left of the decision point is its end.
             actions = np.where(actions >= 0, self.desks.mask.shape[1] - 1, actions)
         self._run(self._call(actions))

@@ -173,14 +173,14 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             Observations, rewards, terminations, truncations and infos, as of `gymnasium.vector.VectorEnv`.
         """
         over = self._over.copy()
-        begins = np.flatnonzero(over).tolist()
+        begins = over.nonzero()[0].tolist()
         if begins and (self.autoreset_mode is not AutoresetMode.NEXT_STEP or None in self.core.scenarios):
             which = f"environment {begins[0]} has no episode"
             raise ResetNeeded(f"{which}: call reset(), with options={{'reset_mask': …}} for single ones")
         taken = self.core.checked(actions)
         if begins:
             self._begin(begins, {})
-        self._illegal = ~self.core.legal(taken) & ~over
+        self._illegal = ~(self.core.legal(taken) | over)
         if self._illegal.any() and self.single.parameters.on_illegal == "raise":
             row = int(np.argmax(self._illegal))
             action = self.single.actions.describe(int(taken[row]))
@@ -189,7 +189,7 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self.core.take(taken, over)
         ended = self.core.outcomes >= steps.TERMINATED
         terminated = self.core.outcomes == steps.TERMINATED
-        rewards, truncated = self.core.rewards.copy(), ended & ~terminated
+        rewards, truncated = self.core.rewards.copy(), ended ^ terminated
         self._over[:] = ended
         every = np.ones(self.num_envs, dtype=np.bool_)
         if not ended.any() or self.autoreset_mode is not AutoresetMode.SAME_STEP:
@@ -228,17 +228,19 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             "now_s": self.core.now_s,
             "illegal": self._illegal.copy(),
         }
-        if not chosen.all():
+        shown, all_shown = chosen.copy(), bool(chosen.all())
+        if not all_shown:
             for values in everywhere.values():
                 values[~chosen] = 0
         infos: dict[str, Any] = {}
         for name, values in everywhere.items():
-            infos[name], infos[f"_{name}"] = values, chosen.copy()
+            infos[name], infos[f"_{name}"] = values, shown
         terms: dict[str, Any] = {}
         for at, name in enumerate(self.single.parameters.reward):
-            terms[name], terms[f"_{name}"] = np.where(chosen, self.core.terms[:, at], 0.0), chosen.copy()
-        infos["rewards"], infos["_rewards"] = terms, chosen.copy()
-        for row in np.flatnonzero(ended).tolist():
+            own = self.core.terms[:, at]
+            terms[name], terms[f"_{name}"] = own.copy() if all_shown else np.where(chosen, own, 0.0), shown
+        infos["rewards"], infos["_rewards"] = terms, shown
+        for row in ended.nonzero()[0].tolist():
             self._add_info(infos, self.core.end(row), row)
         return infos
 

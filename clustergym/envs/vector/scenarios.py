@@ -38,7 +38,7 @@ class PreparedScenarios:
     """
 
     def __init__(self, single: SchedulingEnv) -> None:
-        self._single = single
+        self._single, self._cluster = single, single.episodes.cluster
         if not has_numba():
             message, remedy = "compiled episodes need the package numba", "pip install 'clustergym[learn]'"
             raise UncoveredError(message, field="env.engine", remedy=remedy)
@@ -86,10 +86,11 @@ class PreparedScenarios:
 
     def _check(self, scenario: Scenario) -> None:
         """Raise an UncoveredError if compiled episodes do not cover a scenario."""
-        own, chosen = self._single.episodes.cluster, self._single.parameters
+        own, chosen = self._cluster, self._single.parameters
         if scenario.cluster is not own and scenario.cluster.fingerprint() != own.fingerprint():
             message = f"scenario {scenario.name} has another cluster, which compiled episodes do not cover"
             raise UncoveredError(message, field="options.scenario", remedy="choose engine=simpy")
+        self._cluster = scenario.cluster
         check_covered(scenario, chosen.information_class, self._single.placer)
         if chosen.actions in ("scores", "weights"):
             check_known(scenario, chosen.information_class)

@@ -10,7 +10,7 @@ from clustergym.compiled import batch, clock
 from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled, compiled_in_place, inlined
+from clustergym.compiled.numba_cache import compiled_in_place, entry_in_place, inlined
 from clustergym.envs.scheduling import MOST_ILLEGAL, STALLED_S
 from clustergym.envs.vector import costs, edits, observation
 from clustergym.envs.vector import desk as d
@@ -52,7 +52,7 @@ def begin_episode(desk: Desk) -> None:
     desk.mask[:] = 0
 
 
-@compiled_in_place
+@inlined
 def _act(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules, action: int) -> int:
     """Take an action; return EDITED, DECIDED if the clock is to move now, or STALLED."""
     if not desk.mask[action]:
@@ -76,7 +76,7 @@ def ended(episode: Episode, came_to: int) -> int:
     return TERMINATED if episode.clock[c.LEFT] == episode.clock[c.JOBS] else TRUNCATED
 
 
-@compiled_in_place
+@inlined
 def _move(episode: Episode, cluster: ClusterArrays, desk: Desk, rules: DeskRules) -> int:
     """Move the clock; return DECIDED at the next decision point, or how the episode has ended."""
     came_to = clock.advance(episode, cluster)
@@ -120,7 +120,7 @@ def _charge_reference(
         desk.last_reference[at] = then
 
 
-@compiled
+@entry_in_place
 def step(
     episodes: Episode,
     cluster: ClusterArrays,
@@ -145,22 +145,6 @@ def step(
     outcomes : ndarray of int8, shape (E,)
         Receive EDITED, DECIDED, TERMINATED, TRUNCATED or STALLED.
     """
-    _steps(episodes, cluster, desks, rules, actions, terms, rewards, outcomes, first, last)
-
-
-@compiled_in_place
-def _steps(
-    episodes: Episode,
-    cluster: ClusterArrays,
-    desks: Desk,
-    rules: DeskRules,
-    actions: Ints,
-    terms: Floats,
-    rewards: Floats,
-    outcomes: Bytes,
-    first: int,
-    last: int,
-) -> None:
     for at in range(first, last):
         action = actions[at]
         if action == LEAVE:
@@ -192,7 +176,7 @@ def next_bits(states: npt.NDArray[np.uint64], at: int) -> np.uint64:
     return bits >> np.uint64(11)
 
 
-@compiled
+@entry_in_place
 def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, first: int, last: int) -> None:
     """Draw a legal action in each of the episodes first..last, all with the same probability.
 

@@ -15,17 +15,19 @@ order of the process, so that no seed's bursts are far from the source's.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError
-from clustergym.workload.generators.sources import Arrivals, Source
+from clustergym.workload.generators.sources import Arrivals, Source, SourcePart
 
 HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400
+CLOSE = 1e-10
+"""Differences of the hourly process that rounding cannot undo; its values are about 1."""
 HOURLY, WITHIN_HOUR, JOBS, PIECE = 101, 102, 103, 104
 """Numbers of the random streams used here; every purpose of a generator has its own."""
 
@@ -95,12 +97,12 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
     """Draw the random factor on the arrival rate of each hour, shape (hours,)."""
     bursts = source.arrivals.hourly
     length = max(hours, math.ceil(source.span_s / HOUR_S))
-    process = np.zeros(length)
-    for index, part in enumerate(bursts.parts):
-        noise = np.random.default_rng([seed, HOURLY, index]).standard_normal(length)
-        process += math.sqrt(part.share) * _with_memory(noise, part.correlation_h)
+    noise = [
+        np.random.default_rng([seed, HOURLY, index]).standard_normal(length)
+        for index in range(len(bursts.parts))
+    ]
     factor = np.empty(length)
-    factor[np.argsort(process, kind="stable")] = _gamma_quantiles(bursts.cv2, length)
+    factor[_order(noise, bursts.parts)] = _gamma_quantiles(bursts.cv2, length)
     area = np.concatenate([[0.0], np.cumsum(factor)])
     jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
     chance = float(np.random.default_rng([seed, PIECE]).random()) * jobs_in_piece[-1]
@@ -108,12 +110,39 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
     return factor[start : start + hours]
 
 
+def _order(noise: Sequence[Floats], parts: Sequence[SourcePart]) -> Ints:
+    """Return the hours in ascending order of the sum of autoregressions that noise drives."""
+    weights = [math.sqrt(part.share) for part in parts]
+    for solve in (_with_memory, _with_memory_in_python):
+        process = np.zeros(len(noise[0]))
+        for weight, each, part in zip(weights, noise, parts, strict=True):
+            process += weight * solve(each, part.correlation_h)
+        order = np.argsort(process, kind="stable")
+        # Only the order counts. Where rounding could change it, Python says which it is.
+        if np.diff(process[order]).min(initial=np.inf) > CLOSE:
+            break
+    return order
+
+
 def _with_memory(noise: Floats, correlation_h: float) -> Floats:
-    """Turn white noise into a stationary first-order autoregression of unit variance."""
+    """Turn white noise into a stationary first-order autoregression of unit variance.
+
+    It solves the recurrence as a banded system, whose last digits may differ between machines.
+    """
+    from scipy.linalg.blas import dtbsv
+
     keep = math.exp(-1.0 / correlation_h)
+    fresh = math.sqrt(1.0 - keep * keep) * noise
+    fresh[0] = noise[0]
+    band = np.full((2, len(noise)), -keep, order="F")
+    return np.asarray(dtbsv(1, band, fresh, lower=1, diag=1, overwrite_x=1), dtype=np.float64)
+
+
+def _with_memory_in_python(noise: Floats, correlation_h: float) -> Floats:
+    """Return what `_with_memory` returns, with the same digits on every machine."""
+    keep, value = math.exp(-1.0 / correlation_h), float(noise[0])
     fresh = (math.sqrt(1.0 - keep * keep) * noise[1:]).tolist()
-    # A loop in Python, so that every machine comes to the same values.
-    return np.array(list(accumulate(fresh, lambda before, new: keep * before + new, initial=float(noise[0]))))
+    return np.array([value, *(value := keep * value + new for new in fresh)])
 
 
 @lru_cache(maxsize=8)
