@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clustergym.arrays import Ints
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.workload.trace import Trace
@@ -24,7 +25,8 @@ class Learned(Policy):
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is
     made, a job's start with its least count on a type or the doubling of what it has, until no start has
     room and no doubling scores above 0. An enlargement of a running job that does not repay its restart
-    is reverted. `clustergym.compiled.auction_features` defines what the score is made of.
+    is reverted. `clustergym.compiled.auction_features` defines what the score is made of. An agent of class
+    `none` believes iteration times by what it has seen of jobs that ran (`clustergym.compiled.beliefs`).
 
     Parameters
     ----------
@@ -43,6 +45,7 @@ class Learned(Policy):
         super().__post_init__()
         from clustergym.learn.checkpoints import is_network
 
+        self._observed: Any = None
         self._player = self._network() if is_network(self.checkpoint) else None
         if self._player is None:
             from clustergym.learn.auction_checkpoints import load
@@ -65,6 +68,7 @@ class Learned(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Prepare the agent for a run."""
+        self._observed = None
         if self._player is not None:
             self._player.reset(setting, rng)
 
@@ -87,8 +91,26 @@ class Learned(Policy):
             return decided
         from clustergym.compiled.auction import bids_of, decide
 
-        counts = view.setting.counts.astype(np.int64)
-        bids = bids_of(view, times_or_guess(view))
-        kind, level = decide(self._loaded.weights, view.available.astype(np.int64), counts, bids)
+        counts, available = view.setting.counts.astype(np.int64), view.available.astype(np.int64)
+        if self.information_class == InformationClass.NONE:
+            kind, level = self._decide_by_beliefs(view, available, counts)
+        else:
+            kind, level = decide(self._loaded.weights, available, counts, bids_of(view, times_or_guess(view)))
         runs = np.flatnonzero(kind >= 0)
         return Decision(view.job[runs], kind[runs], counts[level[runs]])
+
+    def _decide_by_beliefs(self, view: View, available: Ints, counts: Ints) -> tuple[Ints, Ints]:
+        from clustergym.compiled import beliefs
+        from clustergym.compiled.auction import bids_of
+
+        jobs = int(view.job.max()) + 1
+        if self._observed is None:
+            self._observed = beliefs.nothing_observed(jobs, *view.feasible.shape[1:])
+        self._observed = beliefs.with_room(self._observed, jobs)
+        shown = beliefs.Shown(
+            view.job, view.now_s, view.iterations, view.requested_gpus.astype(np.int64), view.feasible
+        )
+        weights, believed = beliefs.split(self._loaded.weights)
+        bids = bids_of(view, np.full(view.feasible.shape, np.inf))
+        kind, level = beliefs.decide(weights, believed, self._observed, available, counts, shown, bids)
+        return kind, level

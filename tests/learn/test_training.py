@@ -13,6 +13,7 @@ from error_lines import error_line
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
 from clustergym.compiled import auction_features as features
+from clustergym.compiled import beliefs
 from clustergym.compiled.auction import hidden_units
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
@@ -47,6 +48,20 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
     assert a.read_bytes() == b.read_bytes() != c.read_bytes()
     assert without_times(a.with_suffix(".yaml")) == without_times(b.with_suffix(".yaml"))
     assert len(load(str(a)).about["curves"]["objective"]) == 4
+
+
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_one_that_is_told_no_times_learns_what_to_believe(tmp_path, hidden):
+    more = ["agent.information=none", "agent.initial=elastic", f"agent.hidden={hidden}"]
+    assert run_train(tmp_path / "a", *more) == 0
+    found = load(str(tmp_path / "a" / "a.safetensors"))
+    assert found.information_class == InformationClass.NONE
+    scores, believed = beliefs.split(found.weights)
+    assert hidden_units(scores) == hidden
+    assert (believed != beliefs.START).all()
+    # What the windows say nothing of, deadlines, stays as it was.
+    late = features.WITHOUT_DEADLINES
+    assert scores[late : features.COUNT].tolist() == load("elastic").weights[late:].tolist()
 
 
 @pytest.mark.parametrize("hidden", [0, 2])
