@@ -16,6 +16,9 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.checkpoints import AUCTION_SCHEMA, Stored, read, write
 
+AGENTS = ("auction_es", "group_pg")
+"""Agents whose checkpoints are weights of an auction."""
+
 
 @dataclass(frozen=True, eq=False)
 class AuctionCheckpoint:
@@ -43,7 +46,7 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
     """Write weights to `path`, and their description to the YAML beside it."""
     head = {
         "schema": AUCTION_SCHEMA,
-        "agent": "auction_es",
+        "agent": about.get("training", {}).get("name", AGENTS[0]),
         "feature_version": features.VERSION,
         "features": list(features.NAMES),
         "normalisation": "in the features: every one is of the order of 1",
@@ -65,10 +68,11 @@ def load(name: str) -> AuctionCheckpoint:
         If it is missing, damaged, of another version or of the wrong shape.
     """
     stored = read(name, AUCTION_SCHEMA)
-    wanted = {"agent": "auction_es", "feature_version": features.VERSION}
-    for key, value in wanted.items():
-        if stored.about.get(key) != value:
-            raise _outdated(stored.yaml, f"is {stored.about.get(key)!r}, this version has {value!r}", key)
+    wanted = {"agent": AGENTS, "feature_version": (features.VERSION,)}
+    for key, values in wanted.items():
+        if stored.about.get(key) not in values:
+            message = f"is {stored.about.get(key)!r}, this version has {' or '.join(map(repr, values))}"
+            raise _outdated(stored.yaml, message, key)
     names = stored.about.get("features")
     if not isinstance(names, list) or names != [name for name in features.NAMES if name in names]:
         raise _outdated(stored.yaml, "are not this version's", "features")

@@ -75,6 +75,8 @@ class AuctionEvolution(Agent):
         Checkpoint to start from, which must have no hidden units; None: `START`.
     hidden : int
         Hidden units beside the weighted sum; what they add to a score is 0 at the start.
+    without : tuple of str
+        Features that weigh 0 outside hidden units. `queue_double` alone depends on the cluster's size.
     """
 
     scenarios: Distribution = field(default_factory=Distribution)
@@ -90,6 +92,7 @@ class AuctionEvolution(Agent):
     tail: NonNegativeFloat = 0.0
     initial: str | None = None
     hidden: NonNegativeInt = 0
+    without: tuple[Annotated[str, OneOf(features.NAMES)], ...] = ()
 
     name = "auction_es"
 
@@ -161,9 +164,9 @@ class AuctionEvolution(Agent):
     def _searched(self) -> Ints:
         """Return which weights are searched: those of deadlines only if windows have deadlines."""
         last = self._scores + (0 if self._told() else beliefs.COUNT)
-        if self._meets_deadlines():
-            return np.arange(last)
-        return np.concatenate([np.arange(features.WITHOUT_DEADLINES), np.arange(features.COUNT, last)])
+        linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
+        kept = linear[[features.NAMES[at] not in self.without for at in linear]]
+        return np.concatenate([kept, np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
         """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
@@ -178,6 +181,7 @@ class AuctionEvolution(Agent):
             raise InputError(
                 "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
             )
+        linear[[features.NAMES.index(name) for name in self.without]] = 0.0
         units = np.random.default_rng([seed, 614]).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
         units[:, 0] = 0.0
         return np.concatenate([linear, units.ravel(), believed])

@@ -122,8 +122,8 @@ def test_auction_by_hand():
 def test_what_is_measured_decides_by_hand(iterations, jct_s, unit):
     # One GPU; the smallest job goes first; a job that has not run is believed to take an hour. At 100 s the
     # first has done 10 iterations of 10 s. Of 300 it then has 2,900 s left, less than an hour, and goes on to
-    # 3,000 s; the second ends at 3,050 s, 2,950 s after it came. Of 1,000 it has 9,900 s left: the second runs
-    # first, 50 s, and the first ends at 10,050 s. So too if five iterations are called one.
+    # 3,000 s; the second ends at 3,050 s, 2,950 s after it came. Of 1,000 it has 9,900 s left: the second
+    # runs first, 50 s, and the first ends at 10,050 s. So too if five iterations are called one.
     times = {"m": {"X": {1: 10.0 * unit}}}
     jobs = [Job("a", 0.0, iterations // unit), Job("b", 100.0, 5 // unit, family="m")]
     scenario = small_scenario(jobs, {"X": (1, 1)}, times)
