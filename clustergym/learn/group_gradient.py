@@ -209,11 +209,11 @@ def play(
     envs.reset(options=dict(options))
     number = envs.num_envs
     returns, noise, draws = np.zeros(number), np.zeros((number, mean.shape[-1])), np.zeros(number)
-    goes_on, drawn = np.ones(number, dtype=np.bool_), np.zeros_like(noise)
+    goes_on, drawn = np.ones(number, dtype=np.bool_), np.zeros(noise.shape)
     at = steps = 0
     while goes_on.any():
         if at == 0 or (hold and at % hold == 0):
-            drawn = rng.standard_normal(noise.shape)
+            drawn = np.asarray(rng.standard_normal(noise.shape))
             noise[goes_on] += drawn[goes_on]
             draws[goes_on] += 1
         # In NextStep mode the action of an environment that is over counts for nothing.
