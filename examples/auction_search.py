@@ -1,6 +1,6 @@
 """Evolution of an auction's weights in the environments, to compare `agent=group_pg` with.
 
-python examples/auction_search.py --updates 40 --groups 8 --size 8
+python examples/auction_search.py --updates 24 --groups 8 --size 8
 
 CMA-ES (Hansen and Ostermeier, 2001): all candidates of an update play the same traces, and a candidate's
 fitness is the mean over traces of its return in standard deviations of the group. Needs
@@ -22,17 +22,17 @@ from clustergym.learn.evolution import search_from, start
 from clustergym.learn.group_gradient import play
 from clustergym.learn.split_env import trace_seed
 
-TRACES, VALIDATION, EVERY, SIGMA = 128, 24, 10, 0.2
+TRACES, VALIDATION, EVERY, SIGMA = 128, 24, 4, 0.2
 
 
 @exits_on_bad_input
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--updates", type=int, default=24)
     parser.add_argument("--groups", type=int, default=8, help="traces of an update")
     parser.add_argument("--size", type=int, default=8, help="candidates, which all play each trace")
-    parser.add_argument("--jobs", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(argv)
     for name, least in {"updates": 1, "groups": 1, "size": 4, "jobs": 2, "seed": 0}.items():

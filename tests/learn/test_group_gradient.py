@@ -15,8 +15,9 @@ from clustergym.learn.auction_imitation import logistic
 from clustergym.learn.evolution import start
 
 SMALL = [
-    "agent=group_pg", "processes=1", "progress=false", "env.jobs=10", "agent.traces=8", "agent.groups=2", "agent.size=4",
-    "agent.updates=4", "agent.validate_every=2", "agent.validation=4", "agent.expert_traces=2",
+    "agent=group_pg", "processes=1", "progress=false", "env.jobs=10", "agent.traces=8", "agent.groups=2",
+    "agent.size=4", "agent.updates=4", "agent.validate_every=2", "agent.validation=4",
+    "agent.expert_traces=2",
 ]  # fmt: skip
 
 
