@@ -53,6 +53,7 @@ def test_the_same_seed_gives_the_same_auction_and_a_killed_one_goes_on(tmp_path,
 
 def test_a_state_of_another_training_is_refused(tmp_path, capsys):
     assert run_train(tmp_path / "a", "agent.updates=2") == 0
+    capsys.readouterr()  # It may have said that it compiles.
     assert run_train(tmp_path / "a", "agent.updates=2", "agent.sigma=0.3") == 2
     assert "other parameters" in error_line(capsys)
     (tmp_path / "a" / "state.json").write_text("[]")
@@ -103,6 +104,7 @@ def test_an_imitator_begins_from_the_expert(tmp_path, capsys):
     assert run_train(tmp_path / "a", *more, "agent.learning_rate=1e-9") == 0
     learned = load(str(tmp_path / "a" / "a.safetensors")).weights
     assert np.abs(learned - start()).max() > 0.1
+    capsys.readouterr()
     assert run_train(tmp_path / "b", "agent.expert=hesrpt") == 2
     assert "profiled" in error_line(capsys)
 
