@@ -44,6 +44,10 @@ add arena 'Arena' policy=arena
 add arena-tuned 'Arena, our parameters' policy=arena-tuned
 add crius 'Crius' policy=crius
 add learned 'learned auction' policy=learned
+add learned-none 'learned auction, told no speeds' policy=learned policy.checkpoint=none
+add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
+add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
+add learned-profiled 'learned auction, profiled' policy=learned policy.checkpoint=profiled
 add sia 'Sia' policy=sia
 if [[ $board != scale ]]; then
   add pollux 'Pollux' policy=pollux

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import require
 from clustergym.inputs.parameter_types import NonNegativeInt, Period
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
@@ -26,7 +26,8 @@ class Learned(Policy):
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is
     made, a job's start with its least count on a type or the doubling of what it has, until no start has
     room and no doubling scores above 0. An enlargement of a running job that does not repay its restart
-    is reverted. `clustergym.compiled.auction_features` defines what the score is made of.
+    is reverted. `clustergym.compiled.auction_features` defines what the score is made of. An agent of class
+    `none` believes iteration times by what it has seen of jobs that ran (`clustergym.compiled.beliefs`).
 
     Parameters
     ----------
@@ -50,11 +51,15 @@ class Learned(Policy):
         super().__post_init__()
         from clustergym.learn.checkpoints import is_network
 
+        self._observed: Any = None
         self._player = self._network() if is_network(self.checkpoint) else None
         if self._player is None:
             from clustergym.learn.auction_checkpoints import load
 
             self._loaded: Any = load(self.checkpoint)
+            remedy = f"give 0, as {self.checkpoint} is told no times to play out"
+            told = self.information_class != InformationClass.NONE
+            require(told or self.rollout == 0, "policy.rollout", self.rollout, remedy)
         else:
             remedy = "give 0, as only auctions are played out"
             require(self.rollout == 0, "policy.rollout", self.rollout, remedy)
@@ -74,6 +79,7 @@ class Learned(Policy):
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Prepare the agent for a run."""
+        self._observed = None
         if self._player is not None:
             self._player.reset(setting, rng)
         elif self.rollout:
@@ -89,8 +95,9 @@ class Learned(Policy):
 
     @property
     def auction_weights(self) -> Floats | None:
-        """Weights of the auction; None where a network decides."""
-        weights: Floats | None = None if self._player is not None else self._loaded.weights
+        """Weights of a plain auction by the times it is told; None where more than that decides."""
+        plain = self._player is None and not self.rollout and self.information_class != InformationClass.NONE
+        weights: Floats | None = self._loaded.weights if plain else None
         return weights
 
     def fingerprint(self) -> str:
@@ -106,12 +113,29 @@ class Learned(Policy):
             return decided
         from clustergym.compiled.auction import bids_of, decide
 
-        counts = view.setting.counts.astype(np.int64)
-        bids = bids_of(view, times_or_guess(view))
-        weights, available = self._loaded.weights, view.available.astype(np.int64)
-        if self.rollout:
-            kind, level = self._ahead.decide(weights, view, available, counts, bids)
+        counts, available = view.setting.counts.astype(np.int64), view.available.astype(np.int64)
+        if self.information_class == InformationClass.NONE:
+            kind, level = self._decide_by_beliefs(view, available, counts)
+        elif self.rollout:
+            bids = bids_of(view, times_or_guess(view))
+            kind, level = self._ahead.decide(self._loaded.weights, view, available, counts, bids)
         else:
-            kind, level = decide(weights, available, counts, bids)
+            kind, level = decide(self._loaded.weights, available, counts, bids_of(view, times_or_guess(view)))
         runs = np.flatnonzero(kind >= 0)
         return Decision(view.job[runs], kind[runs], counts[level[runs]])
+
+    def _decide_by_beliefs(self, view: View, available: Ints, counts: Ints) -> tuple[Ints, Ints]:
+        from clustergym.compiled import beliefs
+        from clustergym.compiled.auction import bids_of
+
+        jobs = int(view.job.max()) + 1
+        if self._observed is None:
+            self._observed = beliefs.nothing_observed(jobs, *view.feasible.shape[1:])
+        self._observed = beliefs.with_room(self._observed, jobs)
+        shown = beliefs.Shown(
+            view.job, view.now_s, view.iterations, view.requested_gpus.astype(np.int64), view.feasible
+        )
+        weights, believed = beliefs.split(self._loaded.weights)
+        bids = bids_of(view, np.full(view.feasible.shape, np.inf))
+        kind, level = beliefs.decide(weights, believed, self._observed, available, counts, shown, bids)
+        return kind, level

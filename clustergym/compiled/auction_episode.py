@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction, batch, clock, jobs
+from clustergym.compiled import auction, batch, beliefs, clock, jobs, times
 from clustergym.compiled import columns as c
 from clustergym.compiled.auction import Bids
+from clustergym.compiled.beliefs import Observed, Shown
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
+from clustergym.compiled.seen import see
 
 
 @compiled_part
@@ -49,7 +51,8 @@ def _fill_bids(episode: Episode, cluster: ClusterArrays, rows: Ints, bids: Bids)
             for level in range(levels):
                 search_s = 0.0 if episode.searched[row, kind, level] else episode.search_s[level]
                 bids.cost_s[at, kind, level] = search_s + checkpoint_s
-                bids.time_s[at, kind, level] = episode.known_s[kind_of_job, kind, level]
+                shown = times.shown_on(episode, row, kind)
+                bids.time_s[at, kind, level] = episode.known_s[kind_of_job, kind, level] if shown else np.inf
         bids.held_type[at], bids.held_level[at] = job[c.TYPE], job[c.LEVEL]
         if held:
             bids.cost_s[at, job[c.TYPE], job[c.LEVEL]] = 0.0
@@ -67,12 +70,74 @@ def set_targets(episode: Episode, rows: Ints, kind: Ints, level: Ints) -> None:
         episode.job[rows[at], c.TARGET_LEVEL] = level[at]
 
 
+@compiled_in_place
+def add_held(episode: Episode, counts: Ints, rows: Ints, available: Ints) -> None:
+    """Add the GPUs that jobs hold."""
+    for row in rows:
+        job = episode.job[row]
+        if job[c.LEVEL] != c.NONE:
+            available[job[c.TYPE]] += counts[job[c.LEVEL]]
+
+
+@compiled_part
+def available_to(episode: Episode, cluster: ClusterArrays, rows: Ints) -> Ints:
+    """Return the GPUs that a decision on jobs may use: those that are free, and those they hold."""
+    available = episode.free.copy()
+    add_held(episode, cluster.counts, rows, available)
+    return available
+
+
+@compiled_in_place
+def _some_unknown(episode: Episode, counts: Ints, rows: Ints, bids: Bids) -> bool:
+    """Whether a job has no known time at the GPUs it asks for or more, so that its speed is guessed."""
+    _, types, levels = bids.time_s.shape
+    for at in range(len(rows)):
+        known = False
+        for kind in range(types):
+            for level in range(levels):
+                enough = counts[level] >= episode.job[rows[at], c.REQUESTED_GPUS]
+                known |= enough and bids.time_s[at, kind, level] < np.inf
+        if not known:
+            return True
+    return False
+
+
 @compiled_part
 def decide(episode: Episode, cluster: ClusterArrays, weights: Floats) -> None:
     """Let the auction with these weights set the target of every job in view."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     bids = bids_of_rows(episode, cluster, rows)
-    kind, level = auction.decide(weights, cluster.capacity, cluster.counts, bids)
+    if _some_unknown(episode, cluster.counts, rows, bids):
+        bids.time_s[:] = times.times_or_guess(episode, cluster, see(episode, cluster))[0]
+    available = available_to(episode, cluster, rows)
+    kind, level = auction.decide(weights, available, cluster.counts, bids)
+    set_targets(episode, rows, kind, level)
+
+
+@compiled_in_place
+def _fill_shown(episode: Episode, shown: Shown) -> None:
+    for at in range(len(shown.rows)):
+        job = episode.job[shown.rows[at]]
+        shown.iterations[at] = episode.figures[shown.rows[at], c.ITERATIONS]
+        shown.requested[at] = job[c.REQUESTED_GPUS]
+        for kind in range(shown.feasible.shape[1]):
+            for level in range(shown.feasible.shape[2]):
+                shown.feasible[at, kind, level] = episode.feasible[job[c.CLASS], kind, level]
+
+
+@compiled_part
+def _decide_believing(
+    episode: Episode, cluster: ClusterArrays, weights: Floats, believed: Floats, observed: Observed
+) -> None:
+    """Let the auction set the targets without being told iteration times."""
+    rows = episode.in_view[: episode.clock[c.IN_VIEW]]
+    n, bids = len(rows), bids_of_rows(episode, cluster, rows)
+    now_s = episode.clock[c.NOW] / c.TICKS_PER_S
+    feasible = np.empty((n, *episode.feasible.shape[1:]), np.bool_)
+    shown = Shown(rows, now_s, np.empty(n), np.empty(n, np.int64), feasible)
+    _fill_shown(episode, shown)
+    available = available_to(episode, cluster, rows)
+    kind, level = beliefs.decide(weights, believed, observed, available, cluster.counts, shown, bids)
     set_targets(episode, rows, kind, level)
 
 
@@ -85,5 +150,20 @@ def run(weights: Floats, episodes: Episode, cluster: ClusterArrays) -> int:
         if came_to != c.DECISION:
             return came_to
         decide(episode, cluster, weights)
+        if clock.enact(episode, cluster) != c.DECISION:
+            return c.STALLED
+
+
+@compiled
+def run_believing(
+    weights: Floats, believed: Floats, observed: Observed, episodes: Episode, cluster: ClusterArrays
+) -> int:
+    """Run the auction as `run`, without telling it iteration times."""
+    episode = batch.row_of(episodes, 0)
+    while True:
+        came_to = clock.advance(episode, cluster)
+        if came_to != c.DECISION:
+            return came_to
+        _decide_believing(episode, cluster, weights, believed, observed)
         if clock.enact(episode, cluster) != c.DECISION:
             return c.STALLED

@@ -135,13 +135,15 @@ def check_unprofiled(scenario: Scenario, information: InformationClass) -> None:
 def check_known(scenario: Scenario, information: InformationClass) -> None:
     """Raise an UncoveredError if compiled auctions do not cover a scenario.
 
-    It must not profile new jobs; and each job that fits has a known time at the GPUs it asks for or more, as
-    policies would guess its speed otherwise.
+    Each job that fits has a known time at the GPUs it asks for or more, as policies would guess its speed
+    otherwise; where jobs are profiled, on each type that it has a time on, as the others may come later.
     """
-    check_unprofiled(scenario, information)
-    asks, known = scenario.request_gpus, scenario.known_times(information)[scenario.class_of]
-    enough = scenario.tables.counts >= asks[:, None, None]
-    if ((asks > 0) & ~(np.isfinite(known) & enough).any(axis=(1, 2))).any():
+    asks, known = scenario.request_gpus, np.isfinite(scenario.known_times(information)[scenario.class_of])
+    enough = np.any(known & (scenario.tables.counts >= asks[:, None, None]), axis=2)
+    missing = ~np.any(enough, axis=1)
+    if information.value in scenario.costs.profile:
+        missing |= np.any(np.any(known, axis=2) & ~enough, axis=1)
+    if ((asks > 0) & missing).any():
         raise UncoveredError(
             f"scenario {scenario.name} has jobs without times for class {information.value}",
             field="oracle",

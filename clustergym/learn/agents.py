@@ -24,6 +24,7 @@ At the start it is called with what a killed run saved, in the same order, or wi
 AGENTS = {
     "auction_es": "clustergym.learn.evolution:AuctionEvolution",
     "dqn": "clustergym.learn.baselines:Dqn",
+    "group_pg": "clustergym.learn.group_gradient:GroupPolicyGradient",
     "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",
     "placer_es": "clustergym.learn.placer_evolution:PlacerEvolution",
     "ppo": "clustergym.learn.baselines:Ppo",

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.compiled import auction
+from clustergym.compiled import auction, beliefs
 from clustergym.compiled import auction_features as features
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.checkpoints import AUCTION_SCHEMA, Stored, read, write
+
+AGENTS = ("auction_es", "group_pg")
+"""Agents whose checkpoints are weights of an auction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +27,8 @@ class AuctionCheckpoint:
     Attributes
     ----------
     weights : ndarray of float
-        As `clustergym.compiled.auction.score_of` takes them.
+        As `clustergym.compiled.auction.score_of` takes them; of an agent told no iteration times,
+        then the numbers of `clustergym.compiled.beliefs.NAMES`.
     information_class : InformationClass
     sha256 : str
         Digest of the weights file.
@@ -42,12 +46,16 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
     """Write weights to `path`, and their description to the YAML beside it."""
     head = {
         "schema": AUCTION_SCHEMA,
-        "agent": "auction_es",
+        "agent": about.get("training", {}).get("name", AGENTS[0]),
         "feature_version": features.VERSION,
         "features": list(features.NAMES),
         "normalisation": "in the features: every one is of the order of 1",
     }
-    tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
+    scores, tensors = weights, {}
+    if information == InformationClass.NONE:
+        scores, believed = beliefs.split(weights)
+        head["beliefs"], tensors["beliefs"] = list(beliefs.NAMES), believed
+    tensors["weights"] = np.ascontiguousarray(scores, dtype=np.float64)
     write(path, tensors, head, information, about)
 
 
@@ -60,16 +68,28 @@ def load(name: str) -> AuctionCheckpoint:
         If it is missing, damaged, of another version or of the wrong shape.
     """
     stored = read(name, AUCTION_SCHEMA)
-    wanted = {"agent": "auction_es", "feature_version": features.VERSION}
-    for key, value in wanted.items():
-        if stored.about.get(key) != value:
-            raise _outdated(stored.yaml, f"is {stored.about.get(key)!r}, this version has {value!r}", key)
+    wanted = {"agent": AGENTS, "feature_version": (features.VERSION,)}
+    for key, values in wanted.items():
+        if stored.about.get(key) not in values:
+            message = f"is {stored.about.get(key)!r}, this version has {' or '.join(map(repr, values))}"
+            raise _outdated(stored.yaml, message, key)
     names = stored.about.get("features")
     if not isinstance(names, list) or names != [name for name in features.NAMES if name in names]:
         raise _outdated(stored.yaml, "are not this version's", "features")
+    weights = _weights(stored, names)
     if stored.information_class == InformationClass.NONE:
-        raise _outdated(stored.yaml, "is none, and the auction needs iteration times", "information_class")
-    return AuctionCheckpoint(_weights(stored, names), stored.information_class, stored.sha256, stored.about)
+        weights = np.concatenate([weights, _beliefs(stored)])
+    return AuctionCheckpoint(weights, stored.information_class, stored.sha256, stored.about)
+
+
+def _beliefs(stored: Stored) -> Floats:
+    """Check the numbers by which an agent believes iteration times that it is not told."""
+    if stored.about.get("beliefs") != list(beliefs.NAMES):
+        raise _outdated(stored.yaml, "are not this version's", "beliefs")
+    believed = stored.tensors.get("beliefs")
+    if believed is None or believed.dtype != np.float64 or believed.shape != (beliefs.COUNT,):
+        raise _outdated(stored.path, f"are not {beliefs.COUNT} of float64", "beliefs")
+    return believed
 
 
 def _outdated(file: Path, message: str, key: str) -> InputError:

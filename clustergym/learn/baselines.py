@@ -83,8 +83,11 @@ class Dqn(NetworkAgent):
     name = "dqn"
 
     def check_env(self, env: SplitEnv) -> None:
-        """Refuse environments that raise on illegal actions, and a replay buffer beyond memory."""
+        """Refuse environments with illegal actions or vectors, and a replay too large for memory."""
         _require_forgiving(env)
+        if not hasattr(env.action_space, "n"):
+            message, remedy = "takes vectors as actions", "choose agent=ppo or agent=group_pg"
+            raise InputError(message, field="env", remedy=remedy)
         shape = env.observation_space.shape or ()
         if 8 * self.replay * int(shape[0]) > LARGEST_REPLAY_BYTES:
             raise InputError(

@@ -10,8 +10,9 @@ from clustergym.arrays import Floats, Ints
 from clustergym.compiled import auction_episode, biased_auction
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
+from clustergym.compiled.beliefs import nothing_observed, split
 from clustergym.compiled.cluster_arrays import cluster_arrays
-from clustergym.compiled.scenario_arrays import ScenarioArrays, check_covered, check_known, scenario_arrays
+from clustergym.compiled.scenario_arrays import ScenarioArrays, check_covered, scenario_arrays
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.scenarios.scenario import Scenario
@@ -38,10 +39,19 @@ class EpisodeOutcome:
 
 @dataclass(frozen=True, eq=False)
 class AuctionEpisode:
-    """A scenario that the auction can be run on, again and again."""
+    """A scenario that the auction can be run on, again and again.
+
+    Attributes
+    ----------
+    batch : Batch
+    scenario : ScenarioArrays
+    told : bool
+        Whether the auction is told iteration times.
+    """
 
     batch: Batch
     scenario: ScenarioArrays
+    told: bool
 
     @classmethod
     def of(
@@ -59,17 +69,27 @@ class AuctionEpisode:
         Raises
         ------
         UncoveredError
-            If compiled episodes do not cover the scenario, or a job's times are unknown to the class.
+            If compiled episodes do not cover the scenario.
         """
         check_covered(scenario, information, make_placer({"name": "buddy"}))
-        check_known(scenario, information)
         batch = Batch(cluster_arrays(scenario.cluster, scenario.tables.counts), 1, logged=False)
-        return cls(batch, scenario_arrays(scenario, information, round_s))
+        told = information != InformationClass.NONE
+        return cls(batch, scenario_arrays(scenario, information, round_s), told)
 
     def run(self, weights: Floats) -> EpisodeOutcome:
-        """Run the auction with these weights to the end."""
+        """Run the auction with these weights to the end.
+
+        Those of an auction that is told no iteration times end in the numbers of
+        `clustergym.compiled.beliefs.NAMES`.
+        """
         self.batch.load(0, self.scenario)
-        auction_episode.run(weights, self.batch.episodes, self.batch.cluster)
+        episodes, cluster = self.batch.episodes, self.batch.cluster
+        if self.told:
+            auction_episode.run(weights, episodes, cluster)
+        else:
+            observed = nothing_observed(len(self.scenario.job), *self.scenario.known_s.shape[1:])
+            scores, believed = split(weights)
+            auction_episode.run_believing(scores, believed, observed, episodes, cluster)
         return self._outcome()
 
     def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:

@@ -48,8 +48,8 @@ class Distribution(Parameters):
     origin : str
         Of the windows: real, synthetic, mixed, or files, those of `traces`.
     jobs : pair of int
-    gpus : int
-        GPUs of the cluster, shared out evenly over its types.
+    gpus : int or tuple of int
+        GPUs of the cluster, shared out evenly over its types; of several one is drawn.
     types : tuple of int
         Numbers of GPU types, one of which is drawn.
     load : tuple of float
@@ -72,7 +72,7 @@ class Distribution(Parameters):
     config_key: ClassVar[str] = "scenarios"
     origin: str = "mixed"
     jobs: Annotated[tuple[AtLeastTwo, ...], IN_ORDER] = (200, 400)
-    gpus: PositiveInt = 64
+    gpus: PositiveInt | Annotated[tuple[PositiveInt, ...], MinLen(1)] = 64
     types: Annotated[tuple[PositiveInt, ...], MinLen(1)] = (2, 3)
     load: PositiveRange = (0.6, 1.4)
     restart_factor: PositiveRange = (0.25, 4.0)
@@ -85,12 +85,17 @@ class Distribution(Parameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         for count in self.types:
-            require(count <= self.gpus, "scenarios.types", count, "give 1 to the number of GPUs")
+            require(count <= min(self.sizes), "scenarios.types", count, "give 1 to the number of GPUs")
         if (self.origin == "files") != (self.traces is not None):
             remedy = "give both scenarios.origin=files and scenarios.traces, or neither"
             raise InputError("goes with origin=files alone", field="scenarios.traces", remedy=remedy)
         if self.traces is not None:
             TraceFiles.of(self.traces, least=1)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of GPUs that one is drawn from."""
+        return (self.gpus,) if isinstance(self.gpus, int) else self.gpus
 
     def draw(self, split: str, seed: int, index: int) -> Scenario:
         """Return `draw_scenario` of this distribution."""
@@ -122,7 +127,12 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
         window = replace(window, duration_s=np.minimum(window.duration_s, distribution.max_duration_s))
     factors = distribution.draw_factors(rng)
     types = int(rng.choice(np.array(distribution.types)))
-    cluster, costs = _cluster(distribution.gpus, types), Costs(search=distribution.search, profile={})
+    gpus = (
+        int(rng.choice(np.array(distribution.sizes)))
+        if len(distribution.sizes) > 1
+        else distribution.sizes[0]
+    )
+    cluster, costs = _cluster(gpus, types), Costs(search=distribution.search, profile={})
     drawn = _scenario(rng, window, cluster, costs, *factors)
     return _with_deadlines(rng, drawn, distribution.deadline_slack) if distribution.deadline_slack else drawn
 

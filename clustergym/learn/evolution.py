@@ -15,6 +15,7 @@ from annotated_types import Ge
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled import auction_features as features
+from clustergym.compiled import beliefs
 from clustergym.compiled.auction import INPUTS
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import (
@@ -39,7 +40,6 @@ LARGEST_STATE_BYTES = 2**28
 START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
 """Where the search begins: the shortest remaining work first, doublings while they pay."""
 VALIDATION_SEED_OFFSET = 1_000_003
-KNOWING = [known for known in InformationClass if known != InformationClass.NONE]
 
 
 @dataclass
@@ -63,7 +63,8 @@ class AuctionEvolution(Agent):
     sigma : float
         Initial step.
     information : str
-        Information class the agent is trained for.
+        Information class the agent is trained for; `none`: it is told no iteration times, and the numbers of
+        `clustergym.compiled.beliefs.NAMES` are searched for as well.
     split : str
         Split of the training windows.
     objective : mapping of str to float
@@ -74,6 +75,8 @@ class AuctionEvolution(Agent):
         Checkpoint to start from, which must have no hidden units; None: `START`.
     hidden : int
         Hidden units beside the weighted sum; what they add to a score is 0 at the start.
+    without : tuple of str
+        Features that weigh 0 outside hidden units. `queue_double` alone depends on the cluster's size.
     """
 
     scenarios: Distribution = field(default_factory=Distribution)
@@ -83,12 +86,13 @@ class AuctionEvolution(Agent):
     validate_every: PositiveInt = 5
     validation: PositiveInt = 64
     sigma: PositiveFloat = 0.3
-    information: Annotated[str, OneOf(KNOWING)] = "data_parallel"
+    information: Annotated[str, OneOf(InformationClass)] = "data_parallel"
     split: str = "train"
     objective: dict[str, float] = field(default_factory=lambda: {n: float(n == "jct_mean") for n in TERMS})
     tail: NonNegativeFloat = 0.0
     initial: str | None = None
     hidden: NonNegativeInt = 0
+    without: tuple[Annotated[str, OneOf(features.NAMES)], ...] = ()
 
     name = "auction_es"
 
@@ -144,7 +148,7 @@ class AuctionEvolution(Agent):
             return weights
         began, unseen = self._start(seed), [features.NAMES.index(name) for name in features.OF_DEADLINES]
         told = weights.copy()
-        for first in (0, *range(features.COUNT + 2, len(weights), INPUTS + 2)):
+        for first in (0, *range(features.COUNT + 2, self._scores, INPUTS + 2)):
             at = [first + column for column in unseen]
             told[at] = began[at]
         return told
@@ -159,21 +163,36 @@ class AuctionEvolution(Agent):
 
     def _searched(self) -> Ints:
         """Return which weights are searched: those of deadlines only if windows have deadlines."""
-        last = features.COUNT + self.hidden * (INPUTS + 2)
-        if self._meets_deadlines():
-            return np.arange(last)
-        return np.concatenate([np.arange(features.WITHOUT_DEADLINES), np.arange(features.COUNT, last)])
+        last = self._scores + (0 if self._told() else beliefs.COUNT)
+        linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
+        kept = linear[[features.NAMES[at] not in self.without for at in linear]]
+        return np.concatenate([kept, np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
         """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
-        linear = start() if self.initial is None else load(self.initial).weights
+        linear, believed = start(), np.array(() if self._told() else beliefs.START)
+        if self.initial is not None:
+            found = load(self.initial)
+            linear = found.weights
+            if found.information_class == InformationClass.NONE:
+                linear, of_found = beliefs.split(linear)
+                believed = believed if self._told() else of_found
         if linear.size != features.COUNT:
             raise InputError(
                 "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
             )
+        linear[[features.NAMES.index(name) for name in self.without]] = 0.0
         units = np.random.default_rng([seed, 614]).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
         units[:, 0] = 0.0
-        return np.concatenate([linear, units.ravel()])
+        return np.concatenate([linear, units.ravel(), believed])
+
+    @property
+    def _scores(self) -> int:
+        """The number of weights of scores."""
+        return features.COUNT + self.hidden * (INPUTS + 2)
+
+    def _told(self) -> bool:
+        return InformationClass(self.information) != InformationClass.NONE
 
     def _evaluate(
         self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int

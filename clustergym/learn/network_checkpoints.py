@@ -57,7 +57,7 @@ def description_of(env: Any) -> dict[str, Any]:
     described: dict[str, Any] = {
         "environment": core.spec.id,
         "observation": int(np.prod(env.observation_space.shape)),
-        "actions": int(env.action_space.n),
+        "actions": int(getattr(env.action_space, "n", 0) or np.prod(env.action_space.shape)),
     }
     if isinstance(core, SchedulingEnv):
         setting, layout = core.features.setting, core.features.layout

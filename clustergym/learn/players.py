@@ -91,11 +91,12 @@ class NetworkPlayer:
                 return decision
             features.edited(actions, action)
 
-    def _choose(self, observation: Any) -> int:
+    def _choose(self, observation: Any) -> Any:
         """Return the greedy action, or stop where it is illegal (in training it changes nothing)."""
         if self._masked:
             return int(self._checkpoint.policy.greedy_masked(observation, self._actions.mask()))
-        action = int(self._checkpoint.policy.predict(observation, deterministic=True)[0])
+        found = self._checkpoint.policy.predict(observation, deterministic=True)[0]
+        action = found if found.ndim else int(found)
         if not self._actions.legal(action):
             assert isinstance(self._actions, EditActions)
             return self._actions.stop

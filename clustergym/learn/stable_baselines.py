@@ -209,10 +209,11 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
     total, over = 0.0, False
     while not over:
         if hasattr(policy, "greedy_masked"):
-            action = int(policy.greedy_masked(observation, env.action_masks()))
+            action = np.int64(policy.greedy_masked(observation, env.action_masks()))
         else:
-            action = int(policy.predict(observation, deterministic=True)[0])
-        observation, reward, terminated, truncated, _ = env.step(np.int64(action))
+            found = policy.predict(observation, deterministic=True)[0]
+            action = found if found.ndim else np.int64(found)
+        observation, reward, terminated, truncated, _ = env.step(action)
         total, over = total + reward, terminated or truncated
     return total
 

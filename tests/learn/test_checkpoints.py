@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from clustergym.compiled import auction_features as features
+from clustergym.compiled import beliefs
 from clustergym.compiled.auction import hidden_units, score_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
@@ -33,6 +34,20 @@ def test_round_trip(saved):
     assert found.information_class == InformationClass.PROFILED
     assert found.about["seed"] == 3
     assert make_policy({"name": "learned", "checkpoint": str(saved)}).information_class == "profiled"
+
+
+def test_one_that_is_told_no_times_round_trips(saved):
+    weights = np.concatenate([WEIGHTS, beliefs.START])
+    save(saved, weights, InformationClass.NONE, {})
+    assert load(str(saved)).weights.tolist() == weights.tolist()
+    about = yaml.safe_load(saved.with_suffix(".yaml").read_text())
+    for changes in ({"beliefs": ["grow"]}, {"beliefs": None}):
+        saved.with_suffix(".yaml").write_text(yaml.safe_dump(about | changes))
+        with pytest.raises(InputError, match="beliefs: are not this version's"):
+            load(str(saved))
+    describe(saved, packed(WEIGHTS), beliefs=list(beliefs.NAMES))
+    with pytest.raises(InputError, match="beliefs: are not 8 of float64"):
+        load(str(saved))
 
 
 def test_another_file_of_the_same_name_is_another_policy(saved):

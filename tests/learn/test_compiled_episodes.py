@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from random_scenarios import random_scenarios
 from scenarios import Job, price, small_scenario
 
-from clustergym.compiled import auction
+from clustergym.compiled import auction, beliefs
 from clustergym.compiled import auction_features as features
-from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.learn.compiled_episodes import AuctionEpisode
@@ -27,11 +26,11 @@ from clustergym.sim.drive import simulate
 KNOWN = InformationClass.DATA_PARALLEL
 
 
-def learned(folder, weights, round_s=None) -> Learned:
+def learned(folder, weights, round_s=None, known=KNOWN) -> Learned:
     from clustergym.learn.auction_checkpoints import save
 
     path = folder / "some.safetensors"
-    save(path, weights, KNOWN, {})
+    save(path, weights, known, {})
     return Learned(str(path), round_s)
 
 
@@ -46,7 +45,7 @@ def simulated(scenario: Scenario, policy: Learned) -> tuple[np.ndarray, list[int
 
 
 def agrees(scenario: Scenario, policy: Learned, weights: np.ndarray) -> None:
-    outcome = AuctionEpisode.of(scenario, KNOWN, policy.round_s).run(weights)
+    outcome = AuctionEpisode.of(scenario, policy.information_class, policy.round_s).run(weights)
     finish, restarts = simulated(scenario, policy)
     submit = np.array([round(t * 1e6) for t in scenario.trace.submit_s.tolist()])
     assert np.rint(outcome.jct_s * 1e6).astype(np.int64).tolist() == (finish - submit).tolist()
@@ -68,6 +67,28 @@ def test_agrees_with_the_engine_on_training_scenarios(tmp_path, index, rounds):
     scenario = replace(draw_scenario(drawn, "train", 5, index), rounds=rounds)
     weights = start() + np.random.default_rng(index).normal(size=features.COUNT) / 3
     agrees(scenario, learned(tmp_path, weights), weights)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenario=random_scenarios(), seed=st.integers(0, 2**20))
+def test_one_that_is_told_no_times_agrees_with_the_engine(tmp_path_factory, scenario, seed):
+    rng = np.random.default_rng(seed)
+    weights = np.concatenate(
+        [rng.normal(size=features.COUNT), beliefs.START + rng.normal(size=beliefs.COUNT)]
+    )
+    agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights, known=InformationClass.NONE), weights)
+
+
+@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("known", ["none", "bootstrap", "data_parallel", "profiled"])
+def test_agrees_with_the_engine_where_jobs_are_profiled(tmp_path, index, known):
+    # Prices of profiles as on the boards; of class none there is none.
+    drawn = Distribution(origin="synthetic", jobs=(60, 80), gpus=24)
+    scenario = replace(draw_scenario(drawn, "train", 5, index), costs=Costs())
+    weights = start() + np.random.default_rng(index).normal(size=features.COUNT) / 3
+    if known == "none":
+        weights = np.concatenate([weights, beliefs.START])
+    agrees(scenario, learned(tmp_path, weights, known=InformationClass(known)), weights)
 
 
 def weights_of(**given: float) -> np.ndarray:
@@ -96,6 +117,21 @@ def test_auction_by_hand():
     assert outcome.jct_s.tolist() == [100.0, 1000.0]
 
 
+@pytest.mark.parametrize(("iterations", "jct_s"), [(300, [3000.0, 2950.0]), (1000, [10050.0, 50.0])])
+@pytest.mark.parametrize("unit", [1, 5])
+def test_what_is_measured_decides_by_hand(iterations, jct_s, unit):
+    # One GPU; the smallest job goes first; a job that has not run is believed to take an hour. At 100 s the
+    # first has done 10 iterations of 10 s. Of 300 it then has 2,900 s left, less than an hour, and goes on to
+    # 3,000 s; the second ends at 3,050 s, 2,950 s after it came. Of 1,000 it has 9,900 s left: the second
+    # runs first, 50 s, and the first ends at 10,050 s. So too if five iterations are called one.
+    times = {"m": {"X": {1: 10.0 * unit}}}
+    jobs = [Job("a", 0.0, iterations // unit), Job("b", 100.0, 5 // unit, family="m")]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, times)
+    weights = np.concatenate([weights_of(rank=-1.0), beliefs.START])
+    outcome = AuctionEpisode.of(scenario, InformationClass.NONE).run(weights)
+    assert outcome.jct_s.tolist() == jct_s
+
+
 @pytest.mark.parametrize(("checkpoint_s", "jct_s", "restarts"), [(299.0, 800.0, 1), (301.0, 900.0, 0)])
 def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
     # Two GPUs; both jobs start with one, as each start comes before a doubling (score 2 against 1). Job a
@@ -115,17 +151,15 @@ def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
     assert outcome.restarts.tolist() == [0, restarts]
 
 
-def test_what_is_not_covered_is_refused():
-    jobs = [Job("a", 0.0, 30)]
-    scenario = small_scenario(jobs, {"X": (2, 2)}, TIMES)
-    AuctionEpisode.of(scenario, KNOWN)
-    unknown = np.full_like(scenario.tables.execution, np.inf)
-    for changed, word in (
-        (replace(scenario, costs=Costs(profile=price("data_parallel", 5.0))), "profiles"),
-        (replace(scenario, tables=replace(scenario.tables, data_parallel=unknown)), "without times"),
-    ):
-        with pytest.raises(InputError, match=word):
-            AuctionEpisode.of(changed, KNOWN)
+@settings(max_examples=40, deadline=None)
+@given(
+    scenario=random_scenarios(data_parallel_fits=False), seed=st.integers(0, 2**20), profiled=st.booleans()
+)
+def test_agrees_with_the_engine_where_times_are_guessed(tmp_path_factory, scenario, seed, profiled):
+    if profiled:
+        scenario = replace(scenario, costs=replace(scenario.costs, profile=price("data_parallel", 20.0)))
+    weights = np.random.default_rng(seed).normal(size=features.COUNT)
+    agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights), weights)
 
 
 def test_jobs_that_do_not_complete_count_until_the_end():

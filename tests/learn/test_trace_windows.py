@@ -69,6 +69,26 @@ def test_known_times_are_off_by_one_factor_a_job() -> None:
     assert 0.2 < np.std([row[mask].mean() for row, mask in zip(factor, finite, strict=True)]) < 0.9
 
 
+def test_where_profiles_cost_jobs_share_them_as_in_the_file() -> None:
+    traces = {**TRACES, "overrides": ["costs=default"]}
+    whole = TraceFiles.of(traces, least=1).draw("train", 0, 0)
+    plain = draw_scenario(drawn(traces=traces), "train", 0, 3)
+    window = draw_scenario(drawn(traces=traces, size_error=(0.5, 0.5)), "train", 0, 3)
+    assert window.costs == whole.costs
+    rows = [whole.trace.job_id.index(name) for name in window.trace.job_id]
+    assert window.class_of.tolist() == whole.class_of[rows].tolist()
+    assert len(set(window.class_of.tolist())) < len(rows)
+    # An error is one factor a model, the same on every type and count; what jobs really take stays.
+    known, right = (one.known_times(InformationClass.DATA_PARALLEL) for one in (window, plain))
+    for own, exact in zip(known, right, strict=True):
+        factors = own[np.isfinite(own)] / exact[np.isfinite(exact)]
+        assert not len(factors) or np.ptp(factors) < 1e-6
+    assert (window.execution == plain.execution).all()
+    # The price is paid: with it the same auction takes longer.
+    free = AuctionEpisode.of(plain, InformationClass.CLAIRVOYANT).run(np.zeros(35)).jct_s.mean()
+    assert AuctionEpisode.of(plain, InformationClass.PROFILED).run(np.zeros(35)).jct_s.mean() > free
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -13,6 +13,7 @@ from error_lines import error_line
 from clustergym import evaluate as evaluate_command
 from clustergym import train as train_command
 from clustergym.compiled import auction_features as features
+from clustergym.compiled import beliefs
 from clustergym.compiled.auction import hidden_units
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
@@ -47,6 +48,37 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path):
     assert a.read_bytes() == b.read_bytes() != c.read_bytes()
     assert without_times(a.with_suffix(".yaml")) == without_times(b.with_suffix(".yaml"))
     assert len(load(str(a)).about["curves"]["objective"]) == 4
+
+
+def test_windows_of_several_sizes_and_features_left_out(tmp_path, capsys):
+    sizes = "agent.scenarios.gpus=[8,16]"
+    more = ["agent.initial=elastic", "agent.without=[queue_double,age]", sizes]
+    assert run_train(tmp_path / "a", *more) == 0
+    weights = dict(zip(features.NAMES, load(str(tmp_path / "a" / "a.safetensors")).weights, strict=True))
+    assert (weights["queue_double"], weights["age"]) == (0.0, 0.0)
+    assert load("elastic").weights[features.NAMES.index("queue_double")] != 0.0
+    assert weights["rate"] != 0.0
+    drawn = Distribution(origin="synthetic", jobs=(10, 12), gpus=(8, 16), types=(2,))
+    found = {int(draw_scenario(drawn, "train", 0, at).cluster.capacity.sum()) for at in range(12)}
+    assert found == {8, 16}
+    assert run_train(tmp_path / "b", "agent.without=[size_dubble]") == 2
+    assert "agent.without" in error_line(capsys)
+    assert run_train(tmp_path / "c", sizes, "agent.scenarios.types=[9]") == 2
+    assert "scenarios.types" in error_line(capsys)
+
+
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_one_that_is_told_no_times_learns_what_to_believe(tmp_path, hidden):
+    more = ["agent.information=none", "agent.initial=elastic", f"agent.hidden={hidden}"]
+    assert run_train(tmp_path / "a", *more) == 0
+    found = load(str(tmp_path / "a" / "a.safetensors"))
+    assert found.information_class == InformationClass.NONE
+    scores, believed = beliefs.split(found.weights)
+    assert hidden_units(scores) == hidden
+    assert (believed != beliefs.START).all()
+    # What the windows say nothing of, deadlines, stays as it was.
+    late = features.WITHOUT_DEADLINES
+    assert scores[late : features.COUNT].tolist() == load("elastic").weights[late:].tolist()
 
 
 @pytest.mark.parametrize("hidden", [0, 2])

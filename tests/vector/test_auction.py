@@ -27,10 +27,13 @@ def digest_of_policy(env: gymnasium.Env[Any, Any], checkpoint: str, round_s: flo
 
 
 @pytest.mark.parametrize("engine", ["compiled", "simpy"])
-@pytest.mark.parametrize(("checkpoint", "round_s"), [("elastic", 300.0), ("fair", None)])
-def test_weights_play_as_the_policy(engine: str, checkpoint: str, round_s: float | None) -> None:
+@pytest.mark.parametrize(
+    ("checkpoint", "round_s", "costs"),
+    [("elastic", 300.0, "profiled-free"), ("fair", None, "profiled-free"), ("elastic", None, "default")],
+)
+def test_weights_play_as_the_policy(engine: str, checkpoint: str, round_s: float | None, costs: str) -> None:
     # Three rows only: jobs without a row take part in an auction by weights.
-    given = {**DRAWN, "rows": 3, "round_s": round_s, "engine": engine}
+    given = {**DRAWN, "rows": 3, "round_s": round_s, "engine": engine, "costs": costs}
     env = gymnasium.make(ID, actions="weights", features="jobs", **given)
     env.reset(seed=5)
     weights, over, info = load(checkpoint).weights, False, {}
@@ -40,11 +43,12 @@ def test_weights_play_as_the_policy(engine: str, checkpoint: str, round_s: float
     assert info["digest"] == digest_of_policy(env, checkpoint, round_s)
 
 
-def test_scores_of_a_trained_auction_play_as_the_policy() -> None:
+@pytest.mark.parametrize("costs", ["profiled-free", "default"])
+def test_scores_of_a_trained_auction_play_as_the_policy(costs: str) -> None:
     # Only order and sign of scores count, so ranks stand for them; scores are computed from the observation.
     # Its features are float32 and the policy's are float64: equal digests show that no two moves of this
     # episode are closer than that.
-    env = gymnasium.make(ID, **DRAWN)
+    env = gymnasium.make(ID, **DRAWN, costs=costs)
     observation, info = env.reset(seed=5)
     weights, over = load("elastic").weights, False
     while not over:

@@ -96,7 +96,7 @@ def test_a_policy_that_is_not_compiled_is_refused_or_runs_in_simpy(text: str, wh
 def test_a_network_in_a_menu_is_refused() -> None:
     pytest.importorskip("torch")
     menu = ("las", "learned checkpoint=elastic-16")
-    with pytest.raises(InputError, match="checkpoint=elastic-16, a network, is not compiled"):
+    with pytest.raises(InputError, match="checkpoint=elastic-16 rollout=0, which is more"):
         MetaEnv(engine="compiled", cluster="arena-16", jobs=6, policies=menu)
 
 

@@ -12,11 +12,11 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, see, total
 from clustergym.compiled.policies.target import TargetArrays
-from clustergym.compiled.policies.times import times_or_guess
 from clustergym.compiled.policies.virtual_clock import KNOWN, KNOWN_GPU_S, KNOWN_JOBS, finishes
+from clustergym.compiled.seen import Seen, ascending, see, total
 from clustergym.compiled.sums import pairwise_sum
+from clustergym.compiled.times import times_or_guess
 
 
 @compiled_part

@@ -9,7 +9,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.queues import fill
-from clustergym.compiled.policies.seen import keep_all, see
+from clustergym.compiled.seen import keep_all, see
 
 
 @compiled_part

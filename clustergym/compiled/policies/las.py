@@ -10,7 +10,7 @@ from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.queues import NOTHING, fill
-from clustergym.compiled.policies.seen import ascending, preempt_all, see, stays
+from clustergym.compiled.seen import ascending, preempt_all, see, stays
 
 
 @compiled_part

@@ -11,8 +11,8 @@ from clustergym.compiled.auction_episode import bids_of_rows, set_targets
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import see
-from clustergym.compiled.policies.times import times_or_guess
+from clustergym.compiled.seen import see
+from clustergym.compiled.times import times_or_guess
 
 
 @compiled_part

@@ -126,7 +126,8 @@ def _entry(policy: Policy) -> Entry:
         if name == policy.name and own[parameter] in values:
             raise _uncovered(f"policy {policy.name} {parameter}={own[parameter]}")
     if policy.name == "learned" and not len(_weights(policy)):
-        raise _uncovered(f"policy learned checkpoint={own['checkpoint']}, a network,")
+        what = f"checkpoint={own['checkpoint']} rollout={own['rollout']}"
+        raise _uncovered(f"policy learned {what}, which is more than an auction by known times,")
     return COMPILED[policy.name](own)
 
 

@@ -11,9 +11,9 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen, ascending, see, total
 from clustergym.compiled.policies.target import TargetArrays
-from clustergym.compiled.policies.times import times_or_guess
+from clustergym.compiled.seen import Seen, ascending, see, total
+from clustergym.compiled.times import times_or_guess
 
 # Columns of `Memory.of_job`: the allotment a job was last given, counted from 1, and since when.
 SINCE_TYPE, SINCE_LEVEL, SINCE_S = range(3)

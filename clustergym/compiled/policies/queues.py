@@ -8,7 +8,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.compiled import columns as c
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import Seen, total
+from clustergym.compiled.seen import Seen, total
 
 NOTHING, TYPES, CLUSTER = range(3)
 """What later jobs may not use while a job waits."""

@@ -10,8 +10,8 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies import target as targets
 from clustergym.compiled.policies.queues import NOTHING, fill
-from clustergym.compiled.policies.seen import ascending, preempt_all, see, stays
-from clustergym.compiled.policies.times import known_times, least, remaining_at_request_s, request_times
+from clustergym.compiled.seen import ascending, preempt_all, see, stays
+from clustergym.compiled.times import known_times, least, remaining_at_request_s, request_times
 
 
 @compiled_part

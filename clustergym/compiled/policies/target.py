@@ -11,7 +11,7 @@ from clustergym.compiled import columns as c
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import Seen, total
+from clustergym.compiled.seen import Seen, total
 
 
 class TargetArrays(NamedTuple):

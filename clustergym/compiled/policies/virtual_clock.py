@@ -10,7 +10,7 @@ from clustergym.compiled.episode import Episode
 from clustergym.compiled.fluid import SLACK
 from clustergym.compiled.numba_cache import compiled_part
 from clustergym.compiled.policies.memory import Memory
-from clustergym.compiled.policies.seen import Seen
+from clustergym.compiled.seen import Seen
 
 # Columns of `Memory.figure`.
 NOW_S, CLOCK, FIRST, LAST, KNOWN_JOBS, KNOWN_GPU_S = range(6)

@@ -63,8 +63,11 @@ def _mark_moves(episode: Episode, counts: Ints, desk: Desk, before: int, mask: B
     _, types, levels = episode.known_s.shape
     mask[: max(before, desk.state[d.SHOWN])] = 0
     for at in range(desk.state[d.SHOWN]):
-        time_s = episode.known_s[episode.job[desk.shown[at], c.CLASS]]
+        job = episode.job[desk.shown[at]]
+        time_s = episode.known_s[job[c.CLASS]]
         for kind in range(types):
+            if (job[c.HIDDEN] >> kind) & 1:
+                continue
             level = auction.first_level(time_s[kind])
             while level != c.NONE:
                 mask[at, kind * levels + level] = 1
@@ -87,10 +90,7 @@ def _release_shown(episode: Episode, counts: Ints, shown: Ints, available: Ints)
     for at in range(episode.clock[c.IN_VIEW]):
         job = episode.job[episode.in_view[at]]
         job[c.TARGET_TYPE], job[c.TARGET_LEVEL] = job[c.TYPE], job[c.LEVEL]
-    for row in shown:
-        job = episode.job[row]
-        if job[c.LEVEL] != c.NONE:
-            available[job[c.TYPE]] += counts[job[c.LEVEL]]
+    auction_episode.add_held(episode, counts, shown, available)
 
 
 @compiled_part
@@ -112,7 +112,8 @@ def _begin_point(
     seen = desk.observation[own.usual :].reshape(rules.rows, types, levels, features.COUNT)
     seen[: max(before, count)] = 0.0
     bids = auction_episode.bids_of_rows(episode, cluster, rows)
-    facts, values = auction.facts_of(cluster.capacity.sum(), cluster.counts, bids), np.empty(features.COUNT)
+    available = auction_episode.available_to(episode, cluster, rows).sum()
+    facts, values = auction.facts_of(available, cluster.counts, bids), np.empty(features.COUNT)
     places = np.empty(count, np.int64)
     _places(rows, desk.shown[:count], places)
     auction.describe_rows(places, facts, cluster.counts, bids, values, seen)

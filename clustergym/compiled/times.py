@@ -13,11 +13,17 @@ from clustergym.compiled import jobs
 from clustergym.compiled.buddy import sort
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
-from clustergym.compiled.numba_cache import compiled_part
-from clustergym.compiled.policies.seen import Seen, standstill_s
+from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.compiled.seen import Seen, standstill_s
 
 UNKNOWN_JOB_S = 3600.0
 """Run time taken for a job of unknown speed where no job's speed is known."""
+
+
+@compiled_in_place
+def shown_on(episode: Episode, row: int, kind: int) -> bool:
+    """Whether a job needs no profile on a type, or has it."""
+    return not (episode.job[row, c.HIDDEN] >> kind) & 1
 
 
 @compiled_part
@@ -74,7 +80,7 @@ def _guess(episode: Episode, cluster: ClusterArrays, seen: Seen, time_s: Floats,
         ran_on = slower[seen.kind[at]] if seen.kind[at] != c.NONE else 1.0
         base_s = ran_s / max(done, 1e-9) / ran_on if done > 0 else typical_s / iterations
         for kind in range(types):
-            if episode.feasible[job[c.CLASS], kind, seen.requested[at]]:
+            if shown_on(episode, row, kind) and episode.feasible[job[c.CLASS], kind, seen.requested[at]]:
                 guessed[at], time_s[at, kind] = True, base_s * slower[kind]
             else:
                 time_s[at, kind] = np.inf
@@ -89,7 +95,8 @@ def request_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> tuple
     for at in range(n):
         own = episode.job[seen.row[at], c.CLASS]
         for kind in range(types):
-            time_s[at, kind] = episode.known_s[own, kind, seen.requested[at]]
+            shown = shown_on(episode, seen.row[at], kind)
+            time_s[at, kind] = episode.known_s[own, kind, seen.requested[at]] if shown else np.inf
         known[at] = least(time_s[at]) < np.inf
         unknown += not known[at]
     if unknown == 0:
@@ -116,8 +123,9 @@ def known_times(episode: Episode, cluster: ClusterArrays, seen: Seen) -> Floats:
     for at in range(n):
         own = episode.job[seen.row[at], c.CLASS]
         for kind in range(types):
+            shown = shown_on(episode, seen.row[at], kind)
             for level in range(levels):
-                time_s[at, kind, level] = episode.known_s[own, kind, level]
+                time_s[at, kind, level] = episode.known_s[own, kind, level] if shown else np.inf
     return time_s
 
 
