@@ -60,8 +60,8 @@ def test_what_is_no_checkpoint_of_a_placer_is_one_line(tmp_path, capsys):
         "trace.jobs=5",
         f"hydra.run.dir={tmp_path}",
     ]
-    assert run_command.main([*args, "placer.checkpoint=none"]) == 2
-    assert "no checkpoint 'none'" in error_line(capsys)
+    assert run_command.main([*args, "placer.checkpoint=nowhere"]) == 2
+    assert "no checkpoint 'nowhere'" in error_line(capsys)
     assert run_command.main([*args, "placer.checkpoint=elastic"]) == 2
     assert "want clustergym.placer/1" in error_line(capsys)
     save(tmp_path / "short.safetensors", np.zeros(3), {})

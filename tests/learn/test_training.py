@@ -200,7 +200,7 @@ def test_the_tail_counts_in_the_objective():
         (["agent.population=1"], "agent.population"),
         (["agent.sgima=1"], "sgima"),
         (["agent.scenarios.load=[1.4,0.6]"], "scenarios.load"),
-        (["agent.information=none"], "agent.information"),
+        (["agent.information=nothing"], "agent.information"),
         (["agent.tail=-1"], "agent.tail"),
         (["agent.hidden=-1"], "agent.hidden"),
         (["agent.initial=elastc"], "did you mean elastic"),
