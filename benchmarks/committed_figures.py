@@ -12,6 +12,8 @@ import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.leaderboard.board import Board, Cell, load_board
+from clustergym.leaderboard.entry import read_results
+from clustergym.leaderboard.gaps import cell_bounds
 from clustergym.leaderboard.score import Standing, standings
 from clustergym.metrics.aggregates import Aggregate, paired_difference, stratified
 from clustergym.terminal.markdown import table
@@ -22,8 +24,8 @@ WORLDS = {
     "fair": "Ares's cluster: 64 GPUs, one type",
     "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types",
 }
-OURS = ("learned", "learned-fair", "ares-work-conserving", "arena-tuned", "hesrpt", "random")
-"""Entries that are no published system: they are compared, and set apart."""
+OURS = ("ares-work-conserving", "arena-tuned", "hesrpt", "random")
+"""Entries that are no published system, besides learned ones: they are compared, and set apart."""
 TOLD = {
     "none": "nothing",
     "bootstrap": "its speed on the fewest GPUs it fits on",
@@ -41,6 +43,7 @@ class World:
         self.board: Board = load_board(name, ROOT / "leaderboards")
         self.standings: dict[str, Standing] = {one.name: one for one in standings(self.board)}
         self._fcfs = self._means(self.standings["fcfs"])
+        self._of_jct = self.board.metric == "jct_mean"
 
     def _means(self, one: Standing) -> dict[Cell, float]:
         return {row.cell: float(row.metrics["jct_mean"] or 0.0) for row in one.rows}
@@ -59,9 +62,16 @@ class World:
 
     def bound(self) -> Aggregate:
         """Return that of what no scheduler can beat."""
-        return stratified(
-            self._ratios({cell: self.board.constants(cell).jct_bound for cell in self.board.cells})
-        )
+        frozen = {cell: self.board.constants(cell).jct_bound for cell in self.board.cells}
+        return stratified(self._ratios(frozen | (cell_bounds(self.board) if self._of_jct else {})))
+
+    def known(self) -> Aggregate | None:
+        """Return that of the best schedules found in hindsight; None if none were looked for by mean JCT."""
+        folder = self.board.folder / "best-known"
+        if not (self._of_jct and folder.is_dir()):
+            return None
+        rows = read_results(folder)
+        return stratified(self._ratios({row.cell: float(row.metrics["jct_mean"] or 0.0) for row in rows}))
 
     def best(self, names: Iterable[str]) -> str | None:
         """Return the best of some entries; None if there are none."""
@@ -70,7 +80,7 @@ class World:
     def told(self, known: str, published: bool) -> list[str]:
         """Return the entries that are told so much; of `published`, systems of others alone."""
         mine = [name for name, one in self.standings.items() if one.division.split(", ")[0] == known]
-        return [name for name in mine if not (published and name in OURS)]
+        return [name for name in mine if not (published and (name in OURS or name.startswith("learned")))]
 
     def shown(self, name: str | None, best: str | None) -> str:
         """Return an entry and its figure; bold if it is not clear of the best."""
@@ -103,10 +113,15 @@ def best_table() -> str:
             rows.append([label, *cells])
     bounds = [world.bound() for world in worlds]
     rows.append(["*no scheduler can be below*", *map(interval, bounds)])
-    gaps = [
-        f"at most {stratified(world.ratios(str(top))).value / bound.value:.1f}x"
-        for world, top, bound in zip(worlds, best, bounds, strict=True)
-    ]
+    known = [world.known() for world in worlds]
+    rows.append(
+        ["*best schedule found in hindsight*", *("-" if one is None else interval(one) for one in known)]
+    )
+    gaps = []
+    for world, top, bound, found in zip(worlds, best, bounds, known, strict=True):
+        ours = stratified(world.ratios(str(top))).value
+        least = "at most" if found is None else f"{ours / found.value:.1f}x to"
+        gaps.append(f"{least} {ours / bound.value:.1f}x")
     rows.append(["*gap of the best to the optimum*", *gaps])
     return table(["told of a job", *WORLDS.values()], rows, words=range(4))
 
