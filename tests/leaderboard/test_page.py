@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from clustergym.leaderboard.board import board_names, boards_dir, load_board
-from clustergym.leaderboard.entry import entry_names
 from clustergym.leaderboard.render import pages
+from clustergym.leaderboard.score import standings
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 CHARTS = ("GPUs, ", "jobs, ", "Distribution of job completion times, ")
@@ -43,8 +43,8 @@ def test_the_page_sorts_and_filters(open_page, page_path):
     assert names_of(page) == ["short", "zz", "first"]
     # By rank, under the name of each division; by another column without.
     assert page.locator("tbody th").all_inner_texts() == [
-        "Oracles (clairvoyant): know the times jobs will really run at",
-        "None: told no speeds",
+        "clairvoyant: an oracle: knows the times jobs will really run at",
+        "none: knows no speeds",
     ]
     page.get_by_role("button", name="rank, all").click()
     assert page.locator("tbody th").count() == 0
@@ -55,7 +55,7 @@ def test_the_page_sorts_and_filters(open_page, page_path):
     assert names_of(page)[-1] == "first"
     page.get_by_role("button", name="score").click()
     assert names_of(page)[0] == "first"
-    page.get_by_label("Division").select_option("None: told no speeds")
+    page.get_by_label("Division").select_option("none: knows no speeds")
     assert names_of(page) == ["first"]
     page.get_by_label("Division").select_option("")
     page.get_by_label("Find").fill("short")
@@ -148,4 +148,5 @@ def test_committed_pages_draw_every_entry_in_every_scenario(name, open_page):
     path, board = boards_dir() / name / "index.html", load_board(name)
     assert path.stat().st_size < 1_500_000
     found = dict(open_page(path).evaluate(OPEN_ALL))
-    assert found == {entry: [[entry] * 3] * len(board.scenarios) for entry in entry_names(board)}
+    ranked = [one.name for one in standings(board)]
+    assert found == {entry: [[entry] * 3] * len(board.scenarios) for entry in ranked}
