@@ -110,7 +110,7 @@ def announce_compilation(function: Callable[..., Any]) -> None:
     """Say on stderr that a function with all its parts is about to be compiled, if it is."""
     folder, name = _cache_dir(), f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
     if _numba is not None and (folder is None or not any(folder.rglob(name))):
-        print("compiling the simulation, once, about 20 s", file=sys.stderr, flush=True)
+        print("compiling the simulation, once, for up to a minute", file=sys.stderr, flush=True)
 
 
 @cache
