@@ -130,14 +130,8 @@ class AuctionEvolution(Agent):
                 progress(
                     generation + 1, self.generations, {**history.figures(generation + 1, search), **took}
                 )
-        best = min(history.validated, key=lambda row: row[1])
-        curves = {
-            "objective": [float(np.mean(row)) for row in history.fitness],
-            "validation": [[int(row[0]), float(row[1])] for row in history.validated],
-        }
-        return Trained(
-            self._with_start_deadlines(np.array(best[2:]), seed), InformationClass(self.information), curves
-        )
+        best, curves = history.outcome()
+        return Trained(self._with_start_deadlines(best, seed), InformationClass(self.information), curves)
 
     def _with_start_deadlines(self, weights: Floats, seed: int) -> Floats:
         """Return weights; those of deadlines are as at the start if no training window had deadlines.
@@ -311,6 +305,15 @@ class History:
         figures = {"objective": float(np.mean(self.fitness[generation - 1])), "sigma": float(search.sigma)}
         validated = {int(row[0]): row[1] for row in self.validated}
         return figures | ({"validation": validated[generation]} if generation in validated else {})
+
+    def outcome(self) -> tuple[Floats, dict[str, Any]]:
+        """Return the weights of the best validation, and the curves of the training."""
+        best = min(self.validated, key=lambda row: row[1])
+        curves = {
+            "objective": [float(np.mean(row)) for row in self.fitness],
+            "validation": [[int(row[0]), float(row[1])] for row in self.validated],
+        }
+        return np.array(best[2:]), curves
 
     def write(self, path: Path) -> None:
         """Write it in one step."""

@@ -94,12 +94,8 @@ class PlacerEvolution(Agent):
                 history.validated.append([number, value, *search.mean.tolist()])
             history.write(state)
             progress(number, self.generations, history.figures(number, search))
-        best = min(history.validated, key=lambda row: row[1])
-        curves = {
-            "objective": [float(np.mean(row)) for row in history.fitness],
-            "validation": [[int(row[0]), float(row[1])] for row in history.validated],
-        }
-        return Trained(np.array(best[2:]), InformationClass.NONE, curves)
+        best, curves = history.outcome()
+        return Trained(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
         """Return what the traces of training were drawn from."""

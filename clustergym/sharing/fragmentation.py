@@ -67,14 +67,23 @@ LACKS_BOTH, LACKS_GPU, LACKS_CPU, NO_GPU, NO_GPU_LACKS_CPU, OTHER_MODEL = range(
 
 
 @compiled_in_place
-def _unusable(nodes: Nodes, at: int, usual: Usual, kind: int, idle: int) -> tuple[int, int]:
+def idle_milli(nodes: Nodes, at: int) -> np.int64:
+    """Return the free thousandths of a node's devices."""
+    idle = np.int64(0)
+    for device in range(nodes.devices[at]):
+        idle += nodes.gpu_milli[at, device]
+    return idle
+
+
+@compiled_in_place
+def _unusable(nodes: Nodes, at: int, usual: Usual, kind: int, idle: np.int64) -> tuple[int, np.int64]:
     """Return why a usual request cannot use idle GPU on a node, and how much it cannot."""
     enough_cpu = nodes.cpu_milli[at] >= usual.cpu_milli[kind]
     if usual.gpus[kind] == 0:
         return (NO_GPU if enough_cpu else NO_GPU_LACKS_CPU), idle
     if not (usual.models[kind] >> nodes.model[at]) & 1:
         return OTHER_MODEL, idle
-    fitting, small = 0, 0
+    fitting, small = 0, np.int64(0)
     for device in range(nodes.devices[at]):
         free = nodes.gpu_milli[at, device]
         if free >= usual.gpu_milli[kind]:
@@ -94,9 +103,7 @@ def fragments(nodes: Nodes, at: int, usual: Usual) -> float:
     The parts are summed in an order of their own: another one changes last digits, and with them which of
     two nodes has the higher score.
     """
-    idle = 0
-    for device in range(nodes.devices[at]):
-        idle += nodes.gpu_milli[at, device]
+    idle = idle_milli(nodes, at)
     lacks_both = lacks_gpu = lacks_cpu = no_gpu = no_gpu_lacks_cpu = other_model = 0.0
     for kind in range(len(usual.share)):
         why, unusable = _unusable(nodes, at, usual, kind, idle)

@@ -12,7 +12,7 @@ import numpy as np
 
 from clustergym.arrays import Ints
 from clustergym.compiled.numba_cache import compiled_in_place
-from clustergym.sharing.fragmentation import Usual, fragments
+from clustergym.sharing.fragmentation import Usual, fragments, idle_milli
 from clustergym.sharing.nodes import WHOLE, Nodes, Requests
 
 PLACERS = ("random-fit", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
@@ -44,19 +44,19 @@ def class_of(requests: Requests, kind: int) -> np.int64:
 
 
 @compiled_in_place
-def change(nodes: Nodes, at: int, requests: Requests, kind: int, device: int, sign: int) -> np.int64:
-    """Take a request's amounts from a node (`sign` -1); return the devices taken, as bits.
+def occupy(nodes: Nodes, at: int, requests: Requests, kind: int, device: int) -> np.int64:
+    """Take a request's amounts from a node; return the devices taken, as bits.
 
     A part is taken from `device`, whole devices from the lowest free ones.
     """
-    nodes.cpu_milli[at] += sign * requests.cpu_milli[kind]
-    nodes.memory_mib[at] += sign * requests.memory_mib[kind]
+    nodes.cpu_milli[at] -= requests.cpu_milli[kind]
+    nodes.memory_mib[at] -= requests.memory_mib[kind]
     left, taken = requests.gpus[kind], np.int64(0)
     if left == 0:
         return taken
-    nodes.hosted[at, class_of(requests, kind)] -= sign
+    nodes.hosted[at, class_of(requests, kind)] += 1
     if device >= 0:
-        nodes.gpu_milli[at, device] += sign * requests.gpu_milli[kind]
+        nodes.gpu_milli[at, device] -= requests.gpu_milli[kind]
         return np.int64(1) << device
     for place in range(nodes.devices[at]):
         if left and nodes.gpu_milli[at, place] == WHOLE:
@@ -70,7 +70,7 @@ def change(nodes: Nodes, at: int, requests: Requests, kind: int, device: int, si
 def take(nodes: Nodes, at: int, requests: Requests, kind: int, device: int) -> np.int64:
     """Allocate a request that fits on a node; return the devices taken, as bits."""
     nodes.version[at] += 1
-    return change(nodes, at, requests, kind, device, -1)
+    return occupy(nodes, at, requests, kind, device)
 
 
 @compiled_in_place
@@ -113,19 +113,11 @@ def drawn_device(nodes: Nodes, at: int, milli: int, chance: float) -> int:
 
 
 @compiled_in_place
-def _idle(nodes: Nodes, at: int) -> np.int64:
-    idle = np.int64(0)
-    for device in range(nodes.devices[at]):
-        idle += nodes.gpu_milli[at, device]
-    return idle
-
-
-@compiled_in_place
 def _dot_product(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int64:
     """Prefer nodes of which the request uses what they have least of."""
     cpu, gpu = float(nodes.most[0]), float(nodes.most[1])
     product = nodes.cpu_milli[at] / cpu * (requests.cpu_milli[kind] / cpu)
-    product += _idle(nodes, at) / gpu * (requests.gpus[kind] * requests.gpu_milli[kind] / gpu)
+    product += idle_milli(nodes, at) / gpu * (requests.gpus[kind] * requests.gpu_milli[kind] / gpu)
     return np.int64(100.0 * (1.0 - product / 2.0))
 
 
@@ -133,7 +125,7 @@ def _dot_product(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int
 def _best_fit(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int64:
     """Prefer nodes on which least is left."""
     cpu = (nodes.cpu_milli[at] - requests.cpu_milli[kind]) / float(nodes.most[0])
-    gpu = (_idle(nodes, at) - requests.gpus[kind] * requests.gpu_milli[kind]) / float(nodes.most[1])
+    gpu = (idle_milli(nodes, at) - requests.gpus[kind] * requests.gpu_milli[kind]) / float(nodes.most[1])
     return np.int64(100.0 * (1.0 - (0.5 * cpu + 0.5 * gpu)))
 
 
@@ -143,7 +135,7 @@ def _gpu_clustering(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.
     if requests.gpus[kind] == 0:
         return np.int64(0)
     most = nodes.most[1]
-    used, own = 25 * (most - _idle(nodes, at)) // most, class_of(requests, kind)
+    used, own = 25 * (most - idle_milli(nodes, at)) // most, class_of(requests, kind)
     hosted = nodes.hosted[at].sum()
     if hosted == 0:
         return np.int64(25 + used)
@@ -167,7 +159,7 @@ def _gpu_packing(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int
     device = tightest_device(nodes, at, requests.gpu_milli[kind])
     free = nodes.gpu_milli[at, device]
     if free == WHOLE:
-        return np.int64(50 - 1)
+        return np.int64(49)
     return np.int64(max(100 - free * 100 // WHOLE // 10, 50))
 
 
@@ -175,7 +167,7 @@ def _gpu_packing(nodes: Nodes, at: int, requests: Requests, kind: int) -> np.int
 def _gradient(nodes: Nodes, at: int, requests: Requests, kind: int, device: int, usual: Usual) -> np.int64:
     """Return FGD's score: the less the fragments grow, the higher."""
     before = fragments(nodes, at, usual)
-    taken = change(nodes, at, requests, kind, device, -1)
+    taken = occupy(nodes, at, requests, kind, device)
     grown = fragments(nodes, at, usual) - before
     version = nodes.version[at]
     give_back(nodes, at, requests, kind, taken)
