@@ -14,12 +14,16 @@ LARGEST_BYTES = 200_000
 
 
 def outputs(notebook):
-    """Return what each cell of code prints, and the kinds of what it shows else."""
+    """Return what each cell of code prints, and the kinds of what it shows else.
+
+    The kernel cuts what a cell prints into messages by the clock: they are joined.
+    """
     found = []
     for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            stream = output.output_type == "stream"
-            found.append((cell["id"], output.text if stream else sorted(output.get("data", ()))))
+        shown = cell.get("outputs", ())
+        printed = "".join(output.text for output in shown if output.output_type == "stream")
+        kinds = [sorted(output.get("data", ())) for output in shown if output.output_type != "stream"]
+        found += [(cell["id"], part) for part in (printed, *kinds) if part]
     return found
 
 
