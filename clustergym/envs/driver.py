@@ -78,7 +78,7 @@ def drive(
     env.reset(seed=seed, options=options)
     simulation, actions = core.simulation, core.actions
     run_seed = int((options or {}).get("run_seed", 0))
-    policy.check(simulation.scenario.trace, simulation.setting)
+    policy.check(simulation.known_trace, simulation.setting)
     policy.reset(simulation.setting, np.random.default_rng([run_seed, 1]))
     total, steps, decisions, lost = 0.0, 0, 0, 0
     info: dict[str, Any] = {}

@@ -197,7 +197,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
         self._begun, self._taken = (scenario, run_seed), []
         self._known = times_known(chosen.information_class)
-        self.actions.reset(scenario.trace, simulation.setting, np.random.default_rng([run_seed, 1]))
+        self.actions.reset(simulation.known_trace, simulation.setting, np.random.default_rng([run_seed, 1]))
         self._illegal_in_a_row = 0
         self._reward.reset()
         self._reference_reward.reset()

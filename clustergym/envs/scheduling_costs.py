@@ -43,12 +43,12 @@ class Yardsticks:
     def of(scenario: Scenario, finish_s: FinishS = capped_finish_s) -> Yardsticks:
         """Return the yardsticks of a scenario's jobs; `finish_s` computes fluid fair sharing."""
         trace, gpus = scenario.trace, scenario.request_gpus
-        work = trace.iterations * scenario.fair_iteration_time_s * gpus
+        work = trace.work_iterations * scenario.fair_iteration_time_s * gpus
         total = float(scenario.cluster.capacity.sum())
         known, fair_s = np.isfinite(work), np.full(len(trace), np.nan)
         submit_s = trace.submit_s[known]
         fair_s[known] = finish_s(submit_s, work[known], gpus[known], total) - submit_s
-        run_s = trace.iterations * scenario.reference_iteration_time_s
+        run_s = trace.work_iterations * scenario.reference_iteration_time_s
         return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair_s)
 
 

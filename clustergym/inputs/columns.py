@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,15 +156,44 @@ def integers(
     return values.astype(np.int64)
 
 
-def dates(table: TextTable, column: str) -> Floats:
+def dates(table: TextTable, column: str, missing: Collection[str] = ()) -> Floats:
     """Return a column of dates and times as seconds since 1970, shape (n,).
+
+    Parameters
+    ----------
+    table : TextTable
+    column : str
+    missing : collection of str, optional
+        Texts, in lower case, that stand for no time: NaN.
 
     Raises
     ------
     InputError
         At the first bad cell.
     """
-    return np.array(_convert(table, column, seconds_of, "give YYYY-MM-DD HH:MM:SS"), dtype=np.float64)
+
+    def convert(cell: str) -> float:
+        return np.nan if cell.lower() in missing else seconds_of(cell)
+
+    return np.array(_convert(table, column, convert, "give YYYY-MM-DD HH:MM:SS"), dtype=np.float64)
+
+
+def durations(table: TextTable, start_s: Floats, end_s: Floats, start: str, end: str) -> Floats:
+    """Return the seconds from start to end, shape (n,); NaN where either is missing.
+
+    Raises
+    ------
+    InputError
+        At the first row of a table that ends before it starts; `start` and `end` are its columns.
+    """
+    early = end_s < start_s
+    if early.any():
+        row = int(np.argmax(early))
+        cells = table.columns[start][row], table.columns[end][row]
+        message = f"{shown(cells[1])} lies before {start} {shown(cells[0])}"
+        remedy = f"mend {end} or {start}, or leave the row out"
+        raise InputError(message, file=table.path, line=table.line[row], field=end, remedy=remedy)
+    return end_s - start_s
 
 
 def texts(table: TextTable, column: str) -> list[str]:

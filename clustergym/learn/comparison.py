@@ -179,7 +179,7 @@ def _run(
 
 def _slowdown(scenario: Scenario, jct_s: Floats) -> float:
     """Return the mean bounded slowdown of the jobs that ended; NaN if none did. Dropped jobs have JCT NaN."""
-    alone_s = scenario.reference_iteration_time_s * scenario.trace.iterations
+    alone_s = scenario.reference_iteration_time_s * scenario.trace.work_iterations
     slowdown = np.maximum(jct_s / np.maximum(alone_s, SLOWDOWN_FROM_S), 1.0)
     ended = np.isfinite(slowdown)
     return float(slowdown[ended].mean()) if ended.any() else float("nan")

@@ -88,7 +88,7 @@ def _run(scenario: Scenario, policy: Policy, parameters: SchedulingParameters) -
     """Run a policy with the information and at the decision points of an environment."""
     placer = make_placer({"name": parameters.placer})
     simulation = Simulation(scenario, placer, parameters.information_class, parameters.round_s, 0)
-    policy.check(scenario.trace, simulation.setting)
+    policy.check(simulation.known_trace, simulation.setting)
     policy.reset(simulation.setting, np.random.default_rng([0, 1]))
     try:
         while (view := simulation.advance()) is not None:

@@ -117,7 +117,7 @@ def _profiled_window(
 
 def _stretched(whole: Scenario, rows: Ints, load: float) -> Floats:
     """Return the submission times of rows, from 0 and stretched to a load."""
-    work_s = whole.trace.iterations[rows] * whole.fair_iteration_time_s[rows] * whole.request_gpus[rows]
+    work_s = whole.trace.work_iterations[rows] * whole.fair_iteration_time_s[rows] * whole.request_gpus[rows]
     span_s = float(np.nansum(work_s)) / (load * float(whole.cluster.capacity.sum()))
     submit_s = whole.trace.submit_s[rows] - whole.trace.submit_s[rows[0]]
     stretched: Floats = np.round(submit_s * span_s / max(float(submit_s[-1]), 1e-9), 3)

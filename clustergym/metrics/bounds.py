@@ -36,7 +36,7 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     times = np.where(room[None, :, :, None], times, np.inf)
     fastest = times.min(axis=(1, 2, 3))[scenario.class_of]
     leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
-    iterations = scenario.trace.iterations.astype(np.float64)
+    iterations = scenario.trace.work_iterations.astype(np.float64)
     return fastest * iterations, leanest * iterations
 
 

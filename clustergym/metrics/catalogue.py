@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from clustergym.scenarios.disturbances import KINDS
+from clustergym.workload.trace import COMPLETED, FAILED, KILLED, OUTCOMES
 
 Better = Literal["lower", "higher", ""]
+
+_ENDED = {
+    COMPLETED: "completed in their log",
+    FAILED: "failed in their log",
+    KILLED: "were killed in their log",
+}
 
 
 class Metric(NamedTuple):
@@ -31,6 +38,22 @@ class Metric(NamedTuple):
 
 OF_DISTURBANCES = tuple(metric for kind in KINDS.values() for metric in kind.metrics)
 """Metrics that the kinds of disturbances contribute."""
+
+OF_OUTCOMES = tuple(
+    metric
+    for outcome in OUTCOMES
+    for metric in (
+        Metric(f"jobs_{outcome}", "jobs", "", f"finished jobs that {_ENDED[outcome]}"),
+        Metric(f"jct_mean_{outcome}", "s", "lower", f"mean JCT of finished jobs that {_ENDED[outcome]}"),
+        Metric(
+            f"gpu_hours_{outcome}",
+            "GPU h",
+            "",
+            f"GPU time held by jobs, finished or not, that {_ENDED[outcome]}; standstill included",
+        ),
+    )
+)
+"""Metrics of a trace that keeps the outcomes of its jobs; results of other traces do not have them."""
 
 _TABLE: tuple[Metric, ...] = (
     Metric("jobs_total", "jobs", "", "rows of the trace"),
@@ -143,6 +166,7 @@ _TABLE: tuple[Metric, ...] = (
         "lower",
         "unfinished jobs that had been in the system longer than their whole JCT under that sharing",
     ),
+    *OF_OUTCOMES,
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}

@@ -147,7 +147,7 @@ def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
 def _fair_weights(scenario: Scenario) -> Floats:
     """Return the share of mean finish-time fairness that a second of each JCT makes, shape (n,)."""
     trace, gpus = scenario.trace, scenario.request_gpus
-    work = np.where(gpus > 0, trace.iterations * scenario.fair_iteration_time_s * gpus, np.nan)
+    work = np.where(gpus > 0, trace.work_iterations * scenario.fair_iteration_time_s * gpus, np.nan)
     known, weight = np.isfinite(work), np.zeros(len(trace))
     if known.any():
         fluid_s = capped_finish_s(
@@ -200,7 +200,7 @@ def _allotments(scenario: Scenario) -> tuple[Floats, Ints, Ints, Floats, Floats]
     checkpoint_s = scenario.checkpoint_s[scenario.class_of]
     first_s = costs.search_s(counts) + (checkpoint_s[:, None] if costs.first_launch else 0.0)
     still_s = np.minimum(first_s, checkpoint_s[:, None])
-    iterations = scenario.trace.iterations.astype(np.float64)[:, None, None]
+    iterations = scenario.trace.work_iterations.astype(np.float64)[:, None, None]
     total_s = least_iteration_s(scenario) * iterations * (1 - ROUNDING) + still_s[:, None, :] - 2 * TICK_S
     rate = 1.0 / np.maximum(total_s, ROUNDING)
     # An allotment with more GPUs and no higher rate than another of its type is never better.

@@ -124,7 +124,7 @@ def _time_in_states(intervals: Intervals) -> Floats:
 
 
 def check_work_conserved(intervals: Intervals, records: JobRecords | None = None) -> None:
-    """Check that finished jobs did all their iterations, and that no job did more than its iterations.
+    """Check that finished jobs did all their iterations (as many as their log says), and no job more.
 
     The tolerance is 1e-9 of the iterations, plus what a tick of the clock amounts to at the
     speed of each launch.
@@ -137,8 +137,8 @@ def check_work_conserved(intervals: Intervals, records: JobRecords | None = None
     records = records_of(intervals) if records is None else records
     runs, trace = intervals.launches, intervals.trace
     tick = _sum(runs.job, CLOCK_S / runs.iteration_time_s, len(trace))
-    tolerance = 1e-9 * trace.iterations + tick
-    excess = records.iterations_done - trace.iterations
+    tolerance = 1e-9 * trace.work_iterations + tick
+    excess = records.iterations_done - trace.work_iterations
     wrong = excess > tolerance
     wrong |= (records.outcome == Outcome.FINISHED) & (excess < -tolerance)
     if wrong.any():
@@ -146,7 +146,7 @@ def check_work_conserved(intervals: Intervals, records: JobRecords | None = None
         outcome = Outcome(int(records.outcome[row])).name.lower()
         done = float(records.iterations_done[row])
         raise LogError(
-            f"job {trace.job_id[row]}: {outcome} with {done!r} of {trace.iterations[row]} iterations"
+            f"job {trace.job_id[row]}: {outcome} with {done!r} of {trace.work_iterations[row]} iterations"
         )
 
 

@@ -17,7 +17,7 @@ from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event
-from clustergym.workload.trace import Trace
+from clustergym.workload.trace import OUTCOMES, Trace
 
 MetricValue = float | int | None
 Metrics = dict[str, MetricValue]
@@ -144,9 +144,13 @@ def measure(
         disturbances=intervals.disturbances,
     )
     fairness = _fairness_of(run)
-    groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness))
+    groups = (
+        *(_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness)),
+        _by_outcome(run),
+    )
     values = {name: value for group in groups for name, value in group.items()}
-    return Measurement({name: _plain(values[name]) for name in METRICS}, records, record, fairness.rho)
+    metrics = {name: _plain(values[name]) for name in METRICS if name in values}
+    return Measurement(metrics, records, record, fairness.rho)
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
@@ -244,10 +248,24 @@ def _restarts(run: _Run) -> Metrics:
     }
 
 
+def _by_outcome(run: _Run) -> Metrics:
+    """Return `OF_OUTCOMES`; nothing for a trace that does not keep outcomes."""
+    if run.trace.outcome is None:
+        return {}
+    kinds, found = np.array(run.trace.outcome, dtype=object), Metrics()
+    for outcome in OUTCOMES:
+        mine = kinds == outcome
+        jct_s = run.records.jct_s[mine & run.finished]
+        found[f"jobs_{outcome}"] = len(jct_s)
+        found[f"jct_mean_{outcome}"] = _mean(jct_s)
+        found[f"gpu_hours_{outcome}"] = float(run.records.held_gpu_s[mine].sum()) / 3600
+    return found
+
+
 def _fairness_of(run: _Run) -> Fairness:
     records, trace = run.records, run.trace
     known = has_reference(run.fair_s) & (run.requested_gpus > 0)
-    work = np.where(known, trace.iterations * run.fair_s * run.requested_gpus, np.nan)
+    work = np.where(known, trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
     return finish_time_fairness(
         records.submit_s, records.jct_s, work, run.requested_gpus, run.submitted, run.gpus
     )

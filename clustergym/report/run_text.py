@@ -15,7 +15,7 @@ from clustergym.report.metric_tables import comparison_table, verdict
 from clustergym.results.result_writing import FILES
 from clustergym.scenarios.scenario import Scenario
 from clustergym.terminal.tables import print_table
-from clustergym.workload.describe import print_drawn
+from clustergym.workload.describe import print_drawn, print_outcomes
 
 
 def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> None:
@@ -31,6 +31,7 @@ def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> 
         f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
     )
     print_drawn(scenario.trace, "trace.rule, trace.any_type")
+    print_outcomes(scenario.trace)
     changed = int(scenario.request_changed.sum())
     if changed:
         print(

@@ -119,6 +119,8 @@ def write_result(
             "request_changed": scenario.request_changed.astype(int).tolist(),
             "finish_time_fairness": ["" if rho != rho else rho for rho in result.fairness.tolist()],
         }
+        if scenario.trace.outcome is not None:
+            requests["log_outcome"] = list(scenario.trace.outcome)
         write_jobs_csv(result.jobs, scenario.trace, made / "jobs.csv", extra=requests)
         write_timeline_csv(result.timeline, made / "timeline.csv")
         _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, content))

@@ -223,6 +223,10 @@ class TraceChoice(Parameters):
         Sia's profiles folder, from which its jobs get their iterations.
     sia_lengths : str
         `validated` or `noise`, as in `ReadOptions`.
+    outcomes : str
+        How jobs end (`clustergym.workload.outcomes`): `ignore`, each completes after the work it did in its
+        log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
+        `kalos`.
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
@@ -235,6 +239,7 @@ class TraceChoice(Parameters):
     rule: Literal["arena", "ares"] = "arena"
     committed: str | None = None
     source: str | None = None
+    outcomes: str = "ignore"
     jobs: int = 200
     span_s: float | None = None
     load: float | None = None
@@ -266,6 +271,16 @@ def make_trace(
     """
     choice = config if isinstance(config, TraceChoice) else trace_choice(config)
     seed = seed if choice.seed is None else choice.seed
+    trace = _plain_trace(choice, seed, cluster, counts)
+    if choice.outcomes == "ignore" and trace.outcome is None:
+        return trace
+    from clustergym.workload.outcomes import with_outcomes
+
+    return with_outcomes(trace, choice.outcomes, cluster, seed)
+
+
+def _plain_trace(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> Trace:
+    """Read or generate the trace; it has outcomes where its file has."""
     if choice.path is not None:
         from clustergym.workload.formats import load_trace
 
@@ -310,6 +325,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: 
         gavel_steps=choice.gavel_steps,
         sia_profiles=choice.sia_profiles,
         sia_lengths=choice.sia_lengths,
+        outcomes=choice.outcomes,
     )
 
 

@@ -83,12 +83,12 @@ def drive(
     StoppedError
         If the policy or placer exits, or takes longer than the watch allows.
     """
-    started, scenario = time.perf_counter(), simulation.scenario
+    started = time.perf_counter()
     times, role = DecisionTimes(), NO_ROLE
     try:
         with watch or Watch() as watching, _few_full_collections():
             advance, schedule, apply = watching.steps(simulation, policy)
-            policy.check(scenario.trace, simulation.setting)
+            policy.check(simulation.known_trace, simulation.setting)
             policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
             role = PLACER
             while (view := advance()) is not None:

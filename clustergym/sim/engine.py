@@ -302,7 +302,7 @@ class Simulation(World):
         # If the job would share links, assume its present slowdown; inside a leaf it shares no links.
         shared = self._links is not None and locality > Locality.LEAF
         slowdown = self._links.slowdown(row) if shared and self._links is not None else 1.0
-        remaining = float(jobs.remaining_at(np.array([row]), self.now)[0])
+        remaining = float(self._views.remaining_at(np.array([row]), self.now)[0])
         faster = self._pace(row, kind, level, nodes, remaining, slowdown)
         standstill = max(seconds(int(jobs.ready[row]) - self.now), 0.0)
         stay = standstill + remaining * float(jobs.iteration_s[row])

@@ -30,6 +30,8 @@ class EventKind(enum.StrEnum):
     batch changes, or its training reaches a point where the efficiency of its batch changes."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
+    """The job has done its work, or as much of it as before its log ended it: `reason` is then `failed` or
+    `killed`."""
     DROP = "drop"
     """The job leaves the system for good without completing; `reason` says why."""
     FAIL = "fail"
@@ -74,7 +76,7 @@ class Event(NamedTuple):
         Seconds that the work of an iteration at the requested batch takes after the overhead; 0 where the
         event is neither a launch nor a RATE.
     reason : str
-        Why a job was dropped, failed, or could not be placed.
+        Why a job was dropped, failed, could not be placed, or ended before its work was done.
     lost_s, lost_iterations : float
         Seconds of work, and iterations, that a FAIL undoes.
     batch : int

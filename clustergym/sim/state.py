@@ -32,6 +32,7 @@ class JobStates:
     running job has worked since max(`worked_until`, `ready`) at `iteration_s` an iteration. Iterations
     are those at the requested batch; at another `batch`, `iteration_s` is the time in which the work of
     one such iteration is done.
+    `ends_at` is `remaining` when the job ends: above 0 where its log says that it failed or was killed.
     `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
     written every `checkpoint_every` ticks of work since `ready` (0: never).
     """
@@ -43,6 +44,7 @@ class JobStates:
         self.iterations = trace.iterations.astype(np.float64)
         self.batch = trace.global_batch.copy()
         self.remaining = self.iterations.copy()
+        self.ends_at = (trace.iterations - trace.work_iterations).astype(np.float64)
         self.checkpointed = self.iterations.copy()
         self.checkpoint_every = ticks(scenario.checkpoint_every_s)
         self.phase = np.zeros(n, dtype=np.int64)
@@ -112,8 +114,18 @@ class ViewMaker:
         self.counts = scenario.tables.counts
         self.first_launch = scenario.costs.first_launch
         self.batches = scenario.batch_choices
+        knows_ends = information == InformationClass.CLAIRVOYANT
+        self._undone = jobs.ends_at if knows_ends and jobs.ends_at.any() else None
         knows = self.batches is not None and information != InformationClass.NONE
         self.known_at_batches = scenario.known_batch_times(information) if knows else None
+
+    def remaining_at(self, rows: Ints, now: int) -> Floats:
+        """Return the iterations that the policy believes each job has left at tick `now`, shape of `rows`.
+
+        Those left of what the job asked for; a clairvoyant policy knows where a log ends the job before.
+        """
+        left = self.jobs.remaining_at(rows, now)
+        return left if self._undone is None else left - self._undone[rows]
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints) -> View:
         """Return the View of the jobs `rows` at tick `now`."""
@@ -134,8 +146,8 @@ class ViewMaker:
             deadline_s=trace.deadline_s[rows],
             queued_s=np.where(queued, jobs.queued_since[rows] / TICKS_PER_S, np.nan),
             standstill_s=np.where(queued, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
-            iterations=jobs.iterations[rows],
-            remaining_iterations=jobs.remaining_at(rows, now),
+            iterations=jobs.iterations[rows] - (0.0 if self._undone is None else self._undone[rows]),
+            remaining_iterations=self.remaining_at(rows, now),
             global_batch=trace.global_batch[rows],
             priority=trace.priority[rows],
             restarts=jobs.restarts[rows],

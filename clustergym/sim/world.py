@@ -22,6 +22,7 @@ from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
 from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.state import JobStates, Phase, ViewMaker
+from clustergym.workload.trace import COMPLETED, Trace
 
 FRUITLESS_FAILURES = 200_000
 """A run counts as stalled after this many node failures in a row during which no job completes."""
@@ -83,6 +84,11 @@ class World(ABC):
     @abstractmethod
     def _request_decision(self) -> None:
         """Ask for a decision at the next possible time."""
+
+    @property
+    def known_trace(self) -> Trace:
+        """The trace as the deciding policy may see it: where its log ends jobs, a clairvoyant one alone."""
+        return self.trace if self.information == InformationClass.CLAIRVOYANT else self.trace.as_asked()
 
     @property
     def now_s(self) -> float:
@@ -293,11 +299,12 @@ class World(ABC):
         choices = self.scenario.batch_choices
         if choices is not None and jobs.batch[row] != self.scenario.trace.global_batch[row]:
             end = choices.next_end(row, remaining)
-            if end > 0:
+            if end > jobs.ends_at[row]:
                 work = standstill + math.ceil((remaining - end) * iteration_s * TICKS_PER_S)
                 self._after(work, lambda: self._next_segment(row, generation))
                 return
-        self._after(standstill + ticks(remaining * iteration_s), lambda: self._complete(row, generation))
+        work = ticks((remaining - float(jobs.ends_at[row])) * iteration_s)
+        self._after(standstill + work, lambda: self._complete(row, generation))
 
     def _pace(
         self, row: int, kind: int, level: int, nodes: Nodes, remaining: float, slowdown: float = 1.0
@@ -380,11 +387,16 @@ class World(ABC):
         if generation != self.jobs.generation[row]:
             return
         self._vacate(row)
-        self.jobs.remaining[row] = 0.0
-        self._record(EventKind.COMPLETE, row)
+        self.jobs.remaining[row] = self.jobs.ends_at[row]
+        self._record(EventKind.COMPLETE, row, reason=self._log_reason(row))
         self._failures_in_a_row = 0
         self._leave(row, Phase.COMPLETED)
         self._request_decision()
+
+    def _log_reason(self, row: int) -> str:
+        """Return `failed` or `killed` for a job that its log ends so, else an empty text."""
+        outcome = "" if self.trace.outcome is None else self.trace.outcome[row]
+        return "" if outcome == COMPLETED else outcome
 
     def _estimated_end(self, row: int, kind: int, level: int, standstill: int) -> float:
         """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
@@ -395,7 +407,7 @@ class World(ABC):
         if not self._courses or self.information == InformationClass.NONE:
             return math.inf
         iteration_s = float(self._views.known[self._views.class_of[row], kind, level])
-        left_s = float(self.jobs.remaining_at(np.array([row]), self.now)[0]) * iteration_s
+        left_s = float(self._views.remaining_at(np.array([row]), self.now)[0]) * iteration_s
         return self.now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 
     # What disturbances see and do

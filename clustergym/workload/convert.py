@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clustergym.cluster.cluster_files import canonical_gpu_type
+from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import write_json
 from clustergym.workload.describe import check_models
 from clustergym.workload.formats import ReadOptions, find_format, load_trace
 from clustergym.workload.generate import refuse_overwrite
 from clustergym.workload.native import provenance_path, write_trace
+from clustergym.workload.outcomes import with_outcomes
 from clustergym.workload.slices import sliced
 from clustergym.workload.trace import Trace
 
@@ -57,6 +58,9 @@ def _load(path: Path, args: argparse.Namespace) -> tuple[Trace, str]:
     name = find_format(path).name if args.format == "auto" else args.format
     trace = load_trace(path, name, _options(args))
     check_models(trace)
+    if args.outcomes is not None:
+        cluster = load_cluster(args.reference_cluster)
+        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes")
     return trace, name
 
 
@@ -71,6 +75,7 @@ def _options(args: argparse.Namespace) -> ReadOptions:
         reference_cluster=args.reference_cluster,
         gpu_types=chosen,
         gavel_steps=args.gavel_steps,
+        outcomes=args.outcomes or "ignore",
         power_of_two=not args.keep_counts,
     )
 

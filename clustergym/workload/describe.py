@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.inputs.writing import write_json
 from clustergym.workload.options import ReadOptions, types_to_draw
-from clustergym.workload.trace import Trace
+from clustergym.workload.trace import OUTCOMES, Trace
 from clustergym.workload.trace_statistics import trace_statistics
 
 if TYPE_CHECKING:
@@ -59,6 +60,19 @@ def run(args: argparse.Namespace) -> int:
     print_statistics(figures)
     print_drawn(trace, "--rule, --any-type")
     return 0
+
+
+def print_outcomes(trace: Trace) -> None:
+    """Print one line on how the jobs of a trace end, if it or its log says so."""
+    found = trace.provenance.get("outcomes", {})
+    if trace.outcome is None:
+        if found:
+            print("note: how jobs ended in the log is ignored, all complete (change: trace.outcomes=keep)")
+        return
+    counts = Counter(trace.outcome)
+    told = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
+    source = f", drawn by the shares of {found['drawn_by']}" if found.get("drawn_by") else ""
+    print(f"note: jobs end as their log says{source}: {told}; only a clairvoyant policy knows when")
 
 
 def print_drawn(trace: Trace, keys: str) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.text_files import check_path, decode, first_lines, read_bytes
+from clustergym.inputs.text_files import check_path, decode, first_lines, header, read_bytes
 from clustergym.workload import native
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.readers import (
+    acme,
+    alibaba_2025,
+    alibaba_2026,
     arena,
     arena_simulate,
     durations,
@@ -22,6 +25,8 @@ from clustergym.workload.readers import (
     philly,
     philly_json,
     sia,
+    supercloud,
+    swf,
 )
 from clustergym.workload.records import trace_of
 from clustergym.workload.trace import Trace
@@ -40,16 +45,19 @@ class Format:
         (path, first lines) -> whether a file looks like it.
     read : callable
         (path, options) -> Trace.
+    columns : tuple of tuple of str
+        Columns that its header must have, each by any of its names; empty for a format without a header.
     """
 
     name: str
     sniff: Callable[[Path, Sequence[str]], bool]
     read: Callable[[Path, ReadOptions], Trace]
+    columns: tuple[tuple[str, ...], ...]
 
 
 _MODULES = (
-    *(durations, native, arena_simulate, arena, philly, philly_json),
-    *(helios, pai, sia, gavel, elasticflow),
+    *(durations, native, arena_simulate, arena, acme, supercloud, alibaba_2025, alibaba_2026, philly),
+    *(philly_json, helios, pai, sia, swf, gavel, elasticflow),
 )
 
 
@@ -58,7 +66,15 @@ def _reads(module: Any) -> Callable[[Path, ReadOptions], Trace]:
     return getattr(module, "read", lambda path, options: trace_of(module.read_log(path), options))
 
 
-FORMATS = {module.NAME: Format(module.NAME, module.sniff, _reads(module)) for module in _MODULES}
+def _columns(module: Any) -> tuple[tuple[str, ...], ...]:
+    if module is durations:
+        return durations.SUBMIT, durations.DURATION, durations.GPUS
+    return tuple((column,) for column in getattr(module, "REQUIRED", ()))
+
+
+FORMATS = {
+    module.NAME: Format(module.NAME, module.sniff, _reads(module), _columns(module)) for module in _MODULES
+}
 """Formats by name; a file is of the first whose `sniff` says so."""
 
 COLUMNS_HELP = f"""Columns of a trace of your own (a CSV with a header; seconds, or dates for submissions):
@@ -78,13 +94,30 @@ def find_format(path: Path) -> Format:
     """
     check_path(path)
     lines = first_lines(path)
-    for candidate in FORMATS.values():
-        if candidate.sniff(path, lines):
-            return candidate
+    found = _sniffed(path, lines)
+    if found is not None:
+        return found
     decode(read_bytes(path), path)
     names = ", ".join(FORMATS)
     remedy = f"give columns {durations.COLUMNS}; or say which format with trace.format=NAME"
-    raise InputError(f"looks like none of the formats {names}", file=path, line=1, remedy=remedy)
+    message = f"looks like none of the formats {names}{_nearest_formats(header(lines))}"
+    raise InputError(message, file=path, line=1, remedy=remedy)
+
+
+def _sniffed(path: Path, lines: Sequence[str]) -> Format | None:
+    return next((candidate for candidate in FORMATS.values() if candidate.sniff(path, lines)), None)
+
+
+def _nearest_formats(found: set[str], most: int = 3) -> str:
+    """Return a clause on the formats that a header shares most columns with, and what it lacks of them."""
+    lacks = {
+        form.name: [" or ".join(names) for names in form.columns if not found & set(names)]
+        for form in FORMATS.values()
+    }
+    shared = {name: 1 - len(lacks[name]) / max(len(FORMATS[name].columns), 1) for name in lacks}
+    near = sorted((name for name in lacks if 0 < shared[name] <= 1 and lacks[name]), key=lambda n: -shared[n])
+    clauses = [f"{name} has {', '.join(lacks[name])} too" for name in near[:most]]
+    return f"; {'; '.join(clauses)}" if clauses else ""
 
 
 def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | None = None) -> Trace:
@@ -109,5 +142,19 @@ def load_trace(path: str | Path, format: str = "auto", options: ReadOptions | No
             f"unknown format {format!r}", field="trace.format", remedy=nearest(format, ["auto", *FORMATS])
         )
     check_path(path)
-    chosen = find_format(path) if format == "auto" else FORMATS[format]
-    return chosen.read(path, options or ReadOptions())
+    options = options or ReadOptions()
+    if format == "auto":
+        return find_format(path).read(path, options)
+    try:
+        return FORMATS[format].read(path, options)
+    except InputError as error:
+        looks = _sniffed(path, first_lines(path))
+        if error.file is None or looks is None or looks.name == format:
+            raise
+        raise InputError(
+            error.message,
+            file=error.file,
+            line=error.line,
+            field=error.field,
+            remedy=f"{error.remedy or 'mend it'}; the file looks like format {looks.name}, not {format}",
+        ) from error

@@ -8,16 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from clustergym.arrays import Ints
 from clustergym.inputs.columns import MAX_GPUS, integers, numbers, texts
 from clustergym.inputs.errors import InputError
-from clustergym.inputs.text_files import decode, header, read_bytes, read_csv
+from clustergym.inputs.text_files import TextTable, decode, header, read_bytes, read_csv
 from clustergym.inputs.writing import write_files
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.trace import COLUMNS, Trace
+from clustergym.workload.trace import COLUMNS, OUTCOME_COLUMNS, Trace
 from clustergym.workload.trace_checks import build_trace
 
 NAME = "native"
 OPTIONAL = ("model_size", "gpu_type", "deadline_s", "priority", "user", "virtual_cluster")
+"""Columns that may be missing, besides those of outcomes."""
 REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 
 
@@ -42,7 +46,8 @@ def read_trace(path: str | Path) -> Trace:
     Parameters
     ----------
     path : str or Path
-        CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing.
+        CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing. With outcomes it has
+        `OUTCOME_COLUMNS` too; an empty `end_iterations` is all that the job asks for.
 
     Raises
     ------
@@ -50,7 +55,8 @@ def read_trace(path: str | Path) -> Trace:
         At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
-    table = read_csv(path, REQUIRED, known=COLUMNS)
+    table = read_csv(path, REQUIRED, known=COLUMNS + OUTCOME_COLUMNS)
+    iterations = integers(table, "iterations", low=1)
     stored = _read_provenance(path, table.sha256)
     return build_trace(
         path=path,
@@ -60,15 +66,30 @@ def read_trace(path: str | Path) -> Trace:
         model_family=texts(table, "model_family"),
         model_size=texts(table, "model_size"),
         global_batch=integers(table, "global_batch", low=1),
-        iterations=integers(table, "iterations", low=1),
+        iterations=iterations,
         gpu_type=texts(table, "gpu_type"),
         gpus=integers(table, "gpus", low=1, high=MAX_GPUS),
         deadline_s=numbers(table, "deadline_s", default=float("nan")),
         priority=integers(table, "priority", default=0),
         user=texts(table, "user"),
         virtual_cluster=texts(table, "virtual_cluster"),
+        **_outcomes(table, iterations),
         provenance=stored or {"source": path.name, "format": NAME, "sha256": table.sha256},
     )
+
+
+def _outcomes(table: TextTable, iterations: Ints) -> dict[str, Any]:
+    """Return the columns of outcomes; empty if the table has none."""
+    there = [column for column in OUTCOME_COLUMNS if column in table.columns]
+    if not there:
+        return {}
+    missing = next((column for column in OUTCOME_COLUMNS if column not in there), None)
+    if missing is not None:
+        remedy = f"add it, or leave out {there[0]}"
+        raise InputError("column missing", file=table.path, line=1, field=missing, remedy=remedy)
+    given = integers(table, "end_iterations", low=0, default=0)
+    empty = np.array([not cell for cell in table.columns["end_iterations"]])
+    return {"outcome": texts(table, "outcome"), "end_iterations": np.where(empty, iterations, given)}
 
 
 def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
@@ -115,7 +136,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     record = {
         "sha256": hashlib.sha256(content).hexdigest(),
         "rows": len(trace),
-        "columns": list(COLUMNS),
+        "columns": list(trace.columns),
         "provenance": trace.provenance,
     }
     text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"

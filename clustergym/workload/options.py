@@ -40,6 +40,9 @@ class ReadOptions:
         How many iterations those files show: `validated`, as many as the training at that batch took;
         `noise`, as many as its gradient statistics give for the progress of the training at the
         least batch, as in Sia's simulator (`oracle.sia_training.Training.by_noise`).
+    outcomes : str
+        `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
+        each job does what it did in the log, and all complete.
     power_of_two : bool
         Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
     """
@@ -53,6 +56,7 @@ class ReadOptions:
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     sia_lengths: str = "validated"
+    outcomes: str = "ignore"
     power_of_two: bool = True
 
 

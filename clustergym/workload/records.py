@@ -14,8 +14,9 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.columns import from_first, iso
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
-from clustergym.workload.draw import Records, draw
+from clustergym.workload.draw import Drawn, Records, draw
 from clustergym.workload.options import ReadOptions
+from clustergym.workload.outcomes import asked_chances, asked_iterations, draw_asked, no_outcomes, shares_of
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_checks import build_trace
 
@@ -33,6 +34,9 @@ class RecordedJobs(Records):
         Seconds on the source's clock: since 1970 if `dated`.
     left_out : Counter
         Rows left out, by reason.
+    priority : ndarray of int, optional
+    outcome : list of str, optional
+        Of `workload.outcomes`; None: the log does not say how jobs ended.
     dated : bool
     source_names : mapping
         The source's names of our columns, for error messages.
@@ -47,6 +51,8 @@ class RecordedJobs(Records):
     left_out: Counter[str]
     user: Sequence[str] | None = None
     virtual_cluster: Sequence[str] | None = None
+    priority: Ints | None = None
+    outcome: Sequence[str] | None = None
     dated: bool = True
     source_names: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -61,8 +67,11 @@ def recorded_jobs(
     duration_s: Floats,
     gpus: Ints,
     left_out: Mapping[str, Bools],
+    outcome: Sequence[str] | None = None,
+    priority: Ints | None = None,
     unnamed: str = "job",
     dated: bool = True,
+    facts: Mapping[str, Any] | None = None,
 ) -> RecordedJobs:
     """Return the jobs of a log with a row for each job.
 
@@ -76,6 +85,8 @@ def recorded_jobs(
     submit_s, duration_s, gpus : ndarray, shape (n,)
     left_out : mapping
         Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
+    outcome, priority : optional
+        Columns of length n.
     unnamed : str
         Jobs of a log without ids are called this and their row.
     dated : bool
@@ -106,8 +117,11 @@ def recorded_jobs(
         left_out=+counts,
         user=cells("user"),
         virtual_cluster=cells("virtual_cluster"),
+        priority=None if priority is None else priority[rows],
+        outcome=None if outcome is None else [outcome[row] for row in index],
         dated=dated,
         source_names=names,
+        facts=facts or {},
     )
 
 
@@ -119,10 +133,13 @@ def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -
 def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log: draw models, and let time start at the first submission.
 
+    With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
+
     Raises
     ------
     InputError
-        If no job is left, or a job is not valid (names the first such job).
+        If no job is left, a job is not valid (names the first such job), or outcomes are to be kept and
+        the log has none.
     """
     if not len(log.row):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(log.left_out.items()))
@@ -131,12 +148,14 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         )
     drawn = draw(log, options)
     submit_s, origin = from_first(log.submit_s)
+    kept, outcomes = _kept_outcomes(log, drawn, options)
     return build_trace(
         path=log.path,
         line=log.line,
         job_id=log.job_id,
         submit_s=submit_s,
-        **drawn.columns,
+        **drawn.columns | kept,
+        priority=log.priority,
         user=log.user,
         virtual_cluster=log.virtual_cluster,
         source_names=log.source_names,
@@ -147,6 +166,28 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
             iso(origin) if log.dated else origin,
             left_out=dict(sorted(log.left_out.items())),
             draw=drawn.facts,
+            **outcomes,
             **log.facts,
         ),
     )
+
+
+def _kept_outcomes(
+    log: RecordedJobs, drawn: Drawn, options: ReadOptions
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the columns and the facts of the outcomes that a log has; the columns only if they are kept."""
+    if log.outcome is None:
+        if options.outcomes == "keep":
+            raise no_outcomes(log.path)
+        return {}, {}
+    facts: dict[str, Any] = {"shares": shares_of(log.outcome, log.duration_s * log.gpus)}
+    if options.outcomes != "keep":
+        return {}, {"outcomes": {"kept": False, **facts}}
+    chances = asked_chances(options.seed, log.row)
+    asked_s, counts = draw_asked(log.outcome, log.duration_s, drawn.gpus, chances)
+    columns = {
+        "outcome": log.outcome,
+        "end_iterations": drawn.iterations,
+        "iterations": asked_iterations(drawn.iterations, log.duration_s, asked_s),
+    }
+    return columns, {"outcomes": {"kept": True, **counts, **facts}}

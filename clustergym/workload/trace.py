@@ -31,6 +31,12 @@ COLUMNS = (
 )
 """Columns of the native CSV format, in order."""
 
+OUTCOME_COLUMNS = ("outcome", "end_iterations")
+"""Further columns of a trace that keeps the outcomes of its jobs."""
+
+COMPLETED, FAILED, KILLED = OUTCOMES = ("completed", "failed", "killed")
+"""Outcomes of jobs; an empty text is one that the log does not say."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
@@ -62,6 +68,11 @@ class Trace:
         Empty where unknown.
     line : ndarray of int
         Line of the source file a row was read from; 0 where there is none.
+    outcome : tuple of str, optional
+        Of `OUTCOMES`, or empty: how the job ended in the log. None: the trace does not keep outcomes.
+    end_iterations : ndarray of int, optional
+        Iterations after which a job ends, of the `iterations` it asks for: fewer for one that failed or was
+        killed. Only a clairvoyant policy knows them. None with `outcome`.
     path : str
         File the rows were read from; empty where there is none.
     provenance : dict
@@ -82,6 +93,8 @@ class Trace:
     user: tuple[str, ...]
     virtual_cluster: tuple[str, ...]
     line: Ints
+    outcome: tuple[str, ...] | None = None
+    end_iterations: Ints | None = None
     path: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -110,6 +123,19 @@ class Trace:
         """Seconds from the first to the last submission."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
 
+    @property
+    def work_iterations(self) -> Ints:
+        """Iterations that each job does before it ends, shape (n,)."""
+        return self.iterations if self.end_iterations is None else self.end_iterations
+
+    def as_asked(self) -> Trace:
+        """Return the trace as a user submits it: without outcomes, each job with all it asks for."""
+        return replace(self, outcome=None, end_iterations=None)
+
+    def as_ran(self) -> Trace:
+        """Return the trace without outcomes, each job with no more work than it did in the log."""
+        return replace(self.as_asked(), iterations=self.work_iterations)
+
     @cached_property
     def model_classes(self) -> list[ModelClass]:
         """Model class of each row."""
@@ -133,11 +159,19 @@ class Trace:
                 columns[column.name] = tuple(value[row] for row in index)
         return replace(self, name=name or self.name, **columns)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the trace in the native format."""
+        return COLUMNS if self.outcome is None else COLUMNS + OUTCOME_COLUMNS
+
     def csv_text(self) -> str:
         """Return the table as text in the native format; equal tables give equal text on any machine."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(self.columns)
+        kept: list[tuple[Any, ...]] = [()] * len(self)
+        if self.outcome is not None:
+            kept = list(zip(self.outcome, self.work_iterations.tolist(), strict=True))
         for row in range(len(self)):
             deadline = float(self.deadline_s[row])
             writer.writerow(
@@ -154,6 +188,7 @@ class Trace:
                     int(self.priority[row]),
                     self.user[row],
                     self.virtual_cluster[row],
+                    *kept[row],
                 )
             )
         return buffer.getvalue()

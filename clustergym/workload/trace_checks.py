@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.columns import LARGEST, MAX_GPUS, check_bounds, shown
-from clustergym.inputs.errors import InputError
-from clustergym.workload.trace import Trace
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.workload.trace import FAILED, KILLED, OUTCOMES, Trace
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BOUNDS: dict[str, tuple[float | None, float]] = {
@@ -42,6 +42,8 @@ def build_trace(
     priority: Ints | None = None,
     user: Sequence[str] | None = None,
     virtual_cluster: Sequence[str] | None = None,
+    outcome: Sequence[str] | None = None,
+    end_iterations: Ints | None = None,
     name: str | None = None,
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
@@ -57,6 +59,8 @@ def build_trace(
         Columns of length n, as in `Trace`, in the order of the file.
     model_size, gpu_type, deadline_s, priority, user, virtual_cluster : optional
         Columns a source may lack: empty, any, NaN, 0, empty and empty then.
+    outcome, end_iterations : optional
+        Columns of a trace that keeps outcomes; both or none.
     name : str, optional
         Name of the trace.
     provenance : dict, optional
@@ -88,6 +92,8 @@ def build_trace(
         "virtual_cluster": list(empty if virtual_cluster is None else virtual_cluster),
         "line": np.asarray(line, dtype=np.int64),
     }
+    if outcome is not None and end_iterations is not None:
+        columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
     check = _Checker(path, columns, source_names or {})
     check.everything()
     columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
@@ -143,6 +149,8 @@ class _Checker:
                 high,
             )
         self.times()
+        if "outcome" in self.columns:
+            self.outcomes()
 
     def texts(self) -> None:
         for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster"):
@@ -178,6 +186,24 @@ class _Checker:
             row = int(np.argmax(late))
             message = f"deadline {deadline[row]:.17g} is not after the submission at {submit[row]:.17g}"
             raise self.error(row, "deadline_s", message, "deadlines are absolute; leave it empty for none")
+
+    def outcomes(self) -> None:
+        known = ("", *OUTCOMES)
+        for row, outcome in enumerate(self.columns["outcome"]):
+            if outcome not in known:
+                remedy = f"{nearest(outcome, OUTCOMES)}; empty where it is not known"
+                raise self.error(row, "outcome", f"{shown(outcome)} is no outcome", remedy)
+        end, asked = self.columns["end_iterations"], self.columns["iterations"]
+        early = np.array([outcome in (FAILED, KILLED) for outcome in self.columns["outcome"]])
+        for wrong, rule in (
+            (end < 1, "is below 1"),
+            (end > asked, "is more than the job's iterations"),
+            (~early & (end != asked), "is not the job's iterations, though it neither failed nor was killed"),
+        ):
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                remedy = f"give 1 to {asked[row]}" if early[row] else f"give {asked[row]}, or another outcome"
+                raise self.error(row, "end_iterations", f"{end[row]} {rule}", remedy)
 
     def gpu_types(self, canonical: Callable[[str], str]) -> list[str]:
         known = {"": ""}

@@ -79,7 +79,7 @@ def offer(trace: Trace, cluster: ClusterSpec, tables: OracleTables) -> OfferedLo
     at_request = RequestCosts(cluster, tables.counts.tolist())
     at_request.learn(tables)
     costs = at_request.of_jobs(trace)
-    iterations = trace.iterations.astype(np.float64)
+    iterations = trace.work_iterations.astype(np.float64)
     by_job = iterations[:, None] * at_request.gpu_s(costs)
     demand = by_job.sum(axis=0)
     span, capacity = trace.span_s, cluster.capacity.astype(np.float64)

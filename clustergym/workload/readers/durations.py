@@ -9,11 +9,13 @@ from clustergym.arrays import Floats
 from clustergym.inputs.columns import MAX_GPUS, dates, integers, number, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, header, read_csv
+from clustergym.workload.outcomes import read_outcomes
 from clustergym.workload.records import RecordedJobs, recorded_jobs
+from clustergym.workload.trace import OUTCOMES
 
 NAME = "durations"
 SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
-OPTIONAL = ("job_id", "gpu_type", "user", "virtual_cluster")
+OPTIONAL = ("job_id", "gpu_type", "user", "virtual_cluster", "outcome")
 COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
@@ -40,6 +42,7 @@ def read_log(path: Path) -> RecordedJobs:
         submit_s=submit_s,
         duration_s=duration_s,
         gpus=gpus,
+        outcome=read_outcomes(table, "outcome", {name.upper(): name for name in OUTCOMES}),
         left_out={"CPU job": gpus == 0, "ran 0 s": duration_s == 0},
         dated=dated,
     )

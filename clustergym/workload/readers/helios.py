@@ -9,6 +9,7 @@ import numpy as np
 
 from clustergym.inputs.columns import MAX_GPUS, dates, integers, numbers
 from clustergym.inputs.text_files import header, read_csv
+from clustergym.workload.outcomes import SLURM_STATES, read_outcomes
 from clustergym.workload.records import RecordedJobs, recorded_jobs
 
 NAME = "helios"
@@ -34,7 +35,8 @@ def read_log(path: Path) -> RecordedJobs:
     """Read the log without drawing models.
 
     It gives submission (dated), duration in seconds, GPUs, user and virtual cluster. Jobs without
-    GPUs, jobs that never started and jobs of 0 s are left out.
+    GPUs, jobs that never started and jobs of 0 s are left out. The outcome is that
+    of `state`, if it is there.
     """
     table = read_csv(path, REQUIRED)
     gpus = integers(table, "gpu_num", low=0, high=MAX_GPUS)
@@ -48,5 +50,6 @@ def read_log(path: Path) -> RecordedJobs:
         submit_s=submit_s,
         duration_s=duration_s,
         gpus=gpus,
+        outcome=read_outcomes(table, "state", SLURM_STATES),
         left_out={"CPU job": gpus == 0, "never ran": never, "ran 0 s": duration_s == 0},
     )

@@ -15,7 +15,9 @@ from clustergym.arrays import Floats
 from clustergym.inputs.columns import MAX_GPUS, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, read_csv
+from clustergym.workload.outcomes import UNKNOWN, read_outcomes
 from clustergym.workload.records import RecordedJobs
+from clustergym.workload.trace import COMPLETED, FAILED
 
 NAME = "pai"
 JOB_TABLE, TASK_TABLE = "pai_job_table", "pai_task_table"
@@ -34,6 +36,9 @@ TASK_COLUMNS = (
 )
 GPU_TYPES = {"V100": "V100", "V100M32": "V100", "P100": "P100", "T4": "T4"}
 """PAI's GPU types -> GPU types of the catalogue; jobs on others (MISC) may run on any type."""
+
+STATUSES = {"TERMINATED": COMPLETED, "FAILED": FAILED, "RUNNING": UNKNOWN, "WAITING": UNKNOWN}
+"""Statuses of the job table, in upper case; only Terminated is success."""
 
 
 def sniff(path: Path, lines: Sequence[str]) -> bool:
@@ -118,12 +123,14 @@ def read_log(path: Path) -> RecordedJobs:
     A job is submitted at its start in the job table, and ran from its first GPU task's start to its
     last one's end. `plan_gpu` is percent of a GPU per instance: a job has as many GPUs as hold the sum
     over its GPU tasks of instances x percent, rounded up. Its GPU type is that of its tasks; any, where
-    they differ or are MISC. Left out: jobs without GPUs, without start or end, and of 0 s.
+    they differ or are MISC. Its outcome is that of its status in the job table.
+    Left out: jobs without GPUs, without start or end, and of 0 s.
     """
     job_path, task_path = both_tables(path)
     jobs = read_csv(job_path, (), names=JOB_COLUMNS)
     tasks = read_csv(task_path, (), names=TASK_COLUMNS)
     need = needs(tasks)
+    outcome = read_outcomes(jobs, "status", STATUSES) or []
     submit_s = numbers(jobs, "start_time", low=0, default=math.nan)
     kept, left_out = _kept(jobs, submit_s, need)
     mine = [need[jobs.columns["job_name"][row]] for row in kept]
@@ -142,6 +149,7 @@ def read_log(path: Path) -> RecordedJobs:
         left_out=left_out,
         gpu_type=["".join(job_need.gpu_types) if len(job_need.gpu_types) == 1 else "" for job_need in mine],
         user=[jobs.columns["user"][row] for row in kept],
+        outcome=[outcome[row] for row in kept],
         dated=False,
         source_names={"job_id": "job_name", "submit_s": "start_time", "gpus": "plan_gpu"},
         facts={"sha256_of": {job_path.name: jobs.sha256, task_path.name: tasks.sha256}},

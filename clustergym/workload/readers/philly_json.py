@@ -11,12 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.inputs.columns import seconds_of
+from clustergym.inputs.columns import seconds_of, shown
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import read_text
+from clustergym.workload.outcomes import UNKNOWN
 from clustergym.workload.records import RecordedJobs
+from clustergym.workload.trace import COMPLETED, FAILED, KILLED
 
 NAME = "philly-json"
+STATUSES = {"PASS": COMPLETED, "KILLED": KILLED, "FAILED": FAILED}
+"""Statuses of jobs after all their attempts, in upper case."""
 _BLANK = re.compile(r"[ \t\r\n]*")
 _JSON_TYPES = {"dict": "object", "list": "list", "str": "string"}
 _CUT = "check that the file is whole"
@@ -33,6 +37,7 @@ class Job(NamedTuple):
     gpus: int
     user: str
     virtual_cluster: str
+    outcome: str
 
 
 class LeftOutError(Exception):
@@ -127,8 +132,23 @@ def _job(entry: _Entry, row: int) -> Job:
         raise entry.error("submitted_time", "is empty")
     duration_s, gpus = _ran(entry)
     return Job(
-        row, entry.line, entry.text("jobid"), submit_s, duration_s, gpus, entry.text("user"), entry.text("vc")
+        row,
+        entry.line,
+        entry.text("jobid"),
+        submit_s,
+        duration_s,
+        gpus,
+        entry.text("user"),
+        entry.text("vc"),
+        _outcome(entry),
     )
+
+
+def _outcome(entry: _Entry) -> str:
+    status = entry.text("status")
+    if status and status.upper() not in STATUSES:
+        raise entry.error("status", f"{shown(status)} is none of {', '.join(STATUSES).title()}")
+    return STATUSES[status.upper()] if status else UNKNOWN
 
 
 def _ran(entry: _Entry) -> tuple[float, int]:
@@ -163,10 +183,10 @@ def _gpus(entry: _Entry, attempt: dict[str, Any]) -> int:
 def read_log(path: Path) -> RecordedJobs:
     """Read the log without drawing models.
 
-    It gives submission (dated), seconds of all attempts, GPUs, user and virtual cluster. The GPUs are
-    those of a job's last attempt that lists any. It leaves out jobs without GPUs, jobs of 0 s, jobs
-    without an attempt that has both a start and an end, and jobs with an attempt that ends before it
-    starts (possible because the log is in local time).
+    It gives submission (dated), seconds of all attempts, GPUs, user, virtual cluster and outcome.
+    The GPUs are those of a job's last attempt that lists any. It leaves out jobs without GPUs, jobs of
+    0 s, jobs without an attempt that has both a start and an end, and jobs with an attempt that ends
+    before it starts (possible because the log is in local time).
     """
     text, sha256 = read_text(path)
     jobs, left_out, row = [], Counter[str](), -1
@@ -189,6 +209,7 @@ def read_log(path: Path) -> RecordedJobs:
         gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
         left_out=left_out,
         user=[job.user for job in jobs],
+        outcome=[job.outcome for job in jobs] if any(job.outcome for job in jobs) else None,
         virtual_cluster=[job.virtual_cluster for job in jobs],
         source_names={"job_id": "jobid", "submit_s": "submitted_time", "virtual_cluster": "vc"},
     )
