@@ -12,8 +12,8 @@ from typing import Any
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
 from clustergym.workload.convert import import_trace, slice_trace, validate_traces
+from clustergym.workload.describe import add_outcomes_argument
 from clustergym.workload.formats import COLUMNS_HELP, FORMATS
-from clustergym.workload.outcomes import CHOICES
 
 DELEGATED = {
     "describe": "print counts, span, percentiles, burstiness and offered load",
@@ -36,12 +36,7 @@ def _read_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gavel-steps", default="job", help="whose steps and batch a Gavel trace has: job or worker"
     )
-    parser.add_argument(
-        "--outcomes",
-        metavar="HOW",
-        help=f"how jobs end: {', '.join(CHOICES)} (keep: as the log says; a cluster: drawn by its shares; "
-        "default: a native trace as it is, a log ignored)",
-    )
+    add_outcomes_argument(parser)
     parser.add_argument(
         "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
     )

@@ -31,7 +31,7 @@ def print_heading(scenario: Scenario, policies: Sequence[Policy], seed: int) -> 
         f"({len(scenario.trace):,} jobs), cluster {scenario.cluster.name} ({gpus}), seed {seed}, {until}"
     )
     print_drawn(scenario.trace, "trace.rule, trace.any_type")
-    print_outcomes(scenario.trace)
+    print_outcomes(scenario.trace, "trace.outcomes")
     changed = int(scenario.request_changed.sum())
     if changed:
         print(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.inputs.writing import write_json
 from clustergym.workload.options import ReadOptions, types_to_draw
+from clustergym.workload.outcomes import CHOICES, with_outcomes
 from clustergym.workload.trace import OUTCOMES, Trace
 from clustergym.workload.trace_statistics import trace_statistics
 
@@ -36,8 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
     )
+    add_outcomes_argument(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of that draw")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
+
+
+def add_outcomes_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how the jobs of a trace end."""
+    parser.add_argument(
+        "--outcomes",
+        metavar="HOW",
+        help=f"how jobs end: {', '.join(CHOICES)} (keep: as the log says; a cluster: drawn by its shares; "
+        "default: a native trace as it is, a log ignored)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,24 +63,28 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         rule=args.rule,
         gpu_types=types_to_draw(args.rule, args.any_type, cluster.gpu_types),
+        outcomes=args.outcomes or "ignore",
         power_of_two=not args.keep_counts,
     )
     trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
+    if args.outcomes is not None:
+        trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes")
     figures = {"name": trace.name, "file": str(args.file), "sha256": trace.sha256}
     figures |= trace_statistics(trace, cluster)
     write_json(args.json, figures)
     print_statistics(figures)
     print_drawn(trace, "--rule, --any-type")
+    print_outcomes(trace, "--outcomes")
     return 0
 
 
-def print_outcomes(trace: Trace) -> None:
-    """Print one line on how the jobs of a trace end, if it or its log says so."""
+def print_outcomes(trace: Trace, key: str) -> None:
+    """Print one line on how the jobs of a trace end, if it or its log says so, and what changes it."""
     found = trace.provenance.get("outcomes", {})
     if trace.outcome is None:
         if found:
-            print("note: how jobs ended in the log is ignored, all complete (change: trace.outcomes=keep)")
+            print(f"note: how jobs ended in the log is ignored, all complete (change: {key}=keep)")
         return
     counts = Counter(trace.outcome)
     told = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
@@ -116,6 +133,7 @@ def print_statistics(figures: dict[str, Any]) -> None:
         ("Arrivals", _bursts(figures)),
         ("Shares of jobs", _shares(figures)),
         (f"Offered load on {figures['cluster']}", _loads(figures)),
+        *([("Outcomes in the log", _outcomes(figures["outcomes"]))] if "outcomes" in figures else []),
     ):
         console.print(title, style="bold", markup=False)
         console.print(table)
@@ -218,6 +236,13 @@ def _loads(figures: dict[str, Any]) -> Table:
     load = figures["offered_load"]
     for kind, value in [*load["by_gpu_type"].items(), ("all", load["overall"])]:
         table.add_row(kind, _load(value), style="yellow" if value is None or value > 1.0 else None)
+    return table
+
+
+def _outcomes(shares: Mapping[str, Mapping[str, float]]) -> Table:
+    table = _plain("outcome", "jobs", "GPU time")
+    for name, found in shares.items():
+        table.add_row(name, *(f"{found[part]:.1%}" for part in ("share_of_jobs", "share_of_gpu_time")))
     return table
 
 

@@ -111,7 +111,7 @@ def _read_provenance(path: Path, sha256: str) -> dict[str, Any]:
         remedy = f"restore the file, or delete {beside.name} if the change is meant"
         raise InputError(f"sha256 is not the one in {beside.name}", file=path, field="sha256", remedy=remedy)
     provenance: dict[str, Any] = stored["provenance"]
-    for field, kind in (("left_out", dict), ("slices", list)):
+    for field, kind in (("left_out", dict), ("outcomes", dict), ("slices", list)):
         if not isinstance(provenance.get(field, kind()), kind):
             raise InputError(
                 "is not as it was written", file=beside, field=field, remedy="write the trace anew"

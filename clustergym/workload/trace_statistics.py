@@ -13,6 +13,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.models.model_class import ModelClass
 from clustergym.oracle.base import OracleTables
+from clustergym.workload.outcomes import shares_of
 from clustergym.workload.trace import Trace
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -191,7 +192,8 @@ def trace_statistics(
     trace : Trace
         At least one job.
     cluster : ClusterSpec, optional
-        Adds durations, their correlation with GPU counts, and offered load on it.
+        Adds durations, their correlation with GPU counts, offered load on it, and shares by outcome where
+        the trace keeps outcomes.
     tables : OracleTables, optional
         Of the trace on the cluster; by default the roofline oracle's.
 
@@ -225,6 +227,8 @@ def trace_statistics(
     if cluster is not None:
         offered = offer(trace, cluster, tables or tables_for(trace, cluster))
         statistics |= _against(trace, cluster, offered)
+        if trace.outcome is not None:
+            statistics["outcomes"] = shares_of(trace.outcome, offered.job_gpu_s)
     return statistics
 
 

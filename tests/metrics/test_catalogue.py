@@ -2,7 +2,7 @@
 
 import pytest
 
-from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES
+from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES, OF_OUTCOMES
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
@@ -14,7 +14,7 @@ def test_each_metric_has_a_unit_a_direction_and_a_definition(metric):
 
 def test_neither_way_is_better_for_what_a_policy_does_not_decide():
     undecided = {name for name, metric in METRICS.items() if not metric.better}
-    undecided -= {metric.name for metric in OF_DISTURBANCES}
+    undecided -= {metric.name for metric in (*OF_DISTURBANCES, *OF_OUTCOMES)}
     assert undecided == {"jobs_total", "jobs_submitted", "jobs_without_reference"}
     higher = [name for name, metric in METRICS.items() if metric.better == "higher"]
     speeds = ["throughput_mean", "throughput_peak", "normalized_throughput_mean", "gpu_utilization"]

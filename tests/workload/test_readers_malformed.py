@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from log_samples import ACME, ALIBABA_2025, ALIBABA_2026, SUPERCLOUD, SWF
 
 from clustergym.inputs.errors import InputError
 from clustergym.models.model_class import ModelClass
@@ -262,6 +263,8 @@ def test_the_good_twins_are_read(tmp_path: Path) -> None:
         "i.csv": DURATIONS,
         "pai_job_table.csv": PAI_JOBS,
     }
+    logs = {"acme": ACME, "swf": SWF, "supercloud": SUPERCLOUD}
+    logs |= {"alibaba-2025": ALIBABA_2025, "alibaba-2026": ALIBABA_2026}
     (tmp_path / "pai_task_table.csv").write_text(PAI_TASKS)
     found = set()
     for name, text in good.items():
@@ -269,6 +272,9 @@ def test_the_good_twins_are_read(tmp_path: Path) -> None:
         trace = load_trace(tmp_path / name)
         assert len(trace) == 2
         found.add(str(trace.provenance["format"]))
+    for name, text in logs.items():
+        (tmp_path / name).write_text(text)
+        found.add(str(load_trace(tmp_path / name).provenance["format"]))
     assert found == set(FORMATS) - {"arena-simulate"}
 
 
@@ -315,6 +321,11 @@ def test_damaged_files_never_end_in_a_traceback(form: str, tmp_path: Path) -> No
         "gavel": GAVEL,
         "elasticflow": ELASTICFLOW,
         "pai": PAI_JOBS,
+        "acme": ACME,
+        "swf": SWF,
+        "supercloud": SUPERCLOUD,
+        "alibaba-2025": ALIBABA_2025,
+        "alibaba-2026": ALIBABA_2026,
     }
     (tmp_path / "pai_task_table.csv").write_text(PAI_TASKS)
     path = tmp_path / ("pai_job_table.csv" if form == "pai" else "damaged")

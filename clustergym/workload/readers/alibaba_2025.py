@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from clustergym.inputs.columns import MAX_GPUS, durations, integers, numbers
+from clustergym.inputs.columns import DAY_S, MAX_GPUS, durations, integers, numbers
 from clustergym.inputs.text_files import header, read_csv
 from clustergym.workload.records import RecordedJobs, recorded_jobs
 
 NAME = "alibaba-2025"
 REQUIRED = ("instance_sn", "role", "app_name", "gpu_request", "creation_time", "deletion_time")
+END_S = 31 * DAY_S
+"""Length of the published trace, of which a file may be a part."""
 _NAMES = {
     "job_id": "instance_sn",
     "submit_s": "creation_time",
@@ -31,7 +33,7 @@ def read_log(path: Path) -> RecordedJobs:
 
     It gives creation in seconds, seconds from creation to deletion, GPUs, and the application (as the
     virtual cluster); no outcome. An instance is counted inside the trace's time alone: one without a
-    creation time from second 0 on, one without a deletion time up to the last time in the file
+    creation time from second 0 on, one without a deletion time up to `END_S`, or the last time in the file
     (`began_before`, `ended_after` in the provenance count these). Left out: instances without GPUs and
     those of 0 s.
     """
@@ -39,7 +41,7 @@ def read_log(path: Path) -> RecordedJobs:
     gpus = integers(table, "gpu_request", low=0, high=MAX_GPUS)
     created_s = numbers(table, "creation_time", low=0, default=np.nan)
     deleted_s = numbers(table, "deletion_time", low=0, default=np.nan)
-    last_s = float(np.nanmax(np.concatenate([created_s, deleted_s, [0.0]])))
+    last_s = float(np.nanmax(np.concatenate([created_s, deleted_s, [END_S]])))
     submit_s = np.where(np.isnan(created_s), 0.0, created_s)
     end_s = np.where(np.isnan(deleted_s), last_s, deleted_s)
     duration_s = durations(table, submit_s, end_s, "creation_time", "deletion_time")
