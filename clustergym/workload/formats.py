@@ -116,7 +116,7 @@ def _nearest_formats(found: set[str], most: int = 3) -> str:
     }
     shared = {name: 1 - len(lacks[name]) / max(len(FORMATS[name].columns), 1) for name in lacks}
     near = sorted((name for name in lacks if 0 < shared[name] <= 1 and lacks[name]), key=lambda n: -shared[n])
-    clauses = [f"{name} has {', '.join(lacks[name])} too" for name in near[:most]]
+    clauses = [f"not {name}: no column {', '.join(lacks[name])}" for name in near[:most]]
     return f"; {'; '.join(clauses)}" if clauses else ""
 
 
