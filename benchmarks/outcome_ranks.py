@@ -2,8 +2,8 @@
 
     python benchmarks/outcome_ranks.py [--seeds 3] [--processes 1]
 
-runs each policy twice on traces like Philly's and Helios's of each seed, once with every job completing and once with
-outcomes drawn by the cluster's published shares, and writes the tables into the page.
+runs each policy twice on traces like Philly's and Helios's of each seed, once with every job completing and
+once with outcomes drawn by the cluster's published shares, and writes the tables into the page.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def shares_line(workload: str, seeds: int) -> str:
             jobs[kind] += facts["shares"][kind]["jobs"]
             hours[kind] = hours.get(kind, 0.0) + facts["shares"][kind]["gpu_hours"]
     total, time = sum(jobs.values()), sum(hours.values())
-    parts = [f"{kind} {jobs[kind] / total:.1%} ({hours[kind] / time:.1%})" for kind in jobs]
-    return f"Drawn, by jobs (by GPU time): {', '.join(parts)}; {asked} of {total:.0f} jobs ask for what they ran."
+    parts = ", ".join(f"{kind} {jobs[kind] / total:.1%} ({hours[kind] / time:.1%})" for kind in jobs)
+    return f"Drawn, by jobs (by GPU time): {parts}; {asked} of {total:.0f} jobs ask for what they ran."
 
 
 def block(workload: str, figures: Floats, seeds: int) -> str:

@@ -24,7 +24,7 @@ class InformationClass(enum.StrEnum):
     """What a policy knows of iteration times. A leaderboard ranks policies only within a class."""
 
     CLAIRVOYANT = "clairvoyant"
-    """The iteration times that jobs really have."""
+    """The iteration times that jobs really have, and where their log ends them (`workload.outcomes`)."""
     PROFILED = "profiled"
     """Estimates of adaptive parallelism, after profiling the job on the cluster."""
     DATA_PARALLEL = "data_parallel"
@@ -141,8 +141,9 @@ class View:
     standstill_s : ndarray of float, shape (n,)
         Seconds until a launched job starts to work (the rest of its restart); 0 for other jobs.
     iterations, remaining_iterations : ndarray of float, shape (n,)
-        Iterations at the requested batch. At another batch M an iteration does the work of
-        M / requested x efficiency of them, so that a job's whole work is the same whatever its batch.
+        Iterations at the requested batch, of the work that the job asked for. Where its log ends it before,
+        only a clairvoyant policy is shown no more than it will do. At another batch M an iteration does the
+        work of M / requested x efficiency of them, so that a job's whole work is the same whatever its batch.
     global_batch, priority, restarts : ndarray of int, shape (n,)
         The requested batch, samples; priority; restarts so far.
     batch : ndarray of int, shape (n,)

@@ -88,7 +88,7 @@ def print_outcomes(trace: Trace, key: str) -> None:
         return
     counts = Counter(trace.outcome)
     told = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES)
-    source = f", drawn by the shares of {found['drawn_by']}" if found.get("drawn_by") else ""
+    source = f", drawn by the shares of {found['drawn_by']}" if found.get("drawn_by") in CHOICES else ""
     print(f"note: jobs end as their log says{source}: {told}; only a clairvoyant policy knows when")
 
 

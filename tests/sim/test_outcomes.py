@@ -20,6 +20,7 @@ from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.drive import replay, simulate
+from clustergym.sim.engine import Simulation
 from clustergym.sim.log import EventKind
 from clustergym.workload.trace import Trace
 
@@ -157,3 +158,17 @@ def test_a_run_with_outcomes_is_rebuilt_from_its_decisions() -> None:
 def test_compiled_episodes_refuse_them_in_a_line_that_names_the_setting() -> None:
     with pytest.raises(UncoveredError, match=r"^trace\.outcomes: .* keeps the outcomes .*engine=simpy"):
         check_covered(two_jobs(), NONE, Buddy())
+
+
+def test_an_environment_steps_them_in_the_simulator_and_a_vector_of_them_refuses() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make("ClusterGym/Elastic-16-v0", disable_env_checker=True).unwrapped
+    drawn = env.episodes.choose({"trace_seed": 0}, env.np_random)
+    end = np.maximum(drawn.trace.iterations // 2, 1)
+    kept = with_outcomes(drawn, dict.fromkeys([drawn.trace.job_id[0]], ("killed", int(end[0]))))
+    env.reset(seed=0, options={"scenario": kept})
+    assert isinstance(env.simulation, Simulation)
+    assert env.view.iterations[0] == drawn.trace.iterations[0]
+    vector = gymnasium.make_vec("ClusterGym/Elastic-16-v0", num_envs=1)
+    with pytest.raises(UncoveredError, match=r"^trace\.outcomes: "):
+        vector.reset(seed=0, options={"scenario": kept})
