@@ -164,26 +164,38 @@ def test_bad_lines_are_named(case: str, tmp_path: Path) -> None:
     assert str(caught.value).endswith(")"), "a remedy"
 
 
+IMPOSSIBLE = {
+    "log.csv": "submit_time,duration,gpus,outcome\n0,5,1,done\n",
+    "helios.csv": (
+        "job_id,user,vc,gpu_num,state,submit_time,start_time,duration\n"
+        "1,u,v,1,done,2020-04-02 00:00:30,2020-04-02 00:01:00,120\n"
+    ),
+    "philly.json": '[\n{"jobid": "1", "status": "done", "submitted_time": "2017-10-07 01:00:00", "attempts": '
+    '[{"start_time": "2017-10-07 01:00:10", "end_time": "2017-10-07 01:00:40", '
+    '"detail": [{"ip": "m1", "gpus": ["gpu0"]}]}]}]',
+    "pai_job_table.csv": "j1,i,u,Terminated,100,400\nj2,i,u,done,200,500\n",
+}
+
+
 @pytest.mark.parametrize(
-    ("form", "text", "old", "new", "field"),
-    [
-        (
-            "helios",
-            "job_id,user,vc,gpu_num,state,submit_time,start_time,duration\n1,u,v,1,DONE,",
-            "",
-            "",
-            "state",
-        ),
-        ("durations", "submit_time,duration,gpus,outcome\n0,5,1,done\n", "", "", "outcome"),
-    ],
+    ("name", "field"), list(zip(IMPOSSIBLE, ("outcome", "state", "status", "status"), strict=True))
 )
-def test_impossible_statuses_of_older_formats(
-    form: str, text: str, old: str, new: str, field: str, tmp_path: Path
-) -> None:
-    if form == "helios":
-        text += "2020-04-02 00:00:30,2020-04-02 00:01:00,120\n"
-    with pytest.raises(InputError, match=rf"log\.csv:2: {field}: 'D?d?(ONE|one)' is no status"):
-        load(tmp_path, text)
+def test_impossible_statuses_of_formats_that_were_read_before(name: str, field: str, tmp_path: Path) -> None:
+    (tmp_path / "pai_task_table.csv").write_text("j1,w,2,Terminated,110,400,600,29,50,T4\n")
+    with pytest.raises(InputError, match=rf"{name}:2: {field}: 'done' is no.*\)$"):
+        load(tmp_path, IMPOSSIBLE[name], name=name)
+
+
+def test_statuses_of_philly_and_pai(tmp_path: Path) -> None:
+    # Killed is of Philly alone; of PAI's statuses only Terminated is success.
+    trace = load(tmp_path, IMPOSSIBLE["philly.json"].replace("done", "Killed"), KEEP, "philly.json")
+    assert (trace.outcome, trace.work_iterations.tolist()) == (("killed",), [30])
+    tasks = "j1,w,2,Terminated,110,400,600,29,50,T4\nj2,w,1,Failed,210,500,600,29,100,V100\n"
+    (tmp_path / "pai_task_table.csv").write_text(tasks)
+    trace = load(
+        tmp_path, IMPOSSIBLE["pai_job_table.csv"].replace("done", "Failed"), KEEP, "pai_job_table.csv"
+    )
+    assert trace.outcome == ("completed", "failed")
 
 
 def test_a_file_of_no_format_names_the_nearest_and_why_it_is_none_of_them(tmp_path: Path) -> None:
