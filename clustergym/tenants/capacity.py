@@ -6,8 +6,10 @@ Sources: Volcano, docs/design/capacity-scheduling; Apache Hadoop, capacity sched
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from clustergym.tenants.fair_share import EPSILON
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,40 @@ def to_reclaim(
             given[other] = min(missing, beyond)
             missing -= given[other]
     return given
+
+
+def entitled_shares(total: float, queues: Sequence[Entitlement], requests: Sequence[float]) -> list[float]:
+    """Return the GPUs that each queue comes to have if all take turns, the least served first.
+
+    Each has what it deserves, as far as it asks for it. What is left, but for guarantees that are not used,
+    goes one GPU at a time to the queue that then has least of what it deserves, up to its cap.
+
+    Parameters
+    ----------
+    total : float
+        GPUs of the parent.
+    queues : sequence of Entitlement
+    requests : sequence of float
+        GPUs that the jobs of each hold or wait for.
+    """
+    most = [min(request, queue.capability) for request, queue in zip(requests, queues, strict=True)]
+    shares = [min(queue.deserved, wanted) for queue, wanted in zip(queues, most, strict=True)]
+    kept = sum(max(0.0, queue.guarantee - share) for queue, share in zip(queues, shares, strict=True))
+    left = total - kept - sum(shares)
+    while left > EPSILON:
+        wanting = [at for at, share in enumerate(shares) if most[at] - share > EPSILON]
+        if not wanting:
+            break
+        # Without anything deserved a queue comes last, the emptiest of such first.
+        at = min(
+            wanting,
+            key=lambda at: (
+                shares[at] / queues[at].deserved if queues[at].deserved else math.inf,
+                shares[at],
+                at,
+            ),
+        )
+        given = min(1.0, left, most[at] - shares[at])
+        shares[at] += given
+        left -= given
+    return shares

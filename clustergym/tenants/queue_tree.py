@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,6 +129,15 @@ class QueueTree:
             found.append(parent)
         return found[::-1]
 
+    def most(self, name: str, gpu_type: str) -> float:
+        """Return the GPUs of a type that a queue may have at most, by its limit and those above it."""
+        return min(of_type(self.queues[one].limit, gpu_type, math.inf) for one in self.path(name))
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the file, empty for a tree that has none."""
+        return "" if self._source is None else hashlib.sha256(self._source.path.read_bytes()).hexdigest()
+
     def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
         """Return the time for which jobs of one leaf are safe from another's.
 
@@ -226,6 +236,12 @@ class QueueTree:
             if total > of_type(own, kind):
                 message = f"{of_type(own, kind):g} GPUs are less than the {total:g} of {', '.join(names)}"
                 self._refuse(message, parent, "quota", "raise it, or give oversubscribe: true")
+
+
+def amounts_of(queue: Queue) -> list[str]:
+    """Return the GPU types that a queue's amounts name."""
+    amounts = (queue.quota, queue.limit, queue.guarantee, queue.lending_limit, queue.borrowing_limit)
+    return _types(*amounts)[1:]
 
 
 def of_type(amount: Amount, gpu_type: str, missing: float = 0.0) -> float:
