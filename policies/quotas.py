@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.envs.policy_text import policy_of
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.tenants.history import History
-from clustergym.tenants.queue_tree import QueueTree, amounts_of, load_queues, queues_by_member
+from clustergym.tenants.queue_tree import QueueTree
 from clustergym.workload.trace import Trace
 
 from .shared.parts_of_views import part_of_view
@@ -27,11 +26,11 @@ from .shared.requests import request_options
 class Quotas(Policy):
     """GPUs of each type are divided among queues of tenants; in each queue another policy decides.
 
-    At every decision point each queue has its quota, as far as its jobs ask for it, and the rest is divided
-    by `division`, down the tree of queues. Where a queue lacks GPUs of its share, those that hold more than
-    theirs give them back: the one furthest above its share first, jobs that can run on half their GPUs
-    before jobs that must stop, and no job before its minimum run time is over. What a queue cannot use of
-    its share is lent to queues whose jobs fit there.
+    The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
+    far as its jobs ask for it, and the rest is divided by `division`, down the tree of queues. Where a queue
+    lacks GPUs of its share, those that hold more than theirs give them back: the one furthest above its
+    share first, jobs that can run on half their GPUs before jobs that must stop, and no job before its
+    minimum run time is over. What a queue cannot use of its share is lent to queues whose jobs fit there.
 
     The rules are those of KAI-Scheduler (`fair_share`) or of Volcano and YARN (`capacity`), but whole
     decisions of the policy within are admitted rather than single gangs. Past use is counted from one
@@ -41,9 +40,6 @@ class Quotas(Policy):
     ----------
     within : str
         The policy in each queue, with its parameters: `ares work_conserving=true`.
-    queues : str or None
-        YAML file of queues (`clustergym.tenants.queue_tree`); None: one for each virtual cluster of the trace
-        (or user, if it has none), without quotas and of equal weight.
     division : str
         `fair_share`: by priority, then weight and past use. `capacity`: in proportion to quotas.
     reclaim : str
@@ -53,12 +49,10 @@ class Quotas(Policy):
 
     name: ClassVar[str] = "quotas"
     within: str = "fcfs"
-    queues: str | None = None
     division: Literal["fair_share", "capacity"] = "fair_share"
     reclaim: Reclaim = "shrink"
-    tree: QueueTree = field(init=False, repr=False)
+    _tree: QueueTree = field(init=False, repr=False)
     _policies: list[Policy] = field(default_factory=list, init=False, repr=False)
-    _leaf: Ints = field(init=False, repr=False)
     _history: History = field(init=False, repr=False)
     _held: Floats = field(init=False, repr=False)
     _noted_s: float = field(default=0.0, init=False, repr=False)
@@ -82,34 +76,22 @@ class Quotas(Policy):
         return self._knows
 
     def fingerprint(self) -> str:
-        """Return a digest of the file of queues, and of what the policy within reads."""
-        read = "" if self.queues is None else load_queues(Path(self.queues)).sha256
-        return read + self._make().fingerprint()
+        """Return a digest of what the policy within reads."""
+        return self._make().fingerprint()
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Find the queue of every job.
+        """Make a policy for each queue.
 
         Raises
         ------
         InputError
-            If the file of queues is wrong or names a GPU type that the cluster lacks, or a job has no queue.
+            If the scenario has no queues, or the policy within refuses the trace or the cluster.
         """
-        if self.queues is None:
-            by = "virtual_cluster" if any(trace.virtual_cluster) else "user"
-            self.tree = queues_by_member(getattr(trace, by))
-        else:
-            self.tree = load_queues(Path(self.queues))
-            by = self.tree.settings.assign_by
-        for name, queue in self.tree.queues.items():
-            for unknown in set(amounts_of(queue)) - set(setting.gpu_types):
-                where, remedy = f"queues.{name}", nearest(unknown, setting.gpu_types)
-                raise InputError(
-                    f"the cluster has no {unknown}", file=self.queues, field=where, remedy=remedy
-                )
-        at = {name: place for place, name in enumerate(self.tree.leaves)}
-        members = zip(getattr(trace, by), trace.job_id, strict=True)
-        self._leaf = np.array([at[self.tree.leaf(member, job)] for member, job in members])
-        self._policies = [self._make() for _ in self.tree.leaves]
+        if setting.queues is None:
+            remedy = "give scenario.queues=virtual_cluster, user or a YAML file"
+            raise InputError("the scenario has none", field="policy quotas: queues", remedy=remedy)
+        self._tree = setting.queues
+        self._policies = [self._make() for _ in self._tree.leaves]
         for policy in self._policies:
             policy.check(trace, setting)
 
@@ -117,9 +99,9 @@ class Quotas(Policy):
         """Begin a run: nobody has had anything."""
         for policy, stream in zip(self._policies, rng.spawn(len(self._policies)), strict=True):
             policy.reset(setting, stream)
-        past = self.tree.settings.history
-        self._history = History(len(self.tree.queues), past.window_s, past.half_life_s)
-        self._held = np.zeros(len(self.tree.queues))
+        past = self._tree.settings.history
+        self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
+        self._held = np.zeros(len(self._tree.queues))
         self._noted_s, self._since_s, self._counters = 0.0, {}, Counter()
 
     def counters(self) -> Mapping[str, int]:
@@ -132,11 +114,11 @@ class Quotas(Policy):
     def schedule(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
         self._history.add(self._noted_s, view.now_s, self._held, float(view.setting.capacity.sum()))
-        usage = dict(zip(self.tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
-        leaf = self._leaf[view.job]
+        usage = dict(zip(self._tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
+        leaf = view.queue
         since_s = np.array([self._since_s.get(job, view.now_s) for job in view.job.tolist()])
-        taking = TakingBack(view, leaf, self.tree, since_s, self.reclaim)
-        shares = taking.take(shares_of(view, leaf, self.tree, self.division, usage))
+        taking = TakingBack(view, leaf, self._tree, since_s, self.reclaim)
+        shares = taking.take(shares_of(view, leaf, self._tree, self.division, usage))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
         rooms = room_of(view, shares)
@@ -161,7 +143,7 @@ class Quotas(Policy):
         for at in sorted(decisions, key=lambda at: (served[at], at)):
             idle = view.available - sum(_used(one, len(types)) for one in decisions.values())
             own = _used(decisions[at], len(types))
-            most = np.array([self.tree.most(self.tree.leaves[at], name) for name in types])
+            most = np.array([self._tree.most(self._tree.leaves[at], name) for name in types])
             room = np.minimum(own + idle, np.maximum(most, own)).astype(np.int64)
             waits = (leaf == at) & ~np.isin(view.job, decisions[at].job)
             if (options & (view.requested_gpus[:, None] <= room - own))[waits].any():
@@ -170,11 +152,12 @@ class Quotas(Policy):
     def _note(self, view: View, decision: Decision) -> None:
         """Note who holds what from now on, and since when each job runs."""
         running = set(view.job[view.gpus > 0].tolist())
-        before, self._since_s, self._held = self._since_s, {}, np.zeros(len(self.tree.queues))
-        places = {name: place for place, name in enumerate(self.tree.queues)}
+        before, self._since_s, self._held = self._since_s, {}, np.zeros(len(self._tree.queues))
+        places = {name: place for place, name in enumerate(self._tree.queues)}
+        leaf = dict(zip(view.job.tolist(), view.queue.tolist(), strict=True))
         for job, count in zip(decision.job.tolist(), decision.gpus.tolist(), strict=True):
             self._since_s[job] = before.get(job, view.now_s) if job in running else view.now_s
-            for name in self.tree.path(self.tree.leaves[self._leaf[job]]):
+            for name in self._tree.path(self._tree.leaves[leaf[job]]):
                 self._held[places[name]] += count
         self._noted_s = view.now_s
 

@@ -114,6 +114,33 @@ def comparison_table(
     return table
 
 
+def tenants_table(tenants: Mapping[str, Any]) -> Table:
+    """Return a table for Rich of what each tenant had (`clustergym.metrics.tenants`), a line per queue."""
+    from rich.table import Table
+    from rich.text import Text
+
+    jain, share = tenants["jain_index"], tenants["allocated_share"]
+    said = f"Jain's index {human_value(jain, Unit(1.0, ''))}; {human_value(share, Unit(100.0, '%'))} of GPUs held"
+    table = Table(caption=Text(said))
+    table.add_column("queue", overflow="fold")
+    columns = {
+        "jobs": ("jobs", Unit(1.0, "")),
+        "quota_gpus": ("quota, GPUs", Unit(1.0, "")),
+        "gpu_hours": ("GPU h", Unit(1.0, "")),
+        "borrowed_gpu_hours": ("borrowed, GPU h", Unit(1.0, "")),
+        "owed_gpu_hours": ("owed, GPU h", Unit(1.0, "")),
+        "longest_owed_s": ("longest owed", Unit(1 / 60, "min")),
+        "longest_starved_s": ("longest without", Unit(1 / 60, "min")),
+        "preemptions": ("preemptions", Unit(1.0, "")),
+        "jct_mean_s": ("mean JCT", Unit(1 / 60, "min")),
+    }
+    for title, _ in columns.values():
+        table.add_column(title, justify="right", overflow="fold")
+    for name, row in tenants["queues"].items():
+        table.add_row(Text(name), *(Text(human_value(row[key], unit)) for key, (_, unit) in columns.items()))
+    return table
+
+
 def _cells(name: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> list[Text]:
     from rich.text import Text
 

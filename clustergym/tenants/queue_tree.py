@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameter_types import NonNegativeFloat, Period
@@ -133,10 +132,12 @@ class QueueTree:
         """Return the GPUs of a type that a queue may have at most, by its limit and those above it."""
         return min(of_type(self.queues[one].limit, gpu_type, math.inf) for one in self.path(name))
 
-    @cached_property
-    def sha256(self) -> str:
-        """Digest of the file, empty for a tree that has none."""
-        return "" if self._source is None else hashlib.sha256(self._source.path.read_bytes()).hexdigest()
+    def plain(self) -> dict[str, Any]:
+        """Return the settings and queues as plain values."""
+        return {
+            "settings": asdict(self.settings),
+            "queues": {name: asdict(one) for name, one in self.queues.items()},
+        }
 
     def reclaim_min_runtime_s(self, taker: str, victim: str) -> float:
         """Return the time for which jobs of one leaf are safe from another's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -14,21 +15,25 @@ from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError
+from clustergym.metrics.intervals import read_intervals
+from clustergym.metrics.tenants import measure_tenants
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
+from clustergym.tenants.assigned import Tenants
 
 LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
 """Seconds an iteration: 8 GPU-seconds on any count."""
 
 
-def with_tenants(scenario, tenants):
-    return replace(scenario, trace=replace(scenario.trace, virtual_cluster=tuple(tenants)))
+def with_tenants(scenario, tenants, queues="virtual_cluster"):
+    trace = replace(scenario.trace, virtual_cluster=tuple(tenants))
+    return replace(scenario, trace=trace, tenants=Tenants.of(queues, trace, scenario.cluster.gpu_types))
 
 
-def run(jobs, policy, tenants=None, checkpoint_s=0.0):
+def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0):
     """Simulate jobs whose tenants are the first letters of their names, on 8 GPUs."""
     scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds="event", checkpoint_s={"m": checkpoint_s})
-    return simulate(with_tenants(scenario, tenants or [job.job_id[0] for job in jobs]), policy, Buddy())
+    return simulate(with_tenants(scenario, [job.job_id[0] for job in jobs], queues), policy, Buddy())
 
 
 def ends(done):
@@ -67,20 +72,20 @@ def test_a_queue_keeps_its_quota_and_borrows_within_its_limit(tmp_path):
     path = written(tmp_path, "queues:\n  a: {quota: 6}\n  b: {limit: 2}\n")
     jobs = [Job(f"b{at}", 0, 10, gpus=2) for at in (1, 2)] + [Job("a1", 0, 10, gpus=4)]
     # b1 takes 40 s and b2 follows it; a1 takes 20 s beside b1.
-    assert ends(run(jobs, Quotas(queues=path))) == {"a1": 20, "b1": 40, "b2": 80}
+    assert ends(run(jobs, Quotas(), path)) == {"a1": 20, "b1": 40, "b2": 80}
 
 
 def test_no_job_is_stopped_before_its_minimum_run_time(tmp_path):
     path = written(tmp_path, "queues:\n  a: {reclaim_min_runtime_s: 30}\n  b: {quota: 8}\n")
     # At 10 a1 has run for 10 s only: b1 waits. Decisions fall on events: on c's arrival at 40.
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
-    assert ends(run(jobs, Quotas(queues=path, reclaim="stop"))) == {"b1": 50, "b2": 51, "a1": 61}
+    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
 
 
 def test_nobody_is_stopped_for_a_job_before_its_delay(tmp_path):
     path = written(tmp_path, "queues:\n  a: {}\n  b: {quota: 8, preemption_delay_s: 30}\n")
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
-    assert ends(run(jobs, Quotas(queues=path, reclaim="stop"))) == {"b1": 50, "b2": 51, "a1": 61}
+    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
 
 
 @pytest.mark.parametrize(
@@ -101,10 +106,12 @@ def test_queues_that_do_not_fit_the_trace_or_cluster_are_one_line(tmp_path):
     jobs = [Job("a1", 0, 5)]
     path = written(tmp_path, "queues:\n  a: {quota: {Y: 4}}\n")
     with pytest.raises(InputError, match=r"queues.yaml: queues.a: the cluster has no Y"):
-        run(jobs, Quotas(queues=path))
+        run(jobs, Quotas(), path)
+    with pytest.raises(InputError, match="policy quotas: queues: the scenario has none"):
+        simulate(small_scenario(jobs, {"X": (1, 8)}, LINEAR), Quotas(), Buddy())
     path = written(tmp_path, "queues:\n  b: {}\n")
     with pytest.raises(InputError, match=r"queues.yaml: a1: no queue takes virtual_cluster 'a'"):
-        run(jobs, Quotas(queues=path))
+        run(jobs, Quotas(), path)
 
 
 WITHIN = ("fcfs", "srtf", "srtf elastic=true", "ares", "ares work_conserving=true", "arena", "sia", "las")
@@ -134,3 +141,44 @@ def test_one_queue_is_the_policy_itself():
     for within in WITHIN:
         plain = run(jobs, policy_of(within, "policy"), checkpoint_s=3.0)
         assert ends(run(jobs, Quotas(within=within), checkpoint_s=3.0)) == ends(plain), within
+
+
+CASES = int(os.environ.get("QUOTA_CASES", "60"))
+SAFE_S, ROUND_S, RESTART_S = 40.0, 10.0, 3.0
+
+
+@settings(max_examples=CASES, deadline=None)
+@given(
+    quotas=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    jobs=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 400), st.integers(1, 30)), min_size=1, max_size=40
+    ),
+    rule=st.sampled_from(["fair_share", "capacity"]),
+    reclaim=st.sampled_from(["shrink", "stop"]),
+    within=st.sampled_from(["fcfs", "las", "srtf", "ares"]),
+)
+def test_nobody_lacks_gpus_of_his_quota_for_longer_than_others_are_protected(
+    tmp_path_factory, quotas, jobs, rule, reclaim, within
+):
+    """`QUOTA_CASES=10000` draws more. Jobs ask for one GPU each, so that no gang waits for the rest of it."""
+    path = tmp_path_factory.mktemp("queues") / "queues.yaml"
+    rows = "".join(
+        f"  {name}: {{quota: {quota}, reclaim_min_runtime_s: {SAFE_S}}}\n"
+        for name, quota in zip("abc", (*quotas, 0), strict=True)
+    )
+    path.write_text(f"queues:\n{rows}")
+    trace = [
+        Job(f"{who}{at}", float(when), work)
+        for at, (who, when, work) in enumerate(sorted(jobs, key=lambda j: j[1]))
+    ]
+    scenario = small_scenario(trace, {"X": (1, 8)}, LINEAR, rounds=ROUND_S, checkpoint_s={"m": RESTART_S})
+    scenario = with_tenants(scenario, [job.job_id[0] for job in trace], str(path))
+    done = simulate(scenario, Quotas(within=within, division=rule, reclaim=reclaim), Buddy())
+    assert all_left(done)
+    simulation = done.simulation
+    intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
+    found = measure_tenants(
+        intervals, scenario.tenants, ("X",), scenario.cluster.capacity, scenario.request_gpus
+    )
+    for queue in found["queues"].values():
+        assert queue["longest_owed_s"] <= SAFE_S + RESTART_S + ROUND_S
