@@ -14,7 +14,7 @@ from clustergym.envs.policy_text import policy_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
 from clustergym.tenants.history import History
-from clustergym.tenants.queue_tree import QueueTree
+from clustergym.tenants.queue_tree import Queue, QueueTree, Settings
 from clustergym.workload.trace import Trace
 
 from .shared.parts_of_views import part_of_view
@@ -80,17 +80,8 @@ class Quotas(Policy):
         return self._make().fingerprint()
 
     def check(self, trace: Trace, setting: Setting) -> None:
-        """Make a policy for each queue.
-
-        Raises
-        ------
-        InputError
-            If the scenario has no queues, or the policy within refuses the trace or the cluster.
-        """
-        if setting.queues is None:
-            remedy = "give scenario.queues=virtual_cluster, user or a YAML file"
-            raise InputError("the scenario has none", field="policy quotas: queues", remedy=remedy)
-        self._tree = setting.queues
+        """Make a policy for each queue; a scenario without queues is one queue."""
+        self._tree = setting.queues or QueueTree({"all": Queue()}, Settings())
         self._policies = [self._make() for _ in self._tree.leaves]
         for policy in self._policies:
             policy.check(trace, setting)

@@ -119,9 +119,9 @@ def tenants_table(tenants: Mapping[str, Any]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    jain, share = tenants["jain_index"], tenants["allocated_share"]
-    said = f"Jain's index {human_value(jain, Unit(1.0, ''))}; {human_value(share, Unit(100.0, '%'))} of GPUs held"
-    table = Table(caption=Text(said))
+    jain = human_value(tenants["jain_index"], Unit(1.0, ""))
+    held = human_value(tenants["allocated_share"], Unit(100.0, "%"))
+    table = Table(caption=Text(f"Jain's index {jain}; {held} of GPUs held"))
     table.add_column("queue", overflow="fold")
     columns = {
         "jobs": ("jobs", Unit(1.0, "")),

@@ -107,8 +107,6 @@ def test_queues_that_do_not_fit_the_trace_or_cluster_are_one_line(tmp_path):
     path = written(tmp_path, "queues:\n  a: {quota: {Y: 4}}\n")
     with pytest.raises(InputError, match=r"queues.yaml: queues.a: the cluster has no Y"):
         run(jobs, Quotas(), path)
-    with pytest.raises(InputError, match="policy quotas: queues: the scenario has none"):
-        simulate(small_scenario(jobs, {"X": (1, 8)}, LINEAR), Quotas(), Buddy())
     path = written(tmp_path, "queues:\n  b: {}\n")
     with pytest.raises(InputError, match=r"queues.yaml: a1: no queue takes virtual_cluster 'a'"):
         run(jobs, Quotas(), path)
@@ -130,7 +128,7 @@ def test_every_job_of_drawn_scenarios_ends_under_quotas(scenario, within, reclai
     assert again.simulation.log.digest == done.simulation.log.digest
 
 
-def test_one_queue_is_the_policy_itself():
+def test_one_queue_or_none_is_the_policy_itself():
     rng = np.random.default_rng(0)
     jobs = [
         Job(f"a{at}", float(5 * at), int(rng.integers(5, 60)), gpus=int(2 ** rng.integers(0, 4)))
@@ -141,6 +139,8 @@ def test_one_queue_is_the_policy_itself():
     for within in WITHIN:
         plain = run(jobs, policy_of(within, "policy"), checkpoint_s=3.0)
         assert ends(run(jobs, Quotas(within=within), checkpoint_s=3.0)) == ends(plain), within
+        without = replace(plain.simulation.scenario, tenants=None)
+        assert ends(simulate(without, Quotas(within=within), Buddy())) == ends(plain), within
 
 
 CASES = int(os.environ.get("QUOTA_CASES", "60"))
