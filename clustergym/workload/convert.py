@@ -12,10 +12,10 @@ from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import write_json
 from clustergym.workload.describe import check_models
+from clustergym.workload.drawn_outcomes import with_outcomes
 from clustergym.workload.formats import ReadOptions, find_format, load_trace
 from clustergym.workload.generate import refuse_overwrite
 from clustergym.workload.native import provenance_path, write_trace
-from clustergym.workload.outcomes import with_outcomes
 from clustergym.workload.slices import sliced
 from clustergym.workload.trace import Trace
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustergym.inputs.writing import write_json
+from clustergym.workload.drawn_outcomes import with_outcomes
 from clustergym.workload.options import ReadOptions, types_to_draw
-from clustergym.workload.outcomes import CHOICES, with_outcomes
+from clustergym.workload.outcomes import CHOICES
 from clustergym.workload.trace import OUTCOMES, Trace
 from clustergym.workload.trace_statistics import trace_statistics
 

@@ -1,4 +1,4 @@
-"""Outcomes of jobs: as their log says, or drawn so that published shares hold; and the work they asked for.
+"""Outcomes of jobs as their log says, published shares of them, and the work that jobs asked for.
 
 A log says how long a job ran that failed or was killed, not how long it was meant to run. It is taken to
 ask for as much as a completed job of like size: the duration of one of the completed jobs that hold as many
@@ -9,21 +9,16 @@ drawn; where none did, the job asks for what it ran (`asked_as_ran` in the prove
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.columns import shown
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
-from clustergym.workload.trace import COMPLETED, FAILED, KILLED, OUTCOMES, Trace
-
-if TYPE_CHECKING:
-    from clustergym.cluster.spec import ClusterSpec
+from clustergym.workload.trace import COMPLETED, FAILED, KILLED, OUTCOMES
 
 UNKNOWN = ""
 """The outcome of a job whose log does not tell, such as one that still ran at the log's end."""
@@ -165,99 +160,3 @@ def shares_of(outcome: Sequence[str], gpu_s: Floats) -> dict[str, dict[str, floa
                 "share_of_gpu_time": gpu_time / total if total else 0.0,
             }
     return found
-
-
-def with_outcomes(
-    trace: Trace, choice: str, cluster: ClusterSpec, seed: int, field: str = "trace.outcomes"
-) -> Trace:
-    """Return a trace with outcomes as `CHOICES` says; `cluster` is where drawn ones' durations are measured.
-
-    Raises
-    ------
-    InputError
-        If the choice is unknown, or is `keep` and the trace has none, or draws them and it has its own.
-    """
-    if choice not in CHOICES:
-        raise InputError(f"unknown choice {choice!r}", field=field, remedy=nearest(choice, CHOICES))
-    if choice == "ignore":
-        return trace.as_ran()
-    if choice == "keep":
-        if trace.outcome is None:
-            raise no_outcomes(trace.path)
-        return trace
-    if trace.outcome is not None or "outcomes" in trace.provenance:
-        message, remedy = "says itself how its jobs ended", f"choose {field}=keep for its log"
-        raise InputError(message, file=trace.path or None, field=field, remedy=remedy)
-    from clustergym.workload.trace_statistics import offer, tables_for
-
-    duration_s = offer(trace, cluster, tables_for(trace, cluster)).duration_s
-    return with_drawn_outcomes(trace, choice, duration_s, seed)
-
-
-def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: int) -> Trace:
-    """Return a trace whose outcomes are drawn so that a cluster's shares of `SHARES` are their expectation.
-
-    The odds of failing and of being killed, against completing, are each a power of the job's GPU time; the
-    two powers and the two factors are those at which the expected shares, by number and by GPU time, are the
-    published ones.
-
-    Parameters
-    ----------
-    trace : Trace
-        Without outcomes; its iterations are what each job ran.
-    cluster : str
-    duration_s : ndarray of float, shape (n,)
-        Seconds that each job runs at its request; NaN: not known, its outcome stays unknown.
-    seed : int
-
-    Raises
-    ------
-    InputError
-        If no such odds exist for the trace.
-    """
-    known = np.isfinite(duration_s)
-    gpu_s = duration_s * trace.gpus
-    chances = np.full((len(trace), len(OUTCOMES)), np.nan)
-    chances[known] = _chances(gpu_s[known], SHARES[cluster], trace, cluster)
-    dice = np.random.default_rng([seed, 52]).random((len(trace), 2))
-    picked = (np.cumsum(chances, axis=1)[:, :-1] <= dice[:, :1]).sum(axis=1)
-    outcome = [OUTCOMES[index] if there else UNKNOWN for index, there in zip(picked, known, strict=True)]
-    asked_s, facts = draw_asked(outcome, duration_s, trace.gpus, dice[:, 1])
-    drawn = {"drawn_by": cluster, "seed": seed, **facts, "shares": shares_of(outcome, gpu_s)}
-    return replace(
-        trace,
-        outcome=tuple(outcome),
-        end_iterations=trace.iterations,
-        iterations=asked_iterations(trace.iterations, duration_s, asked_s),
-        provenance={**trace.provenance, "outcomes": drawn},
-    )
-
-
-def _chances(gpu_s: Floats, shares: Shares, trace: Trace, cluster: str) -> npt.NDArray[np.float64]:
-    """Return the probability of each of `OUTCOMES` for jobs of these GPU-seconds, shape (n, 3)."""
-    from scipy.optimize import root
-
-    size = np.log(gpu_s / np.exp(np.log(gpu_s).mean())) if len(gpu_s) else gpu_s
-    weight = gpu_s / gpu_s.sum()
-
-    def chances(at: Floats) -> Floats:
-        odds = np.stack([np.zeros_like(size), at[0] + at[1] * size, at[2] + at[3] * size], axis=1)
-        part = np.exp(odds - odds.max(axis=1, keepdims=True))
-        return np.asarray(part / part.sum(axis=1, keepdims=True))
-
-    def off(at: Floats) -> Floats:
-        part = chances(at)
-        by_number, by_time = part.mean(axis=0), weight @ part
-        found: Floats = np.array([by_number[1], by_time[1], by_number[2], by_time[2]]) - wanted
-        return found
-
-    wanted = np.array([shares.failed, shares.failed_gpu_time, shares.killed, shares.killed_gpu_time])
-    found = root(off, np.zeros(4), method="lm") if len(gpu_s) else None
-    if found is None or np.abs(off(found.x)).max() > 1e-6:
-        raise InputError(
-            f"{len(gpu_s)} jobs cannot have the shares of {cluster} by number and by GPU time",
-            file=trace.path or None,
-            field="trace.outcomes",
-            remedy="give a trace of more jobs, or of more unequal ones",
-        )
-    return chances(found.x)

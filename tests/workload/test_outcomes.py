@@ -14,16 +14,10 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import traces_dir
 from clustergym.models.model_class import ModelClass
 from clustergym.trace import main
+from clustergym.workload.drawn_outcomes import with_drawn_outcomes, with_outcomes
 from clustergym.workload.formats import ReadOptions, load_trace
 from clustergym.workload.native import read_trace, write_trace
-from clustergym.workload.outcomes import (
-    CHOICES,
-    SHARES,
-    draw_asked,
-    shares_of,
-    with_drawn_outcomes,
-    with_outcomes,
-)
+from clustergym.workload.outcomes import CHOICES, SHARES, draw_asked, shares_of
 from clustergym.workload.trace import Trace
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data"))
