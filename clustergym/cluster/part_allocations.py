@@ -41,6 +41,10 @@ class PartAllocations(Allocations):
         """Return the devices of a holder as bits; 0 if it has none."""
         return self._devices.get(holder, 0)
 
+    def gpus_of(self, row: int) -> int:
+        """Return the GPUs of a job's pair; 1 also for a part of one, and for a job without GPUs."""
+        return max(self._requests[self._kinds[row]][2], 1)
+
     def intend(self, row: int, place: Place) -> Nodes:
         """Note where the next `allocate` puts a job, and return the nodes to give to it.
 
@@ -52,7 +56,7 @@ class PartAllocations(Allocations):
         place = Place(index(place.node), index(place.device))
         self._devices_at(row, place)
         self._intended = row, place
-        return ((place.node, max(self._requests[self._kinds[row]][2], 1)),)
+        return ((place.node, self.gpus_of(row)),)
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
         """Give a job the place that was noted for it.
