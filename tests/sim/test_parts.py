@@ -203,7 +203,7 @@ def check_account(account, running):
     for row in running:
         cpu_milli, memory_mib, gpus, milli, models = account.parts.requests.of(int(account.parts.kind[row]))
         (node, _), *_ = account.holding(row)
-        devices = account.devices(row)
+        devices = int(account.devices_of[row])
         assert bin(devices).count("1") == gpus
         assert not gpus or (models >> int(whole.model[node])) & 1
         cpu[node] -= cpu_milli
