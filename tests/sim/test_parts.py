@@ -18,6 +18,8 @@ from clustergym.cluster.parts import WHOLE, Place
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision
 from clustergym.interface.registry import make_placer, make_policy
+from clustergym.metrics.bounds import lower_bounds
+from clustergym.metrics.certificates import programme_of
 from clustergym.results.folder_replay import replay_folder
 from clustergym.results.measured_run import measurement_of, result_of
 from clustergym.results.placement_log import (
@@ -113,6 +115,16 @@ def test_parts_of_one_gpu_by_hand(tmp_path):
     # Partly used from 0 to 1 s.
     assert metrics["partly_used_nodes"] == pytest.approx(0.5, abs=1e-9)
     assert result.timeline.held_gpus[:, 0].tolist() == [0.6, 1.0, 1.0, 0.6, 0.5, 0.0]
+
+
+def test_a_bound_counts_parts_as_such(tmp_path):
+    # Two halves of a GPU for 10 s each run beside each other: no bound is above their mean JCT of 10 s.
+    jobs = ["a,0,recorded,1,10,1,500,0,0,", "b,0,recorded,1,10,1,500,0,0,", "c,0,recorded,1,10,0,0,1000,0,"]
+    scenario = scenario_of(tmp_path, [("T4", 1, 8)], jobs)
+    assert lower_bounds(scenario) == (10, 10)
+    assert result_of(run_of(scenario)).metrics["jct_mean"] == 10
+    with pytest.raises(InputError, match="parts of GPUs, which the bound counts whole"):
+        programme_of(scenario, "jct_mean")
 
 
 def test_fragmentation_by_hand(tmp_path):
