@@ -360,6 +360,7 @@ def test_who_cannot_divide_says_so(overrides, message):
         (["costs=default"], r"costs.profile: .*costs=free"),
         (["scenario.counts=power_of_two"], r"scenario.counts: .*give any"),
         (["scenario.contention=true"], r"scenario.contention"),
+        (["scenario.queues=user"], r"scenario.queues: user is not valid \(queues hold whole GPUs"),
         (["trace.jobs=1"], r"trace.jobs: 1 is out of range"),
         (["trace.load=0"], r"trace.load: 0 is out of range"),
     ],
