@@ -83,7 +83,12 @@ def drive(
     StoppedError
         If the policy or placer exits, or takes longer than the watch allows.
     """
-    started = time.perf_counter()
+    started, scenario = time.perf_counter(), simulation.scenario
+    if scenario.parts is not None and not policy.serves_parts:
+        message = (
+            f"{policy.name} gives whole GPUs, and those of cluster {scenario.cluster.name} can be divided"
+        )
+        raise InputError(message, field="policy", remedy="choose policy=fcfs, sjf, srtf, las or tiresias")
     times, role = DecisionTimes(), NO_ROLE
     try:
         with watch or Watch() as watching, _few_full_collections():
@@ -171,7 +176,9 @@ def _decision(change: Change, view: View) -> Decision:
         if gpus and int(row) not in gone
     }
     held.update({row: (kind, gpus) for row, kind, gpus in change.launch})
-    decision = Decision.of(((row, *allotment) for row, allotment in sorted(held.items())), change.drop)
+    # On a divisible cluster jobs are placed in the order of the decision.
+    ordered = sorted(held.items()) if view.parts is None else held.items()
+    decision = Decision.of(((row, *allotment) for row, allotment in ordered), change.drop)
     kept = dict(zip(view.job.tolist(), view.batch.tolist(), strict=True))
     kept.update({row: 0 for row, _, _ in change.launch})
     kept.update(change.batch)

@@ -21,6 +21,7 @@ from clustergym.workload.readers import (
     elasticflow,
     gavel,
     helios,
+    openb,
     pai,
     philly,
     philly_json,
@@ -57,7 +58,7 @@ class Format:
 
 _MODULES = (
     *(durations, native, arena_simulate, arena, acme, supercloud, alibaba_2025, alibaba_2026, philly),
-    *(philly_json, helios, pai, sia, swf, gavel, elasticflow),
+    *(philly_json, helios, openb, pai, sia, swf, gavel, elasticflow),
 )
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.columns import LARGEST, MAX_GPUS, check_bounds, shown
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.workload.part_columns import PartColumns, checked_parts
 from clustergym.workload.trace import FAILED, KILLED, OUTCOMES, Trace
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -48,6 +49,7 @@ def build_trace(
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
     canonical: Callable[[str], str] | None = None,
+    parts: PartColumns | None = None,
 ) -> Trace:
     """Build a trace from columns: check them and sort them by submission.
 
@@ -69,6 +71,8 @@ def build_trace(
         The source's names of our columns, for error messages.
     canonical : callable, optional
         GPU type name -> canonical name; by default that of the hardware catalogue.
+    parts : PartColumns, optional
+        What the jobs ask for where that is not whole GPUs alone; its `gpus` take the place of `gpus`.
 
     Raises
     ------
@@ -94,6 +98,8 @@ def build_trace(
     }
     if outcome is not None and end_iterations is not None:
         columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
+    if parts is not None:
+        columns |= checked_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
     check = _Checker(path, columns, source_names or {})
     check.everything()
     columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
@@ -153,7 +159,9 @@ class _Checker:
             self.outcomes()
 
     def texts(self) -> None:
-        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster"):
+        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster", "gpu_models"):
+            if column not in self.columns:
+                continue
             if not _UNPRINTABLE.search("".join(self.columns[column])):
                 continue
             for row, text in enumerate(self.columns[column]):
