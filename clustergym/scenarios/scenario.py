@@ -21,6 +21,7 @@ from clustergym.oracle.bootstrap import linear, same_local_batch
 from clustergym.scenarios.batch_choices import BatchChoices
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbance import Disturbance
+from clustergym.scenarios.pairs import PairSpeeds
 from clustergym.workload.trace import Trace
 
 
@@ -54,6 +55,8 @@ class Scenario:
         for free links (`oracle.traffic`).
     disturbances : tuple of Disturbance
         What befalls nodes and jobs whatever the policy decides; at most one of each kind.
+    pairs : PairSpeeds, optional
+        How fast jobs are that share GPUs in pairs; None: no job shares.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Scenario:
     oversize: str = "error"
     communication_s: Floats | None = None
     disturbances: tuple[Disturbance, ...] = ()
+    pairs: PairSpeeds | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -86,6 +90,8 @@ class Scenario:
         }
         if self.communication_s is not None:
             parts["communication_s"] = self.communication_s.tolist()
+        if self.pairs is not None:
+            parts["pairs"] = self.pairs.fingerprint()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

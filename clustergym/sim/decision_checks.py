@@ -11,6 +11,7 @@ from clustergym.arrays import Bools, Ints
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision
 from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.pairs import counted_once, fault_of
 
 
 class DecisionError(InputError):
@@ -59,6 +60,8 @@ def coerced(decision: object) -> Decision:
     columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop")}
     if decision.batch is not None:
         columns["batch"] = decision.batch
+    if decision.partner is not None:
+        columns["partner"] = decision.partner
     if all(
         type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1
         for value in columns.values()
@@ -88,7 +91,11 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
-    used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(limits.available))
+    gpus = decision.gpus
+    if decision.partner is not None:
+        _check_pairs(decision, scenario)
+        gpus = gpus * counted_once(decision)
+    used = np.bincount(decision.gpu_type, weights=gpus, minlength=len(limits.available))
     over = np.flatnonzero(used > limits.available)
     if len(over):
         kind = int(over[0])
@@ -98,6 +105,15 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
             job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
             remedy="leave out or shrink jobs of that GPU type",
         )
+
+
+def _check_pairs(decision: Decision, scenario: Scenario) -> None:
+    if decision.partner is None or decision.partner.shape != decision.job.shape:
+        raise DecisionError("its columns differ in length", remedy="give one partner per job, or none at all")
+    fault = fault_of(decision, scenario)
+    if fault is not None:
+        job_id = _job_id(scenario, decision.job[fault.row])
+        raise DecisionError(fault.message, job_id=job_id, remedy=fault.remedy)
 
 
 def _check_batches(decision: Decision, scenario: Scenario) -> None:

@@ -26,8 +26,8 @@ class EventKind(enum.StrEnum):
     MIGRATE = "migrate"
     """A running job moves to other nodes with the same type and count."""
     RATE = "rate"
-    """A running job's speed changes but its GPUs do not: other jobs enter or leave the links it shares, its
-    batch changes, or its training reaches a point where the efficiency of its batch changes."""
+    """A running job's speed changes but its GPUs do not: other jobs enter or leave the links or the GPUs that
+    it shares, its batch changes, or its training reaches a point where its batch's efficiency changes."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
     DROP = "drop"
@@ -79,6 +79,8 @@ class Event(NamedTuple):
         Seconds of work, and iterations, that a FAIL undoes.
     batch : int
         Global batch after a launch or a RATE, samples; 0: the requested one.
+    partner : int
+        Row of the job that shares the GPUs after a launch or a RATE; `NO_JOB`: none.
     """
 
     time_s: float
@@ -94,6 +96,7 @@ class Event(NamedTuple):
     lost_s: float = 0.0
     lost_iterations: float = 0.0
     batch: int = 0
+    partner: int = NO_JOB
 
 
 class EventLog:
@@ -128,8 +131,8 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 def _line(event: Event) -> str:
     """Return what is hashed of an event: its values as a tuple of texts.
 
-    Fields of failures and of chosen batches are hashed only where an event has them, so that the digests of
-    runs without them stay the same.
+    Fields of failures, of chosen batches and of pairs are hashed only where an event has them, so that the
+    digests of runs without them stay the same.
     """
     time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
     line = (
@@ -138,4 +141,6 @@ def _line(event: Event) -> str:
     )
     if event.batch or event.lost_s or event.lost_iterations:
         line += f", '{event.lost_s}', '{event.lost_iterations}'"
-    return f"{line}, '{event.batch}')\n" if event.batch else line + ")\n"
+    if event.batch:
+        line += f", '{event.batch}'"
+    return f"{line}, beside '{event.partner}')\n" if event.partner != NO_JOB else line + ")\n"
