@@ -28,7 +28,8 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     """Return the least run time (s) and the least work (GPU-seconds) of each job, both of shape (n,).
 
     They are minima over all types, counts and localities; inf for a job that fits nowhere. Waiting,
-    profiling, plan search and restarts only add to them.
+    profiling, plan search and restarts only add to them. Where jobs share GPUs in pairs, a job may be as much
+    faster as any keeps beside another, and a GPU-second do the work that the best pair does in one.
     """
     times = scenario.execution
     counts = scenario.tables.counts
@@ -37,6 +38,10 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     fastest = times.min(axis=(1, 2, 3))[scenario.class_of]
     leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
     iterations = scenario.trace.iterations.astype(np.float64)
+    if scenario.pairs is not None:
+        kept = scenario.pairs.kept
+        fastest = fastest / max(1.0, float(kept.max(initial=0.0)))
+        leanest = leanest / max(1.0, float((kept + kept.swapaxes(0, 1)).max(initial=0.0)))
     return fastest * iterations, leanest * iterations
 
 

@@ -61,13 +61,17 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     Raises
     ------
     InputError
-        If the metric has no bound, or the scenario a horizon: a run that ends there leaves jobs out.
+        If the metric has no bound, or the scenario a horizon (a run that ends there leaves jobs out) or pairs
+        of jobs that share GPUs, each of which counts for one job in the bound.
     """
     if metric not in BOUNDED:
         raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
     if scenario.horizon_s is not None:
         message = "a run that stops at its horizon leaves jobs out of its means, so that they have no bound"
         raise InputError(message, field="horizon_s", remedy="give horizon_s=null")
+    if scenario.pairs is not None:
+        message = "two jobs may share GPUs, which the bound gives to one job at a time"
+        raise InputError(message, field="scenario.pairs", remedy="give scenario.pairs=null")
     jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
     return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
 

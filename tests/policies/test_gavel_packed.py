@@ -112,4 +112,5 @@ def test_all_objectives_decide_legally_and_all_jobs_end(objective):
     scenario = with_pairs(plain, {("a", "a"): (0.8, 0.8), ("a", "b"): (0.9, 0.4), ("b", "b"): (0.4, 0.4)})
     result = result_of(simulate(scenario, Gavel(objective=objective, packed=True), Buddy()))
     assert (result.jobs.outcome == Outcome.FINISHED).all()
-    assert result.run.simulation.sharing.launches["table"] > 0
+    # FIFO finds no pair here that gains enough with the first job in its queue.
+    assert (result.run.simulation.sharing.launches["table"] > 0) == (objective != FIFO)
