@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import pytest
 import yaml
@@ -65,7 +66,13 @@ def test_a_run_with_pairs_is_written_and_replays(files, tmp_path, capsys):
     launched = [line for line in lines(out / "events.jsonl.gz") if line.get("beside") and "nodes" in line]
     assert len(beside) == len(launched) == sum(result["pairs"]["launches"].values())
     assert replay.main([str(out)]) == 0
-    assert (out / "report.html").is_file()
+    found = list(
+        map(
+            json.loads,
+            re.findall(r'"bars": ?(\{"rows":.*?\]\], ?"total": ?\d+\})', (out / "report.html").read_text()),
+        )
+    )
+    assert sum(len(row) == 8 for row in found[0]["rows"]) == len(beside)
     assert result["metrics"]["gpu_utilization"] <= 1.0
     scenario = build_scenario(compose([*overrides, "scenario.interference=free"]))
     assert lower_bounds(scenario).jct_mean <= result["metrics"]["jct_mean"]
