@@ -63,7 +63,7 @@ class RandomPairs(Policy):
         options = view.pair_options()
         counts, rng = view.setting.counts, self.rng
         keep = Decision.keep(view)
-        if rng.random() < 0.3:
+        if len(keep.job) and rng.random() < 0.3:
             return keep
         for at in rng.permutation(len(view)).tolist():
             row = int(view.job[at])
@@ -85,7 +85,7 @@ class RandomPairs(Policy):
                 pairs.append((row, other))
                 continue
             allowed = [(t, k) for t, k in np.argwhere(view.feasible[at]).tolist() if counts[k] <= free[t]]
-            if allowed and rng.random() < 0.9:
+            if allowed and (not chosen or rng.random() < 0.9):
                 kind, level = allowed[rng.integers(len(allowed))]
                 free[kind] -= counts[level]
                 chosen[row] = (kind, level)
