@@ -173,7 +173,7 @@ class View:
     batch : ndarray of int, shape (n,)
         The global batch a job trains at now, samples; the requested one where it holds no GPUs.
     attained_gpu_s : ndarray of float, shape (n,)
-        GPU-seconds held so far.
+        GPU-seconds held so far; shared GPUs count half.
     feasible : ndarray of bool, shape (n, T, K)
         Whether the job fits in the memory of (type, count).
     partner : ndarray of int, shape (n,), or None

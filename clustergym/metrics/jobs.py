@@ -34,7 +34,8 @@ class JobRecords:
         allocation (standstill included). They add up to the time in the system: to the JCT of a
         finished job, to the time so far of an unfinished one.
     profile_gpu_s, held_gpu_s : ndarray of float
-        GPU-seconds held for profiling, and held for running (standstill included).
+        GPU-seconds held for profiling, and held for running (standstill included); each job of a pair that
+        shares GPUs is charged half of them.
     overhead_gpu_s : ndarray of float
         The part of `held_gpu_s` in which the job stood still after a launch.
     lost_gpu_s : ndarray of float
