@@ -1,4 +1,4 @@
-"""`clustergym trace import|validate|describe|generate|slice`: read, check and write traces."""
+"""`clustergym trace import|validate|describe|generate|slice|pairs`: read, check and write traces."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from clustergym.workload.formats import COLUMNS_HELP, FORMATS
 DELEGATED = {
     "describe": "print counts, span, percentiles, burstiness and offered load",
     "generate": "write a synthetic trace like one of the published ones",
+    "pairs": "describe a table of how fast two jobs are that share GPUs",
 }
 """Commands of the modules of that name in `clustergym.workload`."""
 

@@ -32,7 +32,11 @@ class MeasuredSpeeds:
     came_from : tuple or None
         The previous allotment, while the present one is on trial.
     speed : dict
-        Iterations per second, measured, by allotment.
+        Iterations per second, measured alone, by allotment.
+    partner : int
+        Row of the job that shared its GPUs since `since_s`; -1: none.
+    kept : dict
+        Share of its speed alone that it kept beside another job, measured, by that job's row.
     """
 
     since_s: float = 0.0
@@ -40,14 +44,39 @@ class MeasuredSpeeds:
     remaining: float = 0.0
     came_from: Allotment | None = None
     speed: dict[Allotment, float] = field(default_factory=dict)
+    partner: int = -1
+    kept: dict[int, float] = field(default_factory=dict)
 
 
 class PackingTable(Allotments):
-    """The allotments that jobs will hold after the decision."""
+    """The allotments that jobs will hold after the decision, and which of them share GPUs, by position."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.requested, self.options = requested_level(view), request_options(view)
+        rows = view.job.tolist()
+        held = [] if view.partner is None else view.partner.tolist()
+        self.partner = {at: rows.index(row) for at, row in enumerate(held) if row >= 0}
+
+    def give(self, at: int, kind: int, level: int) -> None:
+        """Give a job an allotment, as `Allotments.give`; what it shares so far stays with its partner."""
+        other = self.partner.pop(at, None)
+        if other is not None:
+            del self.partner[other]
+            self.kind[at] = self.level[at] = -1
+        super().give(at, kind, level)
+
+    def join(self, at: int, other: int) -> None:
+        """Let a job without GPUs share those of another."""
+        self.kind[at], self.level[at] = self.kind[other], self.level[other]
+        self.partner[at], self.partner[other] = other, at
+
+    def decision(self) -> Decision:
+        """Return the Decision that enacts the allotments and pairs."""
+        if not self.partner:
+            return super().decision()
+        rows = self.view.job.tolist()
+        return super().decision().paired((rows[at], rows[other]) for at, other in self.partner.items())
 
     def fits(self, at: int, kind: int, level: int) -> bool:
         """Return whether a job fits on an allotment if it gives up the GPUs that it holds."""
@@ -56,8 +85,14 @@ class PackingTable(Allotments):
 
     def changed(self) -> list[int]:
         """Return the positions of jobs whose allotment will change."""
-        now = held_level(self.view)
-        return [int(at) for at in np.flatnonzero((self.kind != self.view.gpu_type) | (self.level != now))]
+        view, now = self.view, held_level(self.view)
+        changed = (self.kind != view.gpu_type) | (self.level != now)
+        if view.partner is not None:
+            rows = np.full(len(view), -1, dtype=np.int64)
+            for at, other in self.partner.items():
+                rows[at] = view.job[other]
+            changed |= rows != view.partner
+        return [int(at) for at in np.flatnonzero(changed)]
 
 
 @dataclass
@@ -74,10 +109,15 @@ class Gandiva(Policy):
     Growth and migration are trials: a job that measures slower there goes back if it then ends earlier, and
     is not tried there again. It is a baseline of Crius.
 
-    Differences from the paper: packing several jobs on one GPU is left out, because GPUs are not shared here;
-    migration for locality is left to the placer; a trial must be able to repay its restart; a slice is long,
-    and at least `slice_per_restart` times what resuming costs, because a suspension saves and loads a
-    checkpoint here and takes about a second in the paper.
+    Packing, where the scenario has speeds of pairs: a job that still waits shares the GPUs of a running job
+    of equal count, drawn at random as Gavel's simulator does. A pair that measures less than one job alone in
+    all is undone for good, the later job waiting again; a job that has not run alone counts with half.
+    A slice of a pair ends for both.
+
+    Differences from the paper: at most two jobs share, and not those of the least utilisation first, which is
+    not known here; migration for locality is left to the placer; a trial must be able to repay its restart;
+    a slice is long, and at least `slice_per_restart` times what resuming costs, because a suspension saves
+    and loads a checkpoint here and takes about a second in the paper.
 
     Parameters
     ----------
@@ -87,6 +127,8 @@ class Gandiva(Policy):
         Least run time as a multiple of the standstill that resuming costs.
     grow, migrate : bool
         Whether jobs are doubled, and moved to other types, where GPUs are idle.
+    pack : bool
+        Whether jobs that wait share GPUs; without effect where the scenario has no pairs.
     round_s : float or None
         Seconds between decision points where the scenario leaves them to the policy.
     """
@@ -97,17 +139,21 @@ class Gandiva(Policy):
     slice_per_restart: NonNegativeFloat = 20.0
     grow: bool = True
     migrate: bool = True
+    pack: bool = False
     round_s: Period | None = 300.0
     _watch: dict[int, MeasuredSpeeds] = field(default_factory=dict, init=False, repr=False)
     _counts: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _apart: set[frozenset[int]] = field(default_factory=set, init=False, repr=False)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run."""
         self._watch, self._counts = {}, {}
+        self._rng, self._apart = rng, set()
 
     def counters(self) -> Mapping[str, int]:
         """Return the numbers of trials begun, of trials undone, and of slices ended."""
-        return {name: self._counts.get(name, 0) for name in ("trials", "taken_back", "slices_ended")}
+        names = ("trials", "taken_back", "slices_ended", *(("pairs", "pairs_undone") if self.pack else ()))
+        return {name: self._counts.get(name, 0) for name in names}
 
     def schedule(self, view: View) -> Decision:
         """Measure speeds, make room for waiting jobs, undo trials that slowed a job, and begin new trials."""
@@ -117,6 +163,9 @@ class Gandiva(Policy):
         waiting.sort(key=lambda at: (float(view.queued_s[at]), int(view.job[at])))
         for make_room in (_free_as_it_is, self._shrink, self._end_slices):
             waiting = [at for at in waiting if not self._start(table, at, make_room)]
+        if self.pack and view.partner is not None:
+            self._part_losers(table)
+            waiting = [at for at in waiting if not self._share(table, at)]
         self._judge(table)
         self._try_more(table, waiting)
         self._note(table)
@@ -132,14 +181,23 @@ class Gandiva(Policy):
             watch = self._watch[int(view.job[at])]
             worked_s = view.now_s - watch.works_from_s
             done = watch.remaining - float(view.remaining_iterations[at])
-            if worked_s > 0 and done > 0:
-                watch.speed[int(view.gpu_type[at]), int(level[at])] = done / worked_s
+            allotment = int(view.gpu_type[at]), int(level[at])
+            partner = -1 if view.partner is None else int(view.partner[at])
+            if partner != watch.partner:
+                # The partner has left meanwhile: the progress was partly beside it.
+                watch.partner, watch.remaining = partner, float(view.remaining_iterations[at])
+                watch.works_from_s = view.now_s + float(view.standstill_s[at])
+            elif worked_s > 0 and done > 0 and partner < 0:
+                watch.speed[allotment] = done / worked_s
+            elif worked_s > 0 and done > 0 and allotment in watch.speed:
+                watch.kept[partner] = done / worked_s / watch.speed[allotment]
 
     def _note(self, table: PackingTable) -> None:
         """Record when and where each job launched now begins to work."""
         view = table.view
         for at in table.changed():
             watch, kind, level = self._watch[int(view.job[at])], int(table.kind[at]), int(table.level[at])
+            watch.partner = int(view.job[table.partner[at]]) if at in table.partner else -1
             if kind < 0:
                 watch.came_from = None
                 continue
@@ -176,11 +234,17 @@ class Gandiva(Policy):
         if view.now_s - view.queued_s[at] < self.slice_s:
             return False
         running = np.flatnonzero((table.kind == kind) & (view.gpus > 0))
+        # A pair counts once, and ends its slice together.
+        running = running[
+            [table.partner.get(position, position) >= position for position in running.tolist()]
+        ]
         over = np.array([self._slice_over(table, int(position)) for position in running], dtype=np.bool_)
         running = running[over]
         chosen = self._oldest(table, running, table.counts[table.level[running]], missing)
         for position in chosen:
-            table.give(position, -1, -1)
+            other = table.partner.get(position)
+            for one in (position,) if other is None else (position, other):
+                table.give(one, -1, -1)
         self._count("slices_ended", len(chosen))
         return bool(chosen)
 
@@ -199,6 +263,38 @@ class Gandiva(Policy):
         enough = np.flatnonzero(total >= missing)
         return [int(jobs[place]) for place in order[: int(enough[0]) + 1]] if len(enough) else []
 
+    # Pairs
+
+    def _share(self, table: PackingTable, at: int) -> bool:
+        """Let a waiting job share with a running job that it may share with, drawn at random."""
+        options, view, level = table.view.pair_options(), table.view, int(table.requested[at])
+        alone = [int(host) for host in np.flatnonzero(table.level == level) if int(host) not in table.partner]
+        hosts = [
+            host
+            for host in alone
+            if options is not None
+            and table.options[at, table.kind[host]]
+            and options.allowed[options.job_class[at], options.job_class[host], table.kind[host], level]
+            and frozenset((int(view.job[at]), int(view.job[host]))) not in self._apart
+        ]
+        if hosts:
+            table.join(at, hosts[int(self._rng.integers(len(hosts)))])
+            self._count("pairs")
+        return bool(hosts)
+
+    def _part_losers(self, table: PackingTable) -> None:
+        """Part pairs that measure less than one job alone; the later job waits again."""
+        rows = table.view.job.tolist()
+        for at, other in sorted(table.partner.items()):
+            if at < other:
+                kept = [
+                    self._watch[rows[one]].kept.get(rows[two], 0.5) for one, two in ((at, other), (other, at))
+                ]
+                if sum(kept) < 1.0:
+                    self._apart.add(frozenset((rows[at], rows[other])))
+                    table.give(other, -1, -1)
+                    self._count("pairs_undone")
+
     # Trials
 
     def _judge(self, table: PackingTable) -> None:
@@ -207,7 +303,7 @@ class Gandiva(Policy):
         for at in np.flatnonzero(table.kind >= 0):
             watch = self._watch[int(view.job[at])]
             now = (int(table.kind[at]), int(table.level[at]))
-            before = watch.came_from
+            before = None if int(at) in table.partner else watch.came_from
             if before is None or now not in watch.speed or before not in watch.speed:
                 continue
             watch.came_from = None
@@ -223,7 +319,7 @@ class Gandiva(Policy):
         wanted = np.asarray(asked.any(axis=0), dtype=np.bool_)
         running = [int(at) for at in np.flatnonzero((table.kind >= 0) & (table.view.gpus > 0))]
         running.sort(key=lambda at: (self._watch[int(table.view.job[at])].since_s, at))
-        for at in running:
+        for at in (one for one in running if one not in table.partner):
             kind, level = int(table.kind[at]), int(table.level[at])
             if wanted[kind] or not (table.free[~wanted] > 0).any():
                 continue

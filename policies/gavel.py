@@ -11,11 +11,20 @@ from annotated_types import Interval
 
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.parameter_types import NonNegativeFloat, OneOf, Period
-from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.interface.policy import (
+    Decision,
+    InformationClass,
+    PairOptions,
+    Policy,
+    Setting,
+    View,
+)
 
 from .shared import finish_times, linear_programs
 from .shared.integer_programs import SolverError
 from .shared.linear_programs import ShareProblem
+from .shared.packed_rounds import PackedRounds
+from .shared.packed_shares import fifo_decision, packed_shares
 from .shared.rounds import RoundMechanism
 
 
@@ -33,6 +42,7 @@ class Gavel(Policy):
       share.
     - `min_makespan` (4.2): the time at which the last job ends.
     - `max_total_throughput` (4.2): the sum of throughputs in iterations per second.
+    - `fifo`: see below.
 
     As in Gavel's own simulator, two solutions are at least `solve_interval_s` apart (its reset interval).
     Jobs that come in between have no share until the next one: till then they get only GPUs that would idle.
@@ -43,8 +53,17 @@ class Gavel(Policy):
     normalisation by an equal share of each type times the scale factor whenever no job's
     isolated share is capped; groups of like jobs are solved as one; what a job is owed is kept
     from one solution to the next, where Gavel's simulator begins anew; a job without a share
-    gets idle GPUs only if its restart is shorter than a round. Jobs are not packed two to a GPU,
-    all weights are 1. Ours, off by default: `second_stage`, `turn_restarts` and `hold_ties`.
+    gets idle GPUs only if its restart is shorter than a round. All weights are 1. Ours, off by
+    default: `second_stage`, `turn_restarts` and `hold_ties`.
+
+    Packed (3.1): pairs of jobs of equal GPU count share GPUs where the scenario has speeds of pairs
+    (`scenario.pairs`). The programs then have shares of pairs too, and rounds are filled with jobs and
+    pairs; `turn_restarts` and `hold_ties` do not apply. The share of two groups' pairs is divided among all
+    pairs of their jobs.
+
+    `fifo` is Gavel's FIFO, without shares of time: jobs start in order of arrival on the fastest type with
+    room, none overtakes, all run to their ends. Packed, the first job that finds no room shares with the
+    job on its own at whose side both keep the most speed, if that is more than 1.5 times one job's.
 
     Types on which pure data parallelism does not fit count as unavailable; the speed of a job
     that fits on none by that measure is guessed (`finish_times.request_times`). A program
@@ -54,6 +73,8 @@ class Gavel(Policy):
     ----------
     objective : str
         One of the above.
+    packed : bool
+        Let pairs of jobs share GPUs; without effect where the scenario has no pairs.
     solve_interval_s : float
         Least seconds between two solutions; 0: one whenever jobs have changed.
     second_stage : bool
@@ -69,7 +90,8 @@ class Gavel(Policy):
 
     name: ClassVar[str] = "gavel"
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
-    objective: Annotated[str, OneOf(OBJECTIVES)] = "max_min_fairness"
+    objective: Annotated[str, OneOf([*OBJECTIVES, FIFO])] = "max_min_fairness"
+    packed: bool = False
     solve_interval_s: NonNegativeFloat = 1920.0
     second_stage: bool = False
     turn_restarts: Annotated[float, Interval(ge=0, lt=1e6)] = 0.0
@@ -86,6 +108,7 @@ class Gavel(Policy):
 
     def _start(self) -> None:
         self._rounds = RoundMechanism(self.round_s or 360.0, self.turn_restarts, self.hold_ties)
+        self._packed_rounds = PackedRounds(self.round_s or 360.0)
         self._solved_for: tuple[bytes, ...] = ()
         self._solved_s = -np.inf
         self._guessed: set[int] = set()
@@ -103,6 +126,11 @@ class Gavel(Policy):
         """Solve for new shares if jobs changed and the interval is over, then fill the round."""
         times = finish_times.request_times(view)
         self._guessed.update(view.job[times.guessed].tolist())
+        pairs = view.pair_options() if self.packed else None
+        if self.objective == FIFO:
+            return fifo_decision(view, times.time_s, pairs)
+        if pairs is not None:
+            return self._packed_decision(view, times, pairs)
         self._rounds.account(view)
         jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
         share = self._rounds.share[view.job]
@@ -110,6 +138,26 @@ class Gavel(Policy):
             share = self._solve(view, times)
             self._solved_for, self._solved_s = jobs, view.now_s
         return self._rounds.decide(view, share, times.time_s)
+
+    def _packed_decision(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Decision:
+        rounds = self._packed_rounds
+        rounds.account(view)
+        jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
+        share = rounds.share
+        if jobs != self._solved_for and view.now_s - self._solved_s >= self.solve_interval_s:
+            share = self._solve_packed(view, times, pairs)
+            self._solved_for, self._solved_s = jobs, view.now_s
+        return rounds.decide(view, share, times.time_s)
+
+    def _solve_packed(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Floats:
+        self._programs += 1
+        try:
+            return packed_shares(self.objective, view, times, pairs, self.second_stage)
+        except SolverError:
+            self._failures += 1
+            alone = np.zeros((len(view), *finish_times.isolated_shares(view, times).shape))
+            alone[np.arange(len(view)), np.arange(len(view))] = finish_times.isolated_shares(view, times)
+            return alone
 
     def _solve(self, view: View, times: finish_times.RequestTimes) -> Floats:
         self._programs += 1
@@ -170,3 +218,4 @@ OBJECTIVES: dict[str, Callable[[View, finish_times.RequestTimes, bool], Floats]]
     "max_total_throughput": _max_total_throughput,
 }
 """Shares of time, shape (n, T), by objective; the last argument is `second_stage`."""
+FIFO = "fifo"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.parameter_types import NonNegativeInt, Period, PositiveFloat
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
+from .shared.binding import Binder, Join, Records, counted_once
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import fill, first_type
 from .shared.requests import request_options
@@ -24,11 +25,21 @@ class Lucid(Policy):
     many jobs that fail or end at once leave early. The other jobs wait in order of GPUs times
     estimated run time, the least first, and then run to completion at their request.
 
-    Differences from the paper: jobs are not packed onto shared GPUs, so there is neither its packing analyser
-    nor its binder. Run times are not predicted from the user's past jobs: they are the true iterations times
+    Packing (3.3, 3.4), where the scenario has speeds of pairs: before it starts on GPUs of its own, a job of
+    the main queue of at most 8 GPUs shares those of the first job, in order of start, that runs on its
+    own, has as many GPUs, may share with it (memory included, where the table has it), and whose
+    priority, doubled, is not below its own. Never do two jobs share whose labels add up to more than 2.
+    A label is 2 for a job that keeps less than 0.85 of its speed beside others on average, 1 for less
+    than 0.95, else 0.
+
+    Differences from the paper: labels come from the scenario's pairs, not from utilisation; sharing is not
+    switched off at low load; only jobs that ran before are hosts. With `estimator=exact` run times are the
+    true iterations times
     the seconds of a data-parallel profile (hence the information class), so they are exact where the profile
     is. A type without a profile counts as the fastest known type, and a job without any profile as the median
-    job. The profiler is a number of GPUs, not certain nodes: the placer chooses them, and a job whose time
+    job. With `estimator=records` they are the mean run times of the finished jobs of the same GPU count and
+    batch, or else of the same count, or else of all, where the paper has a model of users' past jobs.
+    The profiler is a number of GPUs, not certain nodes: the placer chooses them, and a job whose time
     there is up stays where it is if its turn has come in the main queue. A job that has to leave keeps its
     progress and pays its restart (the paper's starts over). The time limit is checked at rounds. A job that
     asks for more GPUs than the profiler has, or finds none free there, goes to the main queue at once; one
@@ -42,6 +53,10 @@ class Lucid(Policy):
     profile_limit_s : float
         Most seconds a job runs on the profiler. 200 is Lucid's for its Venus trace (its code's
         default option is 500): the threshold goes with the trace.
+    pack : bool
+        Let jobs share GPUs; without effect where the scenario has no pairs.
+    estimator : {"exact", "records"}
+        Where run times are from.
     round_s : float or None
         Seconds between decision points.
     """
@@ -50,40 +65,56 @@ class Lucid(Policy):
     information_class: ClassVar[InformationClass] = InformationClass.DATA_PARALLEL
     profiler_gpus: NonNegativeInt = 8
     profile_limit_s: PositiveFloat = 200.0
+    pack: bool = False
+    estimator: Literal["exact", "records"] = "exact"
     round_s: Period | None = 60.0
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget all jobs; the profiler is empty."""
         self._since: dict[int, float] = {}
         self._past: set[int] = set()
+        self._binder, self._records = Binder(), Records()
 
     def schedule(self, view: View) -> Decision:
         """Start jobs of the main queue, then jobs on the profiler."""
         options = request_options(view)
         left_s = remaining_at_request_s(view, request_times(view))
         known_s = np.where(np.isfinite(left_s), left_s, left_s.min(axis=1, keepdims=True))
+        self._records.follow(view)
+        if self.estimator == "records":
+            known_s = np.broadcast_to(self._records.estimate_s(view)[:, None], known_s.shape)
         left_s = np.where(options, known_s, np.inf)
         profiler = self._profiler_size(view, options)
         profiling, over, new = self._stages(view, options, profiler)
         types = len(profiler)
         kept = self._held(view, (view.state != QUEUED) & ~profiling & ~over)
         tested = self._held(view, profiling)
-        room = view.available - self._used([*kept, *tested], types)
+        own = self._held(view, (view.state != QUEUED) & ~profiling & ~over & counted_once(view))
+        room = view.available - self._used([*own, *tested], types)
         seats = np.minimum(room, np.maximum(profiler - self._used(tested, types), 0))
         fresh = fill(view, np.flatnonzero(new), first_type(options), np.maximum(seats, 0))
         self._since.update({job: view.now_s for job, _, _ in fresh})
         seated = np.isin(view.job, [job for job, _, _ in fresh])
         order = self._by_gpu_time(view, left_s, (view.state == QUEUED) & ~seated | over)
+        joins: list[Join] = []
+        if self.pack:
+            hosts = (view.state != QUEUED) & ~profiling & ~over
+            joins = self._binder.joins(view, order, hosts, left_s)
+            order = order[~np.isin(view.job[order], [join.job for join in joins])]
         here = np.where(over[:, None], view.gpu_type[:, None] == np.arange(types), True)
-        main = np.minimum(
-            room - self._used(fresh, types), view.available - profiler - self._used(kept, types)
-        )
+        main = np.minimum(room - self._used(fresh, types), view.available - profiler - self._used(own, types))
         starts = fill(view, order, np.where(here, left_s, np.inf), np.maximum(main, 0))
-        self._past.update(job for job, _, _ in starts)
+        self._past.update([*(job for job, _, _ in starts), *(join.job for join in joins)])
         room = room - self._used([*fresh, *starts], types)
         stay = over & ~np.isin(view.job, [job for job, _, _ in starts])
         stays = fill(view, np.flatnonzero(stay), first_type(options & here), np.maximum(room, 0))
-        return Decision.of([*kept, *starts, *tested, *fresh, *stays])
+        joined = [(join.job, join.kind, join.gpus) for join in joins]
+        decision = Decision.of([*kept, *starts, *tested, *fresh, *stays, *joined])
+        if view.partner is None:
+            return decision
+        lasting = [(row, other) for row, other in zip(view.job.tolist(), view.partner.tolist(), strict=True)]
+        pairs = [(row, other) for row, other in lasting if row < other]
+        return decision.paired([*pairs, *((join.job, join.host) for join in joins)])
 
     def _profiler_size(self, view: View, options: Bools) -> Ints:
         """Return the profiler's GPUs of each type; 0 while a waiting job needs more than the rest has."""

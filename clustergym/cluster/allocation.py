@@ -38,6 +38,7 @@ class Allocations:
         self.free: Ints = _read_only(self._free)
         self._type_of_node: list[int] = spec.node_type.tolist()
         self._held: dict[int, Nodes] = {}
+        self._beside: dict[int, int] = {}
         self._down: set[int] = set()
 
     @property
@@ -76,8 +77,25 @@ class Allocations:
         self._free[gpu_type] -= total
         self._held[holder] = pairs
 
+    def share(self, holder: int, other: int) -> Nodes:
+        """Let a holder that holds none hold the same GPUs as another, and return the nodes.
+
+        Raises
+        ------
+        AllocationError
+            If the holder holds GPUs already, or the other holds none or shares its GPUs already.
+        """
+        if holder in self._held:
+            raise AllocationError(f"holder {holder} already holds {_shown(self._held[holder])}")
+        if other not in self._held or other in self._beside:
+            what = "shares its GPUs already" if other in self._beside else "holds no GPUs to share"
+            raise AllocationError(f"holder {other} {what}")
+        self._held[holder] = self._held[other]
+        self._beside[holder], self._beside[other] = other, holder
+        return self._held[holder]
+
     def release(self, holder: int) -> Nodes:
-        """Take back all GPUs of a holder and return its nodes.
+        """Take back all GPUs of a holder and return its nodes; GPUs that another shares stay held.
 
         Raises
         ------
@@ -87,6 +105,11 @@ class Allocations:
         nodes = self._held.pop(holder, None)
         if nodes is None:
             raise AllocationError(f"holder {holder} holds no GPUs to release")
+        if self._beside:
+            other = self._beside.pop(holder, None)
+            if other is not None:
+                del self._beside[other]
+                return nodes
         free_on_node, total = self._free_on_node, 0
         for node, gpus in nodes:
             free_on_node[node] += gpus

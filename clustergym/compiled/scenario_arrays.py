@@ -113,6 +113,7 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
         (bool(scenario.disturbances), "has disturbances", "scenario"),
         (scenario.parts is not None, "divides GPUs", "cluster"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
+        (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )
     for applies, reason, field in reasons:

@@ -228,6 +228,7 @@ def remove_empty(folder: Path) -> None:
 FILES = (
     ("trace", "path"),
     ("cluster", "path"),
+    ("scenario", "pairs"),
     *(("oracle", key) for key in ("path", "models", "calibration")),
 )
 """Configuration keys (group, key) whose values are files."""

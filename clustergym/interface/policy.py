@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -117,6 +117,31 @@ class BatchOptions:
 
 
 @dataclass(frozen=True)
+class PairOptions:
+    """Which jobs of a View may share GPUs in pairs, and how fast they are then.
+
+    Both jobs of a pair hold the same GPUs of (type, count). The axes C are classes of equal jobs.
+
+    Attributes
+    ----------
+    job_class : ndarray of int, shape (n,)
+        Class of each job of the View.
+    allowed : ndarray of bool, shape (C, C, T, K)
+        Whether two classes may share; symmetric.
+    kept : ndarray of float, shape (C, C, T, K), or None
+        Share of its speed alone that a job of the first class keeps beside one of the second; 0 where they
+        may not share. None for the information class `none`, which must measure it.
+    """
+
+    job_class: Ints
+    allowed: Bools
+    kept: Floats | None
+
+    def __post_init__(self) -> None:
+        _lock(self)
+
+
+@dataclass(frozen=True)
 class View:
     """What a policy sees at a decision point: the n jobs in the system, in order of submission.
 
@@ -156,7 +181,7 @@ class View:
     batch : ndarray of int, shape (n,)
         The global batch a job trains at now, samples; the requested one where it holds no GPUs.
     attained_gpu_s : ndarray of float, shape (n,)
-        GPU-seconds held so far.
+        GPU-seconds held so far; shared GPUs count half.
     feasible : ndarray of bool, shape (n, T, K)
         Whether the job fits in the memory of (type, count).
     parts : PartView or None
@@ -164,6 +189,8 @@ class View:
         does one without GPUs, and `free` counts untouched GPUs.
     queue : ndarray of int, shape (n,)
         Index into `setting.queues.leaves` of the job's queue; 0 if there are no queues.
+    partner : ndarray of int, shape (n,), or None
+        Row of the trace of the job that shares all its GPUs; -1: none. None where the scenario has no pairs.
     """
 
     now_s: float
@@ -193,6 +220,8 @@ class View:
     costs: Callable[[], Floats] = field(repr=False)
     batches: Callable[[], BatchOptions | None] = field(repr=False)
     parts: PartView | None = None
+    partner: Ints | None = None
+    pairs: Callable[[], PairOptions | None] = field(repr=False, default=lambda: None)
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -235,6 +264,10 @@ class View:
         """
         return self.batches()
 
+    def pair_options(self) -> PairOptions | None:
+        """Return which jobs may share GPUs in pairs; None if the scenario has no table of pairs."""
+        return self.pairs()
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -252,6 +285,9 @@ class Decision:
         Trace rows of jobs to drop for good.
     batch : ndarray of int, shape (m,), or None
         Global batch, samples; 0: the requested one. None: all train at the requested one.
+    partner : ndarray of int, shape (m,), or None
+        Trace row of the job that shares all its GPUs, which names it in turn and has the same type and
+        count; -1: none. The GPUs of a pair count once. None: no job shares.
     """
 
     job: Ints
@@ -259,6 +295,7 @@ class Decision:
     gpus: Ints
     drop: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     batch: Ints | None = None
+    partner: Ints | None = None
 
     @staticmethod
     def of(allotments: Iterable[tuple[int, int, int]], drop: Iterable[int] = ()) -> Decision:
@@ -275,13 +312,22 @@ class Decision:
             np.concatenate([self.gpus, more.gpus]),
             self.drop,
             None if self.batch is None else np.concatenate([self.batch, np.zeros_like(more.gpus)]),
+            None if self.partner is None else np.concatenate([self.partner, np.full_like(more.gpus, -1)]),
         )
+
+    def paired(self, pairs: Iterable[tuple[int, int]]) -> Decision:
+        """Return a copy of this decision in which the two jobs (trace rows) of each pair share their GPUs."""
+        beside = {row: other for pair in pairs for row, other in (pair, pair[::-1])}
+        partner = np.array([beside.get(row, -1) for row in self.job.tolist()], dtype=np.int64)
+        return replace(self, partner=partner)
 
     @staticmethod
     def keep(view: View) -> Decision:
         """Build the decision that changes nothing."""
         held = view.gpus > 0
-        return Decision(view.job[held], view.gpu_type[held], view.gpus[held], batch=view.batch[held])
+        partner = None if view.partner is None else view.partner[held]
+        table = view.job[held], view.gpu_type[held], view.gpus[held]
+        return Decision(*table, batch=view.batch[held], partner=partner)
 
 
 class Policy(Parameters, ABC):

@@ -61,8 +61,8 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     Raises
     ------
     InputError
-        If the metric has no bound, or the scenario a horizon (a run that ends there leaves jobs out) or parts
-        of GPUs.
+        If the metric has no bound, or the scenario has a horizon (a run that ends there leaves jobs out), parts
+        of GPUs, or pairs of jobs that share GPUs, each of which counts for one job in the bound.
     """
     if metric not in BOUNDED:
         raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
@@ -72,6 +72,9 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     if scenario.parts is not None:
         message = "jobs may ask for parts of GPUs, which the bound counts whole"
         raise InputError(message, field="cluster", remedy="name a cluster whose nodes cannot be divided")
+    if scenario.pairs is not None:
+        message = "two jobs may share GPUs, which the bound gives to one job at a time"
+        raise InputError(message, field="scenario.pairs", remedy="give scenario.pairs=null")
     jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
     return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
 

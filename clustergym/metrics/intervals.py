@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.sim.log import PACES, Event, EventKind
+from clustergym.sim.log import NO_JOB, PACES, Event, EventKind
 from clustergym.workload.trace import Trace
 
 CLOCK_S = 1e-6
@@ -76,6 +76,8 @@ class Holdings:
         When the job stops holding the GPUs; inf if it still holds them when the run ends.
     gpu_type, gpus : ndarray of int
         Index of the type, GPUs held; a part of a GPU where the trace's jobs ask for parts.
+    shared : ndarray of bool
+        Whether another job holds the same GPUs.
     iteration_time_s : ndarray of float
         Seconds per iteration while the job works; 0 for profiling.
     """
@@ -86,7 +88,13 @@ class Holdings:
     stop_s: Floats
     gpu_type: Ints
     gpus: npt.NDArray[Any]
+    shared: Bools
     iteration_time_s: Floats
+
+    @property
+    def charged_gpus(self) -> Floats | Ints:
+        """GPUs held, of which each job of a pair is charged half, so that every GPU counts once."""
+        return np.where(self.shared, self.gpus / 2, self.gpus) if self.shared.any() else self.gpus
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +153,7 @@ class _Columns:
     iteration_time_s: Floats
     lost_s: Floats
     lost_iterations: Floats
+    partner: Ints
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
@@ -214,6 +223,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
         iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
         lost_s=np.array(column["lost_s"], dtype=np.float64),
         lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
+        partner=np.array(column["partner"], dtype=np.int64),
     )
 
 
@@ -302,6 +312,7 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
         stop_s=stop,
         gpu_type=columns.gpu_type[index],
         gpus=columns.gpus[index],
+        shared=columns.partner[index] != NO_JOB,
         iteration_time_s=columns.iteration_time_s[index],
     )
 
@@ -326,6 +337,7 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
         stop_s=stop_s,
         gpu_type=columns.gpu_type[start],
         gpus=columns.gpus[start],
+        shared=np.zeros(len(start), dtype=np.bool_),
         iteration_time_s=np.zeros(len(start)),
     )
 

@@ -34,7 +34,8 @@ class JobRecords:
         allocation (standstill included). They add up to the time in the system: to the JCT of a
         finished job, to the time so far of an unfinished one.
     profile_gpu_s, held_gpu_s : ndarray of float
-        GPU-seconds held for profiling, and held for running (standstill included).
+        GPU-seconds held for profiling, and held for running (standstill included); each job of a pair that
+        shares GPUs is charged half of them.
     overhead_gpu_s : ndarray of float
         The part of `held_gpu_s` in which the job stood still after a launch.
     lost_gpu_s : ndarray of float
@@ -96,8 +97,8 @@ def records_of(intervals: Intervals) -> JobRecords:
         profile_s=time_in[State.PROFILING],
         run_s=time_in[State.RUNNING],
         profile_gpu_s=_sum(profiles.job, profiles.gpus * (profile_stop_s - profiles.start_s), n),
-        held_gpu_s=_sum(runs.job, runs.gpus * (stop_s - runs.start_s), n),
-        overhead_gpu_s=_sum(runs.job, runs.gpus * (ready_s - runs.start_s), n),
+        held_gpu_s=_sum(runs.job, runs.charged_gpus * (stop_s - runs.start_s), n),
+        overhead_gpu_s=_sum(runs.job, runs.charged_gpus * (ready_s - runs.start_s), n),
         lost_gpu_s=intervals.lost_gpu_s,
         iterations_done=_sum(runs.job, done, n) - intervals.lost_iterations,
         launches=intervals.count(*LAUNCHES),

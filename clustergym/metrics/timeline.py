@@ -86,7 +86,9 @@ def timeline_of(
     times = np.unique(np.concatenate((*edges, [intervals.end_s])))
     times = times[times <= intervals.end_s]
     in_state = _jobs_in_states(times, changes.time_s, changes.before, changes.after)
-    held = [runs.gpus * (runs.gpu_type == index) for index in range(len(gpu_types))]
+    # In half GPUs, as each job of a pair is charged half of each of its GPUs.
+    halves = runs.gpus * np.where(runs.shared, 1, 2)
+    held = [halves * (runs.gpu_type == index) for index in range(len(gpu_types))]
     batch = intervals.trace.global_batch[runs.job]
     reference_s = np.where(known, reference_iteration_time_s, 0.0)[runs.job]
     working = (runs.ready_s, runs.stop_s)
@@ -96,12 +98,17 @@ def timeline_of(
         running_jobs=in_state[State.RUNNING],
         queued_jobs=in_state[State.QUEUED],
         profiling_jobs=in_state[State.PROFILING],
-        held_gpus=np.stack([_gpus(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1),
+        held_gpus=_whole(np.stack([_gpus(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1)),
         profiling_gpus=_gpus(times, profiles.start_s, profiles.stop_s, profiles.gpus),
         throughput=_rate(times, *working, batch / runs.iteration_time_s),
         normalized_throughput=_rate(times, *working, reference_s / runs.iteration_time_s),
         left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
     )
+
+
+def _whole(halves: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return GPUs of half GPUs: whole numbers where none is a part."""
+    return halves // 2 if halves.dtype.kind == "i" else halves / 2
 
 
 def has_reference(reference_iteration_time_s: Floats) -> Bools:

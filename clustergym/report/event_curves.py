@@ -37,6 +37,8 @@ class Holding(NamedTuple):
         Seconds without work at its beginning; at most its length.
     nodes : tuple of (int, int)
         (node, GPUs on it).
+    beside : str
+        The job whose GPUs it shared at its beginning; empty: none.
     """
 
     job: str
@@ -47,6 +49,7 @@ class Holding(NamedTuple):
     end_s: float
     overhead_s: float
     nodes: tuple[tuple[int, int], ...]
+    beside: str = ""
 
 
 class Outage(NamedTuple):
@@ -154,6 +157,7 @@ class _Reader:
                 time_s,
                 _number(event, "overhead_s", LONGEST_S, 0.0),
                 _nodes(event),
+                str(event.get("beside", "")),
             )
 
     def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:

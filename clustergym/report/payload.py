@@ -207,7 +207,10 @@ def _cluster(path: Path) -> Any:
 
 
 def _bars(held: list[Holding], share: int) -> dict[str, Any]:
-    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind]."""
+    """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind].
+
+    A bar of a job that shares another's GPUs has that job's name too.
+    """
     pieces = [
         (holding, node, gpus)
         for holding in held
@@ -218,7 +221,10 @@ def _bars(held: list[Holding], share: int) -> dict[str, Any]:
     if total > share:
         pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
     rows = [
-        [node, holding.start_s, holding.end_s, gpus, holding.job, holding.overhead_s, holding.kind]
+        [
+            *(node, holding.start_s, holding.end_s, gpus, holding.job, holding.overhead_s, holding.kind),
+            *([holding.beside] if holding.beside else []),
+        ]
         for holding, node, gpus in pieces
     ]
     return {"rows": rows, "total": total}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.inputs.columns import integers, numbers
-from clustergym.inputs.errors import InputError
 from clustergym.oracle.base import OracleTables
 from clustergym.reproduction.claims import PaperClaim, quantity
 from clustergym.reproduction.details import column, number
+from clustergym.reproduction.gavel_packing import (
+    PACKING,
+    PAIRS_OF_96,
+    packing_claims,
+    packing_plots,
+    packing_scenario,
+    packing_sections,
+    with_pairs,
+)
+from clustergym.reproduction.gavel_rates import read_rates
 from clustergym.reproduction.page import Report, Section, make_report, passage, specs_of, words
 from clustergym.reproduction.study import (
     Figures,
@@ -34,29 +41,13 @@ from clustergym.workload.readers.gavel import read_table
 from clustergym.workload.trace import Trace
 
 TRACE, RATES = Path("traces_physical") / "max_min_fairness.trace", Path("simulation_throughputs.json")
-NAMES = {"V100": "v100", "P100": "p100", "K80": "k80"}
-"""GPU types of conf/cluster/gavel-48.yaml, and what the table calls them."""
-
-Rates = Mapping[str, Mapping[tuple[str, int], float]]
-"""GPU type -> (job type, workers) -> steps per second of a job on its own."""
-
-
-def read_rates(path: Path) -> Rates:
-    """Read the throughput table; raise an `InputError` if it is not the published layout."""
-    try:
-        table: Any = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            ours: {ast.literal_eval(key): float(pairs["null"]) for key, pairs in table[theirs].items()}
-            for ours, theirs in NAMES.items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError) as error:
-        message = f"is not Gavel's throughput table: {error}"
-        raise InputError(message, file=path, remedy="give simulation_throughputs.json") from None
 
 
 def scenario_of(data: Path, spec: RunSpec) -> Scenario:
-    """Return the only scenario, whatever the run."""
-    return _scenario(data)
+    """Return the scenario of a run: a stream of jobs that may share GPUs, or the 96 jobs."""
+    if spec.setting == PACKING:
+        return packing_scenario(data, spec)
+    return with_pairs(data, _scenario(data)) if spec.setting == PAIRS_OF_96 else _scenario(data)
 
 
 @cache
@@ -98,7 +89,7 @@ def _trace(path: Path) -> Trace:
     return Trace.of(path.stem, submit_s, steps, gpus, model_family=family, line=np.array(table.line))
 
 
-SUMMARY = "96 jobs on 48 GPUs of three types, its published trace and rates (OSDI '20)"
+SUMMARY = "its 96 published jobs on 48 GPUs of three types, and jobs packed two to a GPU (OSDI '20)"
 POLICIES = ("fcfs", "gavel")
 FIFO_SEEDS = 8
 ARTIFACT = "its simulator, max_min_fairness.trace"
@@ -168,12 +159,16 @@ def reproduce(options: Options) -> Report:
     sections = [words(passage("gavel", "fifo", seeds=FIFO_SEEDS)), _comparison(rows)]
     if not options.quick and "gavel" in chosen:
         sections.append(_ablation([row for row in rows if row.policy == "gavel"]))
+        sections += packing_sections()
     found = run_all(specs_of(sections), scenario_of, options)
     introduction = passage("gavel", "introduction") + note
-    return make_report(introduction, list(_claims(rows, found)), sections, found, plain=_plain)
+    claims = [*_claims(rows, found), *packing_claims(found)]
+    return make_report(introduction, claims, sections, found, packing_plots(found), plain=_plain)
 
 
 def _plain(spec: RunSpec, figures: Figures) -> dict[str, Any]:
+    if spec.setting in (PACKING, PAIRS_OF_96):
+        return {"label": spec.label, **spec.plain(figures)}
     row = next(row for row in ROWS if set(row.parameters) <= set(spec.parameters))
     jct_s, makespan_s = (hours and hours * 3600 for hours in (row.jct_h, row.makespan_h))
     published = {"published_jct_s": jct_s, "published_makespan_s": makespan_s}
@@ -193,9 +188,6 @@ def _claims(rows: list[GavelRow], found: Found) -> Iterator[PaperClaim]:
         claim = "mean JCT, FIFO that assigns the type it draws"
         why = f"mean of {FIFO_SEEDS} seeds each; its seeds give 6.62 to 8.40 h"
         yield quantity(claim, ARTIFACT, 7.56, fair, None, "h", 2, why)
-    source = "notebooks of the artifact, 2.8 jobs an hour on several GPUs"
-    why = "space sharing, two jobs a GPU, is not in the simulator"
-    yield PaperClaim("mean JCT, max-min fairness with space sharing", source, -31.4, why=why)
 
 
 def _shown(hours: list[float]) -> str:

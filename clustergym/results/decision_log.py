@@ -22,7 +22,7 @@ MOST_CHANGES = 500_000
 MOST_NAMES = 2_000_000
 """Limits on decisions and on all jobs they name; each takes a few hundred bytes of memory."""
 REMEDY = "give the decision log of a finished run"
-KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch"})
+KEYS = frozenset({"time_s", "launch", "preempt", "drop", "batch", "beside"})
 
 
 def read_decisions(
@@ -84,16 +84,18 @@ def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[st
         if type(batch) is not int or not 0 < batch <= MOST_SAMPLES:
             raise ValueError(f"{batch!r} is not a global batch")
         batches.append((rows[job], batch))
-    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches))
+    beside = tuple((rows[job], rows[other]) for job, other in entry.get("beside", ()))
+    return Change(float(time_s), tuple(launch), preempt, drop, tuple(batches), beside)
 
 
 def _named(change: Change) -> int:
     """Return the number of jobs a decision names; raise ValueError if it names a job twice."""
     named = [job for job, _, _ in change.launch] + [*change.preempt, *change.drop]
     chosen = [job for job, _ in change.batch]
-    if len(set(named)) < len(named) or len(set(chosen)) < len(chosen):
+    shared = [job for pair in change.partner for job in pair]
+    if any(len(set(jobs)) < len(jobs) for jobs in (named, chosen, shared)):
         raise ValueError("names a job twice")
-    return len(named) + len(chosen)
+    return len(named) + len(chosen) + len(shared)
 
 
 def _names(value: Any) -> list[str]:

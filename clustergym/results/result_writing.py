@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from clustergym.arrays import Ints
@@ -92,6 +93,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "requests_changed": int(scenario.request_changed.sum()),
         "metrics": result.metrics,
         **_of_tenants(simulation),
+        **_pairs_of(simulation),
         "digest": result.digest,
         "decisions": {
             "count": run.decision_times.count,
@@ -116,6 +118,16 @@ def _of_tenants(simulation: Simulation) -> dict[str, Any]:
     intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
     given = (scenario.tenants, cluster.gpu_types, cluster.capacity, scenario.request_gpus)
     return {"tenants": measure_tenants(intervals, *given)}
+
+
+def _pairs_of(simulation: Simulation) -> dict[str, Any]:
+    """Return what result.json says of pairs: launches beside another job, by where the speeds are from."""
+    pairs, sharing = simulation.scenario.pairs, simulation.sharing
+    if pairs is None or sharing is None:
+        return {}
+    missing = int(np.triu(pairs.missing.any(axis=(2, 3))).sum())
+    launches = {"table": 0, pairs.interference: 0} | dict(sharing.launches)
+    return {"pairs": {"interference": pairs.interference, "missing": missing, "launches": launches}}
 
 
 def write_result(
@@ -176,6 +188,8 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
             line["drop"] = [job_id[row] for row in change.drop]
         if change.batch:
             line["batch"] = [[job_id[row], batch] for row, batch in change.batch]
+        if change.partner:
+            line["beside"] = [[job_id[row], job_id[other]] for row, other in change.partner]
         yield line
 
 
@@ -198,6 +212,8 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
             }
         if event.batch:
             line["global_batch"] = event.batch
+        if event.partner != NO_JOB:
+            line["beside"] = job_id[event.partner]
         if event.reason:
             line["reason"] = event.reason
         if event.kind == EventKind.FAIL:

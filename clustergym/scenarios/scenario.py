@@ -22,6 +22,7 @@ from clustergym.oracle.bootstrap import linear, same_local_batch
 from clustergym.scenarios.batch_choices import BatchChoices
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbance import Disturbance
+from clustergym.scenarios.pairs import PairSpeeds
 from clustergym.scenarios.parts import fits_nowhere
 from clustergym.workload.trace import Trace
 
@@ -63,6 +64,8 @@ class Scenario:
         What each job asks for of a divisible cluster; jobs then have what they ask for, no more and no less.
     tenants : Tenants or None
         Queues among which GPUs may be divided, and the queue of each job.
+    pairs : PairSpeeds, optional
+        How fast jobs are that share GPUs in pairs; None: no job shares.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Scenario:
     disturbances: tuple[Disturbance, ...] = ()
     parts: Parts | None = None
     tenants: Tenants | None = None
+    pairs: PairSpeeds | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -99,6 +103,8 @@ class Scenario:
             parts["communication_s"] = self.communication_s.tolist()
         if self.tenants is not None:
             parts["tenants"] = self.tenants.fingerprint()
+        if self.pairs is not None:
+            parts["pairs"] = self.pairs.fingerprint()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -25,9 +25,11 @@ from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.traffic import on_free_links, require_fabric
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbances import KINDS
+from clustergym.scenarios.pairs import Interference, PairSpeeds
 from clustergym.scenarios.parts import whole_gpus_alone, with_parts
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
+from clustergym.workload.pair_tables import PairTable, read_pair_table
 from clustergym.workload.trace import Trace
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ class Rules(Parameters):
         Queues of tenants: a YAML file, or a column of the trace (`clustergym.tenants.assigned`).
     contention : bool
         Whether jobs share the links between switches (`clustergym.sim.links`).
+    pairs : str or None
+        Table of pairs of jobs that share GPUs (`clustergym.workload.pair_tables`); null: none share.
+    interference : str
+        `refuse`, `free` or `estimate`: what becomes of a pair that the table lacks.
     """
 
     config_key: ClassVar[str] = "scenario"
@@ -66,6 +72,8 @@ class Rules(Parameters):
     other_types: Literal["error", "any"] = "error"
     queues: str | None = None
     contention: bool = False
+    pairs: str | None = None
+    interference: Interference = "refuse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +91,8 @@ class Conditions:
     oracle : Oracle
     disturbances : mapping
         Keys of each kind of disturbance, by the kind's key.
+    pairs : PairTable or None
+        Speeds of pairs of jobs that share GPUs.
     """
 
     rules: Rules
@@ -91,6 +101,7 @@ class Conditions:
     cluster: ClusterSpec
     oracle: Oracle
     disturbances: Mapping[str, Any]
+    pairs: PairTable | None = None
     _checkpoint_s: dict[ModelClass, float] = field(default_factory=dict)
 
     @classmethod
@@ -108,7 +119,10 @@ class Conditions:
         disturbances = {key: given.get(key, {}) for key in KINDS}
         if isinstance(cluster, DivisibleCluster):
             _check_divisible(rules, costs, disturbances)
-        return cls(rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances)
+        pairs = None if rules.pairs is None else read_pair_table(Path(rules.pairs))
+        return cls(
+            rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances, pairs
+        )
 
     def scenario(self, chosen: Mapping[str, Any] | TraceChoice, seed: Any) -> Scenario:
         """Build the scenario of a trace.
@@ -135,6 +149,9 @@ class Conditions:
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
         tables, communication_s = _tables(self.oracle, classes, cluster, rules)
+        pairs = None
+        if self.pairs is not None:
+            pairs = PairSpeeds.of(self.pairs, classes, cluster, tables.counts, rules.interference)
         asked = (
             kind.from_config(self.disturbances[key], cluster, trace, seed) for key, kind in KINDS.items()
         )
@@ -154,6 +171,7 @@ class Conditions:
             disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
             parts=parts,
             tenants=_tenants(rules, trace, cluster),
+            pairs=pairs,
         )
 
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:

@@ -13,6 +13,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision
 from clustergym.scenarios.parts import held_milli
 from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.pairs import counted_once, fault_of
 
 
 class DecisionError(InputError):
@@ -61,6 +62,8 @@ def coerced(decision: object) -> Decision:
     columns = {name: getattr(decision, name) for name in ("job", "gpu_type", "gpus", "drop")}
     if decision.batch is not None:
         columns["batch"] = decision.batch
+    if decision.partner is not None:
+        columns["partner"] = decision.partner
     if all(
         type(value) is np.ndarray and value.dtype == np.int64 and value.ndim == 1
         for value in columns.values()
@@ -93,7 +96,11 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     if scenario.parts is not None:
         _check_parts(decision, limits, scenario)
         return
-    used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(limits.available))
+    gpus = decision.gpus
+    if decision.partner is not None:
+        _check_pairs(decision, scenario)
+        gpus = gpus * counted_once(decision)
+    used = np.bincount(decision.gpu_type, weights=gpus, minlength=len(limits.available))
     over = np.flatnonzero(used > limits.available)
     if len(over):
         kind = int(over[0])
@@ -122,6 +129,15 @@ def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None
             f"uses {milli} thousandths of GPUs, {WHOLE * int(limits.available[0])} are available",
             remedy="leave out jobs that do not fit",
         )
+
+
+def _check_pairs(decision: Decision, scenario: Scenario) -> None:
+    if decision.partner is None or decision.partner.shape != decision.job.shape:
+        raise DecisionError("its columns differ in length", remedy="give one partner per job, or none at all")
+    fault = fault_of(decision, scenario)
+    if fault is not None:
+        job_id = _job_id(scenario, decision.job[fault.row])
+        raise DecisionError(fault.message, job_id=job_id, remedy=fault.remedy)
 
 
 def _check_batches(decision: Decision, scenario: Scenario) -> None:

@@ -182,4 +182,16 @@ def _decision(change: Change, view: View) -> Decision:
     kept = dict(zip(view.job.tolist(), view.batch.tolist(), strict=True))
     kept.update({row: 0 for row, _, _ in change.launch})
     kept.update(change.batch)
-    return replace(decision, batch=np.array([kept[row] for row in decision.job.tolist()], dtype=np.int64))
+    decision = replace(decision, batch=np.array([kept[row] for row in decision.job.tolist()], dtype=np.int64))
+    if view.partner is None and not change.partner:
+        return decision
+    return decision.paired([*_lasting_pairs(change, view), *change.partner])
+
+
+def _lasting_pairs(change: Change, view: View) -> list[tuple[int, int]]:
+    """Return the pairs of a View of which neither job leaves or is launched, nor another joins."""
+    if view.partner is None:
+        return []
+    moved = {row for row, _, _ in change.launch} | {*change.preempt, *change.drop}
+    pairs = zip(view.job.tolist(), view.partner.tolist(), strict=True)
+    return [(row, other) for row, other in pairs if other > row and moved.isdisjoint((row, other))]

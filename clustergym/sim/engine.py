@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from clustergym.interface.policy import Decision, InformationClass, Placer, View
 from clustergym.scenarios.clock import seconds, ticks
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.decision_checks import Limits, check_decision, coerced
+from clustergym.sim.log import NO_JOB
+from clustergym.sim.pairs import moves_of
 from clustergym.sim.world import StalledError, World
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
@@ -36,6 +39,9 @@ class Change:
     batch : tuple of (int, int)
         (job row, samples) of every job that is launched at another global batch than the requested one,
         or goes on at another one than before.
+    partner : tuple of (int, int)
+        (job row, row) of every job that is launched beside another, which holds the GPUs already or is
+        launched too.
     """
 
     time_s: float
@@ -43,6 +49,7 @@ class Change:
     preempt: tuple[int, ...]
     drop: tuple[int, ...]
     batch: tuple[tuple[int, int], ...] = ()
+    partner: tuple[tuple[int, int], ...] = ()
 
 
 class Simulation(World):
@@ -122,7 +129,7 @@ class Simulation(World):
                     self._after(1, self._round_due)
                 elif self._in_view:
                     return self._decision_point()
-            self._share_links()
+            self._change_speeds()
         self._finish(self.now)
         return None
 
@@ -164,14 +171,18 @@ class Simulation(World):
         self._enact(decision, limits.job)
         self._decision_due = False
         self._start_profiling()
-        self._share_links()
+        self._change_speeds()
         self._watch_for_stall()
         self._plan_round()
 
     def _enact(self, decision: Decision, rows: Ints) -> None:
         """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""
-        held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
-        changed = (held_type != decision.gpu_type) | (held != decision.gpus)
+        joins: Mapping[int, int] = {}
+        if self.jobs.partner is None:
+            held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
+            changed = (held_type != decision.gpu_type) | (held != decision.gpus)
+        else:
+            changed, joins = moves_of(decision, self.jobs)
         leaving = self.jobs.gpus[rows] > 0
         leaving[np.searchsorted(rows, decision.job)] = False
         drops = [int(row) for row in np.sort(decision.drop)]
@@ -191,10 +202,22 @@ class Simulation(World):
         for row in preempts:
             self._preempt(row)
         batches = self._new_batches(decision, changed)
-        was_running = {row: self._vacate(row) for _, row, _ in launches if self.jobs.gpus[row]}
-        for negative_gpus, row, kind in launches:
+        was_running = {row: self._held(row) for _, row, _ in launches if self.jobs.gpus[row]}
+        for row in was_running:
+            self._vacate(row)
+        # A job that joins another comes after all that hold GPUs of their own.
+        for negative_gpus, row, kind in (
+            sorted(launches, key=lambda of: of[1] in joins) if joins else launches
+        ):
             self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
-            self._launch(row, kind, -negative_gpus, rescale=row in was_running)
+            self._launch(
+                row,
+                kind,
+                -negative_gpus,
+                rescale=row in was_running,
+                migrates=was_running.get(row) == (kind, -negative_gpus),
+                beside=joins.get(row, NO_JOB),
+            )
         moved = tuple((row, kind, -gpus) for gpus, row, kind in launches)
         if self._parts is None:
             moved = tuple(sorted(moved))
@@ -202,7 +225,11 @@ class Simulation(World):
             self._change_batch(row, batches[row])
         if drops or preempts or launches or batches:
             logged = tuple(sorted(batches.items()))
-            self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops), logged))
+            gone, pairs = (tuple(preempts), tuple(drops)), tuple(sorted(joins.items()))
+            self.changes.append(Change(self.now_s, moved, *gone, logged, pairs))
+
+    def _held(self, row: int) -> tuple[int, int]:
+        return int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
 
     def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:
         """Return the new batch of each job, by row.
@@ -298,7 +325,7 @@ class Simulation(World):
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         scenario, jobs = self.scenario, self.jobs
-        if row in self._unseen:
+        if row in self._unseen or self.jobs.partner_of(row) != NO_JOB:
             return False
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
         overhead_s = self._overhead_s(row, kind, level)

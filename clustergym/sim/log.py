@@ -26,8 +26,8 @@ class EventKind(enum.StrEnum):
     MIGRATE = "migrate"
     """A running job moves to other nodes with the same type and count."""
     RATE = "rate"
-    """A running job's speed changes but its GPUs do not: other jobs enter or leave the links it shares, its
-    batch changes, or its training reaches a point where the efficiency of its batch changes."""
+    """A running job's speed changes but its GPUs do not: other jobs enter or leave the links or the GPUs that
+    it shares, its batch changes, or its training reaches a point where its batch's efficiency changes."""
     PREEMPT = "preempt"
     COMPLETE = "complete"
     """The job has done its work, or as much of it as before its log ended it: `reason` is then `failed` or
@@ -83,6 +83,8 @@ class Event(NamedTuple):
         Global batch after a launch or a RATE, samples; 0: the requested one.
     devices : int
         After a launch on a divisible cluster, the devices of the node as bits; a job without GPUs has 0.
+    partner : int
+        Row of the job that shares the GPUs after a launch or a RATE; `NO_JOB`: none.
     """
 
     time_s: float
@@ -99,6 +101,7 @@ class Event(NamedTuple):
     lost_iterations: float = 0.0
     batch: int = 0
     devices: int = 0
+    partner: int = NO_JOB
 
 
 class EventLog:
@@ -133,8 +136,8 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 def _line(event: Event) -> str:
     """Return what is hashed of an event: its values as a tuple of texts.
 
-    Fields of failures, of chosen batches and of devices are hashed only where an event has them, so that the
-    digests of runs without them stay the same.
+    Fields of failures, of chosen batches, of devices and of pairs are hashed only where an event has them, so
+    that the digests of runs without them stay the same.
     """
     time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
     line = (
@@ -145,4 +148,6 @@ def _line(event: Event) -> str:
         line += f", '{event.lost_s}', '{event.lost_iterations}'"
     if event.batch:
         line += f", '{event.batch}'"
-    return f"{line}, devices '{event.devices}')\n" if event.devices else line + ")\n"
+    if event.devices:
+        line += f", devices '{event.devices}'"
+    return f"{line}, beside '{event.partner}')\n" if event.partner != NO_JOB else line + ")\n"

@@ -11,9 +11,17 @@ import numpy as np
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.interface.part_view import PartView
-from clustergym.interface.policy import BatchOptions, InformationClass, InformationError, Setting, View
+from clustergym.interface.policy import (
+    BatchOptions,
+    InformationClass,
+    InformationError,
+    PairOptions,
+    Setting,
+    View,
+)
 from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.log import NO_JOB
 
 
 class Phase(enum.IntEnum):
@@ -65,6 +73,11 @@ class JobStates:
         self.searched = np.zeros(shape, dtype=np.bool_)
         self.profiled = np.zeros(shape[:2], dtype=np.bool_)
         self.part = None if scenario.parts is None else scenario.parts.gpus / np.maximum(trace.gpus, 1)
+        self.partner = None if scenario.pairs is None else np.full(n, NO_JOB, dtype=np.int64)
+
+    def partner_of(self, row: int) -> int:
+        """Return the job that shares a job's GPUs; `NO_JOB`: none."""
+        return NO_JOB if self.partner is None else int(self.partner[row])
 
     def remaining_at(self, rows: Ints, now: int) -> Floats:
         """Return the iterations each job has left at tick `now`, shape of `rows`."""
@@ -74,8 +87,13 @@ class JobStates:
         return np.where(running, np.maximum(self.remaining[rows] - done, 0.0), self.remaining[rows])
 
     def attained_at(self, rows: Ints, now: int) -> Floats:
-        """Return the GPU-seconds each job has held up to tick `now`, shape of `rows`."""
+        """Return the GPU-seconds each job has held up to tick `now`, shape of `rows`.
+
+        The GPUs of a pair count half for each of its jobs.
+        """
         held = self.gpus[rows] * (now - self.held_since[rows]) / TICKS_PER_S
+        if self.partner is not None:
+            held = np.where(self.partner[rows] >= 0, held / 2, held)
         return self.attained_gpu_s[rows] + (held if self.part is None else held * self.part[rows])
 
     def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
@@ -100,6 +118,8 @@ class JobStates:
         held = float(int(self.gpus[row]) * (now - int(self.held_since[row])))
         if self.part is not None:
             held *= float(self.part[row])
+        if self.partner_of(row) != NO_JOB:
+            held /= 2
         self.attained_gpu_s[row] += held / TICKS_PER_S
         self.worked_until[row] = self.held_since[row] = now
 
@@ -127,6 +147,7 @@ class ViewMaker:
         self.queue = np.zeros(len(self.trace), np.int64) if tenants is None else tenants.leaf
         knows = self.batches is not None and information != InformationClass.NONE
         self.known_at_batches = scenario.known_batch_times(information) if knows else None
+        self.pairs = scenario.pairs
 
     def remaining_at(self, rows: Ints, now: int) -> Floats:
         """Return the iterations that the policy believes each job has left at tick `now`, shape of `rows`.
@@ -180,7 +201,15 @@ class ViewMaker:
             times=cache(lambda: self._times(rows)),
             costs=lambda: self.costs(rows),
             batches=lambda: self._batch_options(rows, now),
+            partner=None if jobs.partner is None else jobs.partner[rows],
+            pairs=lambda: self._pair_options(rows),
         )
+
+    def _pair_options(self, rows: Ints) -> PairOptions | None:
+        if self.pairs is None:
+            return None
+        knows = self.information != InformationClass.NONE
+        return PairOptions(self.class_of[rows], self.pairs.allowed, self.pairs.kept if knows else None)
 
     def _times(self, rows: Ints) -> Floats:
         if self.information == InformationClass.NONE:

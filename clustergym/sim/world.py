@@ -20,6 +20,7 @@ from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
+from clustergym.sim.pairs import Sharing
 from clustergym.sim.part_placing import part_allocations, place_part
 from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.state import JobStates, Phase, ViewMaker
@@ -47,6 +48,8 @@ class World(ABC):
     log : EventLog
     jobs : JobStates
     allocations : Allocations
+    sharing : Sharing or None
+        Which jobs share GPUs in pairs; None: the scenario has none.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class World(ABC):
         self.jobs = JobStates(scenario)
         self._parts = part_allocations(scenario, placer)
         self.allocations = Allocations(scenario.cluster) if self._parts is None else self._parts
+        self.sharing = None if scenario.pairs is None else Sharing(scenario, self.jobs, self.allocations)
         self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
         self._views = ViewMaker(scenario, self.jobs, information, self.setting)
         self._clock = simpy.Environment()
@@ -229,23 +233,36 @@ class World(ABC):
             if runs and heir is not None:
                 self._start_profile(profile, nodes)
 
-    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
-        """Launch a job on the nodes `on`, or on nodes that the placer finds.
+    def _launch(
+        self,
+        row: int,
+        kind: int,
+        gpus: int,
+        *,
+        rescale: bool,
+        on: Nodes = (),
+        migrates: bool = False,
+        beside: int = NO_JOB,
+    ) -> None:
+        """Launch a job on the nodes `on`, on those of the job `beside`, or on nodes that the placer finds.
 
-        A running job that is given nodes (`rescale` and `on`) migrates.
+        A running job (`rescale`) that is given nodes, or keeps its type and count (`migrates`), migrates.
         """
         jobs, scenario = self.jobs, self.scenario
         level = int(np.searchsorted(scenario.tables.counts, gpus))
         overhead = ticks(self._overhead_s(row, kind, level))
-        what = self._launch_kind(row, rescale, bool(on))
+        what = self._launch_kind(row, rescale, bool(on) or migrates)
         if self._parts is not None:
             nodes: Nodes | Infeasible = place_part(self._parts, self.placer, row)
+        elif self.sharing is not None and beside != NO_JOB:
+            nodes = self.sharing.join(row, beside, self.now)
         else:
             nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
         if isinstance(nodes, Infeasible):
             self._unplaced(row, kind, gpus, nodes)
             return
-        self.allocations.allocate(row, nodes)
+        if beside == NO_JOB:
+            self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
         iteration_s = self._pace(row, kind, level, nodes, float(jobs.remaining[row]))
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
@@ -260,6 +277,13 @@ class World(ABC):
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
         for course in self._courses:
             course.launched(row)
+
+    def _change_speeds(self) -> None:
+        """Update the speed of each running job whose partner or share of the links has changed."""
+        if self.sharing is not None:
+            for row in self.sharing.changed():
+                self._go_on(row)
+        self._share_links()
 
     def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
@@ -320,6 +344,8 @@ class World(ABC):
         column = -1 if choices is None else choices.column(row, int(self.jobs.batch[row]))
         locality = int(scenario.cluster.locality(nodes))
         iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
+        if self.sharing is not None:
+            iteration_s /= self.sharing.kept(row, kind, level)
         if self._slow:
             iteration_s *= max(math.prod(self._slow.get(node, ())) for node, _ in nodes)
         if choices is None or column < 0:
@@ -378,6 +404,8 @@ class World(ABC):
     def _vacate(self, row: int) -> Nodes:
         """Record a job's progress, release its GPUs and return the nodes it held."""
         self.jobs.settle(row, self.now)
+        if self.sharing is not None:
+            self.sharing.part(row, self.now)
         self.jobs.generation[row] += 1
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
         if self._links is not None:
@@ -573,5 +601,8 @@ class World(ABC):
         )
         if self._parts is not None and nodes and row != NO_JOB:
             event = event._replace(devices=int(self._parts.devices_of[row]))
-        chosen = batch and batch != self.scenario.trace.global_batch[row]
-        self.log.append(event._replace(batch=batch) if chosen else event)
+        if batch and batch != self.scenario.trace.global_batch[row]:
+            event = event._replace(batch=batch)
+        if kind in PACES and (partner := self.jobs.partner_of(row)) != NO_JOB:
+            event = event._replace(partner=partner)
+        self.log.append(event)

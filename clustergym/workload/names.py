@@ -33,7 +33,7 @@ FAMILIES = {
 
 
 def families(
-    names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int], field: str
+    names: Sequence[str], table: Mapping[str, str], path: Path, line: Sequence[int | None], field: str
 ) -> list[str]:
     """Return the catalogue's family of each model name, in upper or lower case.
 

@@ -211,7 +211,7 @@ def least_finish_ratio_shares(
     counts = np.isfinite(ideal_s) & (remaining > 0) & (problem.rate > 0).any(axis=1)
     if not counts.any():
         return _equal_shares(problem), 0.0
-    jobs = _Finishes(elapsed_s, remaining, np.where(counts, ideal_s, 1.0), counts)
+    jobs = Finishes(elapsed_s, remaining, np.where(counts, ideal_s, 1.0), counts)
     share = _equal_shares(problem)
     ratio = best = jobs.ratio(problem.progress(share))
     least = float((elapsed_s[counts] / ideal_s[counts]).max())
@@ -233,7 +233,7 @@ def least_finish_ratio_shares(
     return max_total_shares(problem, weight, need), best
 
 
-class _Finishes(NamedTuple):
+class Finishes(NamedTuple):
     """What finish ratios depend on, one row per group; `counts` says which groups are compared."""
 
     elapsed_s: Floats
@@ -242,22 +242,25 @@ class _Finishes(NamedTuple):
     counts: Bools
 
     def ratio(self, progress: Floats) -> float:
+        """Return the greatest finish ratio under some progress per second."""
         if not (progress[self.counts] > 0).all():
             return np.inf
         ratio = (self.elapsed_s + self.remaining / np.where(self.counts, progress, 1.0)) / self.ideal_s
         return float(ratio[self.counts].max())
 
     def room(self, ratio: float) -> Floats:
+        """Return the seconds that are left until each job's finish ratio is `ratio`."""
         return np.where(self.counts, ratio * self.ideal_s - self.elapsed_s, 1.0)
 
     def needed(self, ratio: float) -> Floats:
+        """Return the progress per second with which each job's finish ratio is `ratio`."""
         need: Floats = np.where(self.counts, self.remaining / self.room(ratio), 0.0)
         return need
 
     def bound(self, price: Floats, level: float, low: float, high: float) -> float:
         """Return the ratio below which needs cost more than the cluster can yield at these prices."""
         priced = price > 0
-        part = _Finishes(
+        part = Finishes(
             self.elapsed_s[priced], self.remaining[priced], self.ideal_s[priced], self.counts[priced]
         )
         low = max(low, float((part.elapsed_s / part.ideal_s).max()))

@@ -13,7 +13,7 @@ from clustergym.interface.policy import QUEUED, BatchOptions, View
 
 
 def part_of_view(view: View, rows: Ints, available: Ints, gpus: Ints) -> View:
-    """Return what a policy sees that has only some jobs, and only some GPUs for them.
+    """Return what a policy sees that has only some jobs, and only some GPUs for them; none may be shared.
 
     Parameters
     ----------
@@ -41,6 +41,8 @@ def part_of_view(view: View, rows: Ints, available: Ints, gpus: Ints) -> View:
     return replace(
         view,
         **own,
+        partner=None,
+        pairs=lambda: None,
         available=available,
         free=available - held,
         times=lambda: view.times()[rows],

@@ -192,7 +192,7 @@ def test_slices_that_cannot_be(native: Path, bounds: dict, words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "no command given (give one of import, validate, slice, describe, generate)"),
+        ([], "no command given (give one of import, validate, slice, describe, generate, pairs)"),
         (["imprt"], "unknown command 'imprt' (did you mean import"),
         (["import"], "the following arguments are required: SRC, -o/--output"),
         (["import", "x", "-o", "y", "--seed", "one"], "--seed: invalid int value: 'one'"),

@@ -88,22 +88,22 @@ def read_table(path: Path) -> TextTable:
     return TextTable(path, columns, [number for number, _ in rows], hashlib.sha256(content).hexdigest())
 
 
-def _models(table: TextTable) -> tuple[list[str], Ints]:
-    """Return the family and the batch per worker of each row."""
-    cells, field = table.columns["job_type"], "job_type"
-    matches = [_JOB_TYPE.fullmatch(cell) for cell in cells]
-    names = [match["model"] if match else cell for match, cell in zip(matches, cells, strict=True)]
-    family = families(names, FAMILIES, table.path, table.line, field)
+def models_of(job_types: Sequence[str], path: Path, line: Sequence[int] = ()) -> list[tuple[str, int]]:
+    """Return the family and the batch per worker of each of Gavel's job types, which stand on these lines."""
+    lines: Sequence[int | None] = line or [None] * len(job_types)
+    matches = [_JOB_TYPE.fullmatch(cell) for cell in job_types]
+    names = [match["model"] if match else cell for match, cell in zip(matches, job_types, strict=True)]
+    family = families(names, FAMILIES, path, lines, "job_type")
     batches = []
-    for name, match, cell, line in zip(family, matches, cells, table.line, strict=True):
+    for name, match, cell, at in zip(family, matches, job_types, lines, strict=True):
         batch = int(match["batch"]) if match and match["batch"] else NO_BATCH.get(name, 0)
         if batch < 1:
             remedy = "give it as in ResNet-18 (batch size 64)"
             raise InputError(
-                f"{shown(cell)} names no batch", file=table.path, line=line, field=field, remedy=remedy
+                f"{shown(cell)} names no batch", file=path, line=at, field="job_type", remedy=remedy
             )
         batches.append(batch)
-    return family, np.array(batches, dtype=np.int64)
+    return list(zip(family, batches, strict=True))
 
 
 def _deadlines(
@@ -153,7 +153,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
     submit_s = np.round(arrival_s - origin, 6)
     workers = integers(table, "scale_factor", low=1, high=MAX_GPUS)
     gpus = rounded_up(workers) if options.power_of_two else workers
-    family, batch = _models(table)
+    models = models_of(table.columns["job_type"], path, table.line)
+    family, batch = [name for name, _ in models], np.array([size for _, size in models], dtype=np.int64)
     steps = integers(table, "total_steps", low=1)
     factor = _factor(options, gpus)
     iterations, batch = -(-steps // factor), batch * factor

@@ -1,0 +1,186 @@
+"""Jobs that share GPUs in pairs: which launches a decision needs, and what it must obey."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Ints
+from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.spec import Nodes
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision, Infeasible
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.log import NO_JOB
+from clustergym.sim.state import JobStates
+
+
+class PairFault(NamedTuple):
+    """What is wrong with a pair of a decision; `row` is its place among the decision's jobs."""
+
+    row: int
+    message: str
+    remedy: str
+
+
+def fault_of(decision: Decision, scenario: Scenario) -> PairFault | None:
+    """Return the first thing that is wrong with a decision's pairs, whose columns are otherwise legal."""
+    partner = decision.partner
+    if partner is None or not (partner != NO_JOB).any():
+        return None
+    first = int(np.argmax(partner != NO_JOB))
+    if scenario.pairs is None:
+        return PairFault(first, "shares GPUs, but the scenario has no pairs", "give scenario.pairs=FILE")
+    at = {int(row): place for place, row in enumerate(decision.job.tolist())}
+    level = np.searchsorted(scenario.tables.counts, decision.gpus)
+    for row, other in enumerate(partner.tolist()):
+        if other == NO_JOB:
+            continue
+        there = at.get(other)
+        if there is None or there == row or partner[there] != decision.job[row]:
+            name = scenario.trace.job_id[other] if 0 <= other < len(scenario.trace) else f"#{other}"
+            remedy = "let two jobs of the decision name each other, or give -1"
+            return PairFault(row, f"shares with {name}, which does not share with it", remedy)
+        if decision.gpu_type[there] != decision.gpu_type[row] or decision.gpus[there] != decision.gpus[row]:
+            theirs = (
+                f"{int(decision.gpus[there])} {scenario.cluster.gpu_types[int(decision.gpu_type[there])]}"
+            )
+            message = (
+                f"shares {int(decision.gpus[row])} {scenario.cluster.gpu_types[int(decision.gpu_type[row])]} "
+                f"with job {scenario.trace.job_id[other]}, which has {theirs}"
+            )
+            return PairFault(row, message, "give both the same type and count")
+        classes = scenario.class_of[decision.job[row]], scenario.class_of[other]
+        if not scenario.pairs.allowed[(*classes, int(decision.gpu_type[row]), int(level[row]))]:
+            message = f"may not share with job {scenario.trace.job_id[other]}"
+            return PairFault(row, message, "choose where view.pair_options().allowed is true")
+    return None
+
+
+def counted_once(decision: Decision) -> Bools:
+    """Whether each job's GPUs count, shape (m,): of a pair those of the job with the lower row."""
+    if decision.partner is None:
+        return np.ones(len(decision.job), dtype=np.bool_)
+    counts: Bools = (decision.partner == NO_JOB) | (decision.job < decision.partner)
+    return counts
+
+
+class Moves(NamedTuple):
+    """What a decision with pairs changes.
+
+    Attributes
+    ----------
+    changed : ndarray of bool, shape (m,)
+        Jobs of the decision that are launched.
+    joins : mapping of int to int
+        A launched job -> the job whose GPUs it joins.
+    """
+
+    changed: Bools
+    joins: Mapping[int, int]
+
+
+def moves_of(decision: Decision, jobs: JobStates) -> Moves:
+    """Return which jobs a decision launches, where jobs may share GPUs.
+
+    Each pair, or job on its own, stays on the GPUs that one of its jobs holds now, if they have the type and
+    count; each GPU is kept by one pair or job: pairs that are kept as they are come first, then the lowest
+    row. The other job of a pair joins.
+    """
+    kind, gpus = dict(_rows(decision, decision.gpu_type)), dict(_rows(decision, decision.gpus))
+    partner = {row: NO_JOB for row in kind}
+    if decision.partner is not None:
+        partner.update(_rows(decision, decision.partner))
+    stays: dict[int, int] = {}
+    units = sorted(row for row, other in partner.items() if other == NO_JOB or row < other)
+    units.sort(key=lambda row: partner[row] == NO_JOB or jobs.partner_of(row) != partner[row])
+    kept: set[int] = set()
+    for unit in units:
+        members = [unit] if partner[unit] == NO_JOB else [unit, partner[unit]]
+        for row in members:
+            same = jobs.gpus[row] == gpus[row] and jobs.gpu_type[row] == kind[row]
+            if same and _held(row, jobs) not in kept:
+                kept.add(_held(row, jobs))
+                stays.update(dict.fromkeys(members, row))
+                break
+    moved, joins = set[int](), dict[int, int]()
+    for row, other in partner.items():
+        anchor = stays.get(row, row if other == NO_JOB else min(row, other))
+        is_there = row in stays and (row == anchor or jobs.partner_of(row) == anchor)
+        if not is_there:
+            moved.add(row)
+            if row != anchor:
+                joins[row] = anchor
+    return Moves(np.array([row in moved for row in decision.job.tolist()], dtype=np.bool_), joins)
+
+
+def _held(row: int, jobs: JobStates) -> int:
+    """Return a name of the GPUs that a running job holds: the lowest row that holds them."""
+    other = jobs.partner_of(row)
+    return row if other == NO_JOB else min(row, other)
+
+
+def _rows(decision: Decision, column: Ints) -> Iterable[tuple[int, int]]:
+    return zip(decision.job.tolist(), column.tolist(), strict=True)
+
+
+class Sharing:
+    """Which jobs of a run share GPUs in pairs.
+
+    Raises an `InputError` if the scenario has planned jobs too: both would meet on nodes kept for them.
+
+    Attributes
+    ----------
+    launches : Counter of str
+        Launches beside another job, by where the speeds are from: `table`, or the rule for missing pairs.
+    """
+
+    def __init__(self, scenario: Scenario, jobs: JobStates, allocations: Allocations) -> None:
+        if any(given.key == "reservations" for given in scenario.disturbances):
+            remedy = "leave out scenario.pairs or scenario.reservations"
+            raise InputError("cannot be combined with planned jobs", field="scenario.pairs", remedy=remedy)
+        assert scenario.pairs is not None
+        assert jobs.partner is not None
+        self.launches: Counter[str] = Counter()
+        self._speeds, self._partner, self._class_of = scenario.pairs, jobs.partner, scenario.class_of
+        self._trace, self._counts = scenario.trace, scenario.tables.counts
+        self._jobs, self._allocations = jobs, allocations
+        self._changed: set[int] = set()
+
+    def join(self, row: int, other: int, now: int) -> Nodes | Infeasible:
+        """Let a job hold the GPUs of another at tick `now`, and return its nodes."""
+        jobs = self._jobs
+        if not jobs.gpus[other]:
+            return Infeasible(f"{self._trace.job_id[other]}, whose GPUs it was to share, has none")
+        jobs.settle(other, now)
+        self._partner[row], self._partner[other] = other, row
+        self._changed.add(other)
+        level = int(np.searchsorted(self._counts, jobs.gpus[other]))
+        classes = self._class_of[row], self._class_of[other]
+        missing = self._speeds.missing[(*classes, int(jobs.gpu_type[other]), level)]
+        self.launches[self._speeds.interference if missing else "table"] += 1
+        return self._allocations.share(row, other)
+
+    def part(self, row: int, now: int) -> None:
+        """End a job's sharing at tick `now`, if it shares."""
+        other = int(self._partner[row])
+        if other != NO_JOB:
+            self._jobs.settle(other, now)
+            self._partner[row] = self._partner[other] = NO_JOB
+            self._changed.add(other)
+
+    def changed(self) -> list[int]:
+        """Return the running jobs whose partner has changed since the last call."""
+        rows = sorted(row for row in self._changed if self._jobs.gpus[row])
+        self._changed.clear()
+        return rows
+
+    def kept(self, row: int, kind: int, level: int) -> float:
+        """Return the share of its speed alone that a job has on an allotment beside its partner."""
+        other = int(self._partner[row])
+        if other == NO_JOB:
+            return 1.0
+        return float(self._speeds.kept[self._class_of[row], self._class_of[other], kind, level])

@@ -1,0 +1,200 @@
+"""Linear programs over shares of time in which jobs may run alone or in pairs (Gavel, OSDI '20)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+
+from .integer_programs import SolverError
+from .linear_programs import FINISH_STEPS, FINISH_TOLERANCE, FLOOR_SLACK, SHADOW_PRICE, Finishes
+
+ALONE = -1
+"""The partner of a job that runs alone."""
+
+
+@dataclass(frozen=True)
+class PackedProblem:
+    """A program over C ways of running m groups of equal jobs; its variables are how much each is done.
+
+    A way is a group on a GPU type, alone or beside a group (maybe the same). Its variable is a number of
+    places, in which jobs run one by one, or two by two, all the time. The jobs of a group run at most
+    as long as there is time; a place takes the GPUs of one job, whether it has one or two.
+
+    Attributes
+    ----------
+    first, second, kind : ndarray of int, shape (C,)
+        Groups and GPU type of each way; `second` is `ALONE` where there is one group.
+    speed : ndarray of float, shape (C, 2)
+        Progress per second of a job of each of the two.
+    gpus, members : ndarray of int, shape (m,)
+        GPUs of one job of a group; jobs in the group.
+    capacity : ndarray of int, shape (T,)
+    """
+
+    first: Ints
+    second: Ints
+    kind: Ints
+    speed: Floats
+    gpus: Ints
+    members: Ints
+    capacity: Ints
+
+    @classmethod
+    def of(cls, rate: Floats, kept: Floats, gpus: Ints, members: Ints, capacity: Ints) -> PackedProblem:
+        """Build the program of groups.
+
+        Parameters
+        ----------
+        rate : ndarray of float, shape (m, T)
+            Progress per second alone; 0 where the group cannot run.
+        kept : ndarray of float, shape (m, m, T)
+            Share of its speed that a job keeps beside another group's; 0: they may not share. Pairs that
+            together keep no more than one job alone are left out: taking turns is as good.
+        gpus, members : ndarray of int, shape (m,)
+        capacity : ndarray of int, shape (T,)
+        """
+        at, kind = np.nonzero(rate > 0)
+        runs = (rate > 0)[:, None, :] & (rate > 0)[None, :, :] & (gpus[:, None] == gpus)[..., None]
+        gains = runs & (kept > 0) & (kept + kept.swapaxes(0, 1) > 1.0)
+        gains &= np.triu(np.ones((len(gpus), len(gpus)), dtype=np.bool_))[..., None]
+        gains[np.arange(len(gpus)), np.arange(len(gpus))] &= (members > 1)[:, None]
+        one, other, on = np.nonzero(gains)
+        mine, theirs = rate[one, on] * kept[one, other, on], rate[other, on] * kept[other, one, on]
+        alone = np.stack([rate[at, kind], np.zeros(len(at))], axis=1)
+        return cls(
+            np.concatenate([at, one]),
+            np.concatenate([np.full(len(at), ALONE), other]),
+            np.concatenate([kind, on]),
+            np.concatenate([alone, np.stack([mine, theirs], axis=1)]),
+            gpus,
+            members,
+            capacity,
+        )
+
+    def progress(self, places: Floats) -> Floats:
+        """Return the progress per second of a job of each group, shape (m,)."""
+        total = np.bincount(self.first, self.speed[:, 0] * places, len(self.gpus))
+        pair = self.second != ALONE
+        total += np.bincount(self.second[pair], (self.speed[:, 1] * places)[pair], len(self.gpus))
+        rate: Floats = total / self.members
+        return rate
+
+
+class Solved(NamedTuple):
+    """An optimum: places of each way, the level that all reach, and prices of the groups' progress."""
+
+    places: Floats
+    level: float
+    price: Floats
+
+
+def highest_level(
+    problem: PackedProblem, need: Floats, floor: Floats | None = None, second_stage: bool = False
+) -> Solved:
+    """Maximise z with progress of at least need z, and of at least `floor`, of every job.
+
+    Parameters
+    ----------
+    problem : PackedProblem
+    need : ndarray of float, shape (m,)
+        Progress per second that counts as 1; 0: left out of the minimum.
+    floor : ndarray of float, shape (m,), optional
+    second_stage : bool
+        Spend what that leaves idle, for the greatest total of progress / need.
+
+    Raises
+    ------
+    SolverError
+    """
+    nothing = np.zeros_like(need)
+    lowest = nothing if floor is None else floor
+    if not (need > 0).any():
+        return greatest_total(problem, nothing + 1.0, lowest)
+    found = _solve(problem, nothing, 1.0, need, lowest)
+    if not second_stage:
+        return found
+    weight = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
+    return found._replace(places=greatest_total(problem, weight, found.level * need).places)
+
+
+def greatest_total(problem: PackedProblem, weight: Floats, floor: Floats | None = None) -> Solved:
+    """Maximise the sum over jobs of weight x progress, with progress of at least `floor`."""
+    nothing = np.zeros_like(weight)
+    return _solve(problem, problem.members * weight, 0.0, nothing, nothing if floor is None else floor)
+
+
+def water_filled(problem: PackedProblem, need: Floats) -> Solved:
+    """Raise progress / need of all jobs; those with a shadow price stop, the others go on (section 4.3)."""
+    floor, left = np.zeros_like(need), need > 0
+    found = Solved(np.zeros(len(problem.first)), 0.0, floor)
+    while left.any():
+        found = _solve(problem, np.zeros_like(need), 1.0, np.where(left, need, 0.0), floor)
+        stops = left & (found.price > SHADOW_PRICE)
+        if not stops.any():
+            raise SolverError("no job is a bottleneck")
+        floor, left = np.where(stops, found.level * need, floor), left & ~stops
+    return found
+
+
+def least_finish_ratio(problem: PackedProblem, jobs: Finishes, second_stage: bool = False) -> Solved:
+    """Minimise the greatest finish ratio, as `linear_programs.least_finish_ratio_shares` does."""
+    counts, nothing = jobs.counts, np.zeros(len(problem.gpus))
+    best = highest_level(problem, np.where(counts, jobs.remaining / jobs.ideal_s, 0.0))
+    ratio = reached = jobs.ratio(problem.progress(best.places))
+    least = float((jobs.elapsed_s[counts] / jobs.ideal_s[counts]).max(initial=0.0))
+    if not np.isfinite(ratio):
+        return best
+    for _ in range(FINISH_STEPS):
+        need = jobs.needed(ratio)
+        found = _solve(problem, nothing, 1.0, need, nothing)
+        now = jobs.ratio(problem.progress(found.places))
+        best, reached = (found, now) if now < reached else (best, reached)
+        bound = jobs.bound(found.price / np.where(counts, need, 1.0), found.level, least, reached)
+        least = max(least, bound)
+        if reached - least <= FINISH_TOLERANCE * reached:
+            break
+        ratio = bound if bound == least and (jobs.room(bound) > 0).all() else (least + reached) / 2
+    if not second_stage:
+        return best
+    need = jobs.needed(reached)
+    weight = np.where(counts, 1.0 / np.where(counts, need, 1.0), 0.0)
+    return greatest_total(problem, weight, need)
+
+
+def _solve(
+    problem: PackedProblem, worth: Floats, worth_of_level: float, need: Floats, floor: Floats
+) -> Solved:
+    """Maximise worth . progress + worth_of_level z, where progress >= need z + floor of each job."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix
+
+    m, types, ways = len(problem.gpus), len(problem.capacity), len(problem.first)
+    pair, members = problem.second != ALONE, np.maximum(problem.members, 1)
+    unit = np.maximum(np.zeros(m), 1e-300)
+    np.maximum.at(unit, problem.first, problem.speed[:, 0])
+    scale = float((need / unit).max()) if worth_of_level else 1.0
+    way = np.arange(ways)
+    group = np.concatenate([problem.first, problem.second[pair]])
+    column = np.concatenate([way, way[pair]])
+    done = np.concatenate([problem.speed[:, 0], problem.speed[pair, 1]]) / (members * unit)[group]
+    room = problem.gpus[problem.first] / np.maximum(problem.capacity, 1)[problem.kind]
+    values = np.concatenate([1.0 / members[group], room, -done, need / (unit * scale)])
+    rows = np.concatenate([group, m + problem.kind, m + types + group, m + types + np.arange(m)])
+    columns = np.concatenate([column, way, column, np.full(m, ways)])
+    matrix = csr_matrix((values, (rows, columns)), shape=(2 * m + types, ways + 1))
+    aim = np.append(-np.bincount(column, (worth * unit)[group] * done, ways), -worth_of_level)
+    aim[:-1] /= max(float(np.abs(aim[:-1]).max(initial=0.0)), 1e-300)
+    slack = np.maximum(floor / unit * (1 - FLOOR_SLACK), 0.0)
+    limits = np.concatenate([np.ones(m), np.ones(types), -slack])
+    bounds = np.zeros((ways + 1, 2))
+    bounds[:, 1] = np.inf
+    bounds[-1, 1] = np.inf if worth_of_level else 0.0
+    solved = linprog(aim, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+    if solved.status != 0:
+        raise SolverError(solved.message)
+    price = -np.asarray(solved.ineqlin.marginals)[m + types :] * need / (unit * scale)
+    return Solved(np.maximum(solved.x[:-1], 0.0), float(solved.x[-1]) / scale, price)

@@ -1,0 +1,117 @@
+"""Gavel's objectives, and its FIFO, where jobs may share GPUs in pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.interface.policy import Decision, PairOptions, View
+
+from . import finish_times, packed_programs
+from .linear_programs import Finishes, group_like_jobs
+from .packed_programs import ALONE, PackedProblem, Solved
+from .requests import requested_level
+
+FIFO_GAIN = 1.5
+"""FIFO pairs a job only where both together keep more than this many times one job's speed."""
+
+
+def packed_shares(
+    objective: str, view: View, times: finish_times.RequestTimes, pairs: PairOptions, second_stage: bool
+) -> Floats:
+    """Return the share of time of each job, [i, i], and of each pair, [i, j] with i < j, shape (n, n, T).
+
+    Raises
+    ------
+    SolverError
+    """
+    rate = np.where(np.isfinite(times.time_s), 1.0 / times.time_s, 0.0)
+    columns = _columns(objective, view, times)
+    first, group, members = group_like_jobs(rate, pairs.job_class, view.requested_gpus, *columns)
+    kept = kept_at_request(view, pairs, first)
+    problem = PackedProblem.of(rate[first], kept, view.requested_gpus[first], members, view.setting.capacity)
+    solved = _solved(objective, problem, [column[first] for column in columns], second_stage)
+    return _divided(problem, solved, group)
+
+
+def kept_at_request(view: View, pairs: PairOptions, jobs: Ints) -> Floats:
+    """Return what some jobs of a View keep beside each other at their requests, shape (m, m, T)."""
+    if pairs.kept is None:
+        raise ValueError("the information class knows no speeds of pairs")
+    of, level = pairs.job_class[jobs], requested_level(view)[jobs]
+    kept: Floats = pairs.kept[of[:, None], of[None, :], :, level[:, None]]
+    return np.where((level[:, None] == level)[..., None], kept, 0.0)
+
+
+def _columns(objective: str, view: View, times: finish_times.RequestTimes) -> list[Floats]:
+    if objective == "finish_time_fairness":
+        ideal_s = finish_times.ideal_s(view, times)
+        return [view.now_s - view.submit_s, view.remaining_iterations, ideal_s]
+    if objective == "min_makespan":
+        return [np.where(np.isfinite(times.time_s).any(axis=1), view.remaining_iterations, 0.0)]
+    if objective == "max_total_throughput":
+        return []
+    return [finish_times.isolated_rate(view, times)]
+
+
+def _solved(objective: str, problem: PackedProblem, columns: list[Floats], second_stage: bool) -> Solved:
+    if objective == "max_total_throughput":
+        return packed_programs.greatest_total(problem, np.ones(len(problem.gpus)))
+    if objective == "max_min_water_filling":
+        return packed_programs.water_filled(problem, columns[0])
+    if objective == "finish_time_fairness":
+        elapsed_s, remaining, ideal_s = columns
+        counts = np.isfinite(ideal_s) & (remaining > 0)
+        jobs = Finishes(elapsed_s, remaining, np.where(counts, ideal_s, 1.0), counts)
+        return packed_programs.least_finish_ratio(problem, jobs, second_stage)
+    return packed_programs.highest_level(problem, columns[0], second_stage=second_stage)
+
+
+def _divided(problem: PackedProblem, solved: Solved, group: Ints) -> Floats:
+    """Divide the places of each way among its jobs, or among all pairs of its jobs."""
+    n, types = len(group), len(problem.capacity)
+    share = np.zeros((n, n, types))
+    jobs = [np.flatnonzero(group == at) for at in range(len(problem.gpus))]
+    for way in np.flatnonzero(solved.places > 0).tolist():
+        one, other, kind = int(problem.first[way]), int(problem.second[way]), int(problem.kind[way])
+        if other == ALONE:
+            share[jobs[one], jobs[one], kind] = solved.places[way] / len(jobs[one])
+            continue
+        i, j = (index.ravel() for index in np.meshgrid(jobs[one], jobs[other], indexing="ij"))
+        if one == other:
+            i, j = i[i < j], j[i < j]
+        share[np.minimum(i, j), np.maximum(i, j), kind] = solved.places[way] / len(i)
+    return share
+
+
+def fifo_decision(view: View, time_s: Floats, pairs: PairOptions | None) -> Decision:
+    """Start waiting jobs in order of arrival; where none has room, let the first share, if that gains."""
+    decision, free = Decision.keep(view), view.free.copy()
+    waiting = [int(at) for at in np.flatnonzero(view.gpus == 0) if np.isfinite(time_s[at]).any()]
+    started: list[tuple[int, int]] = []
+    while waiting:
+        at, gpus = waiting[0], int(view.requested_gpus[waiting[0]])
+        on = np.where(free >= gpus, time_s[at], np.inf)
+        if not np.isfinite(on).any():
+            break
+        started.append((at, int(np.argmin(on))))
+        free[started[-1][1]] -= gpus
+        waiting.pop(0)
+    if pairs is None or view.partner is None:
+        return decision.also((int(view.job[at]), kind, int(view.requested_gpus[at])) for at, kind in started)
+    held = [(int(at), int(view.gpu_type[at])) for at in np.flatnonzero((view.gpus > 0) & (view.partner < 0))]
+    lone, joined = [*held, *started], list[tuple[int, int]]()
+    kept = kept_at_request(view, pairs, np.arange(len(view)))
+    for at in waiting:
+        gains = [float(kept[at, i, t] + kept[i, at, t]) * float(kept[at, i, t] > 0) for i, t in lone]
+        best = int(np.argmax(gains)) if gains else 0
+        if not gains or gains[best] <= FIFO_GAIN:
+            break
+        partner, kind = lone.pop(best)
+        started.append((at, kind))
+        joined.append((int(view.job[at]), int(view.job[partner])))
+    table = [(int(view.job[at]), kind, int(view.requested_gpus[at])) for at, kind in started]
+    lasting = [
+        (int(row), int(other)) for row, other in zip(view.job, view.partner, strict=True) if row < other
+    ]
+    return decision.also(table).paired([*lasting, *joined])

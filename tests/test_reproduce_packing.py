@@ -1,0 +1,52 @@
+"""Gavel's streams of jobs that share GPUs, on a few jobs of its published table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clustergym.reproduction import gavel_packing
+from clustergym.reproduction.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
+from clustergym.results.measured_run import simulate
+
+DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture
+def load(monkeypatch):
+    if not (DATA / gavel_packing.RATES).is_file():
+        pytest.skip(f"Gavel's table {DATA / gavel_packing.RATES} is not here; set CLUSTERGYM_DATA")
+    several = Load(40.0, 20, 60, 20, (1.0, 1.0), several=True)
+    monkeypatch.setitem(gavel_packing.ALL, several.name, several)
+    return several
+
+
+def test_a_stream_is_drawn_once_and_packed_jobs_share_single_gpus(load):
+    scenario = packing_scenario(DATA, load.spec(PACKED))
+    trace = scenario.trace
+    assert (len(trace), int((trace.priority == MEASURED).sum())) == (80, 40)
+    assert trace.sha256 == packing_scenario(DATA, load.spec(UNPACKED)).trace.sha256
+    assert scenario.horizon_s == trace.submit_s[-1]
+    # Hours on V100 lie between 10^1.5 and 10^4 minutes.
+    level = np.searchsorted(scenario.tables.counts, trace.gpus)
+    hours = trace.iterations * scenario.execution[scenario.class_of, 0, level, 0] / 3600
+    assert hours.min() >= 10**1.5 / 60 * 0.99
+    assert hours.max() <= 10**4 / 60 * 1.01
+    alone, packed = (simulate(scenario, load.spec(which).make_policy()) for which in (UNPACKED, PACKED))
+    assert alone.run.simulation.sharing.launches["table"] == 0
+    joined = [event for event in packed.run.simulation.log.events if event.partner >= 0]
+    assert joined
+    assert {event.gpus for event in joined} == {1}
+
+
+def test_the_speeds_of_a_pair_are_those_of_the_table(load):
+    scenario = packing_scenario(DATA, load.spec(PACKED))
+    classes = [model.family for model in scenario.tables.classes]
+    first = next(at for at, name in enumerate(classes) if name.endswith(" x 1"))
+    entries, _ = gavel_packing.gavel_pairs(DATA / gavel_packing.RATES)
+    name = classes[first].removesuffix(" x 1")
+    entry = next(e for e in entries if (e.gpu_type, e.gpus, e.first, e.second) == ("v100", 1, name, name))
+    assert float(scenario.pairs.kept[first, first, 0, 0]) == pytest.approx(entry.kept[0], abs=1e-12)
