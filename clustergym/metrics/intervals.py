@@ -23,12 +23,14 @@ _PACE = np.array([_CODE[kind] for kind in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
 _NOTHING = len(KINDS)
-_UNDISTURBED = set(KINDS) - {EventKind.FAIL}
+_UNDISTURBED = set(KINDS) - {EventKind.FAIL, EventKind.HANG, EventKind.HALT}
 
 _WHILE_RUNNING = (
     EventKind.RESCALE,
     EventKind.MIGRATE,
     EventKind.RATE,
+    EventKind.HANG,
+    EventKind.HALT,
     EventKind.PREEMPT,
     EventKind.FAIL,
     EventKind.COMPLETE,

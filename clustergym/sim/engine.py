@@ -13,7 +13,8 @@ from clustergym.interface.policy import Decision, InformationClass, Placer, View
 from clustergym.scenarios.clock import seconds, ticks
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.decision_checks import Limits, check_decision, coerced
-from clustergym.sim.world import StalledError, World
+from clustergym.sim.disturbed_world import DisturbedWorld
+from clustergym.sim.world import StalledError
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
@@ -44,7 +45,7 @@ class Change:
     batch: tuple[tuple[int, int], ...] = ()
 
 
-class Simulation(World):
+class Simulation(DisturbedWorld):
     """One run of a scenario; the caller makes the decisions.
 
     `advance` runs to the next decision point and returns its View, or None at the end;
@@ -186,6 +187,9 @@ class Simulation(World):
         for row in preempts:
             self._preempt(row)
         batches = self._new_batches(decision, changed)
+        for _, row, _ in launches:
+            if self.jobs.hangs[row]:
+                self._give_up(row)
         was_running = {row: self._vacate(row) for _, row, _ in launches if self.jobs.gpus[row]}
         for negative_gpus, row, kind in launches:
             self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
@@ -291,7 +295,7 @@ class Simulation(World):
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         scenario, jobs = self.scenario, self.jobs
-        if row in self._unseen:
+        if row in self._unseen or jobs.hangs[row]:
             return False
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
         overhead_s = self._overhead_s(row, kind, level)

@@ -37,6 +37,11 @@ class EventKind(enum.StrEnum):
     the last checkpoint, and waits."""
     UNPLACED = "unplaced"
     """The placer found no nodes for a launch: the job is not launched and waits; `reason` says why."""
+    HANG = "hang"
+    """A node of the job has failed, which nobody has noticed yet: the job holds its GPUs without work, until
+    a FAIL or until it leaves them."""
+    HALT = "halt"
+    """A disturbance stops a running job, which keeps its GPUs and works again after `overhead_s`."""
 
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
@@ -45,7 +50,7 @@ LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGR
 NO_JOB = -1
 """The job of an event of a node."""
 
-PACES = (*LAUNCHES, EventKind.RATE)
+PACES = (*LAUNCHES, EventKind.RATE, EventKind.HANG, EventKind.HALT)
 """Events that set how fast a job works from `time_s + overhead_s` on."""
 
 
@@ -65,20 +70,24 @@ class Event(NamedTuple):
         GPUs held after a launch or for profiling, lost by a FAIL, asked for by an UNPLACED launch, or of
         the node; 0 where the event has none.
     nodes : tuple of (int, int)
-        (node, GPUs on it) of the allocation, nodes ascending; empty for a RATE, which changes no nodes.
+        (node, GPUs on it) of the allocation, nodes ascending; empty where it changes no nodes.
     locality : int
         `Locality` of the placement after a launch or a RATE; -1 otherwise.
     overhead_s : float
         Seconds after `time_s` in which the GPUs are held but no work is done.
     iteration_time_s : float
         Seconds that the work of an iteration at the requested batch takes after the overhead; 0 where the
-        event is neither a launch nor a RATE.
+        event is none of `PACES`.
     reason : str
         Why a job was dropped, failed, or could not be placed.
     lost_s, lost_iterations : float
-        Seconds of work, and iterations, that a FAIL undoes.
+        Seconds of work, and iterations, that a FAIL or a HALT undoes.
     batch : int
-        Global batch after a launch or a RATE, samples; 0: the requested one.
+        Global batch after an event of `PACES`, samples; 0: the requested one.
+    cause : str
+        What a disturbance names as its cause; empty where it names none.
+    write_share : float
+        After an event of `PACES`, the share of the job's working time in which it writes checkpoints.
     """
 
     time_s: float
@@ -94,6 +103,8 @@ class Event(NamedTuple):
     lost_s: float = 0.0
     lost_iterations: float = 0.0
     batch: int = 0
+    cause: str = ""
+    write_share: float = 0.0
 
 
 class EventLog:
@@ -128,8 +139,8 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 def _line(event: Event) -> str:
     """Return what is hashed of an event: its values as a tuple of texts.
 
-    Fields of failures and of chosen batches are hashed only where an event has them, so that the digests of
-    runs without them stay the same.
+    Fields of failures, of chosen batches and of checkpoints that cost are hashed only where an event has
+    them, so that the digests of runs without them stay the same.
     """
     time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
     line = (
@@ -138,4 +149,8 @@ def _line(event: Event) -> str:
     )
     if event.batch or event.lost_s or event.lost_iterations:
         line += f", '{event.lost_s}', '{event.lost_iterations}'"
-    return f"{line}, '{event.batch}')\n" if event.batch else line + ")\n"
+    if event.batch:
+        line += f", '{event.batch}'"
+    if event.cause or event.write_share:
+        line += f", {event.cause!r}, '{event.write_share}'"
+    return line + ")\n"

@@ -33,7 +33,10 @@ class JobStates:
     are those at the requested batch; at another `batch`, `iteration_s` is the time in which the work of
     one such iteration is done.
     `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
-    written every `checkpoint_every` ticks of work since `ready` (0: never).
+    complete every `checkpoint_every` ticks since `ready` (0: never), of which `write_share` go into writing
+    them, spread evenly. `unsaved` is what was worked since the last checkpoint up to `ready`, ticks.
+    `restart_s` is what the next launch stands still longer after a disturbance; `hangs`: a node of the job
+    has failed, which nobody has noticed yet.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -44,7 +47,12 @@ class JobStates:
         self.batch = trace.global_batch.copy()
         self.remaining = self.iterations.copy()
         self.checkpointed = self.iterations.copy()
-        self.checkpoint_every = ticks(scenario.checkpoint_every_s)
+        self.writes = bool(scenario.disturbances)
+        self.checkpoint_every = np.zeros(n, dtype=np.int64)
+        self.write_share = np.zeros(n)
+        self.unsaved = np.zeros(n, dtype=np.int64)
+        self.restart_s = np.zeros(n)
+        self.hangs = np.zeros(n, dtype=np.bool_)
         self.phase = np.zeros(n, dtype=np.int64)
         self.gpu_type = np.full(n, -1, dtype=np.int64)
         self.gpus = np.zeros(n, dtype=np.int64)
@@ -73,17 +81,18 @@ class JobStates:
 
     def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
         """Return the iterations left at a job's last checkpoint, and the ticks worked since then."""
-        worked = now - int(self.ready[row])
+        worked, unsaved = now - int(self.ready[row]), int(self.unsaved[row])
         if self.phase[row] != Phase.RUNNING or worked <= 0:
-            return float(self.checkpointed[row]), 0
-        since = worked % self.checkpoint_every if self.checkpoint_every else worked
+            return float(self.checkpointed[row]), unsaved
+        every = int(self.checkpoint_every[row])
+        since = (worked + unsaved) % every if every else worked + unsaved
         if now - since <= max(self.worked_until[row], self.ready[row]):
             return float(self.checkpointed[row]), since
         return float(self.remaining_at(np.array([row]), now - since)[0]), since
 
     def settle(self, row: int, now: int) -> None:
         """Record a job's progress and GPU-seconds up to tick `now`; call it before its allotment changes."""
-        if self.checkpoint_every:
+        if self.writes:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
         # As `remaining_at` and `attained_at`, which take ten times as long for one job.
         if self.phase[row] == Phase.RUNNING:
@@ -133,7 +142,8 @@ class ViewMaker:
             submit_s=trace.submit_s[rows],
             deadline_s=trace.deadline_s[rows],
             queued_s=np.where(queued, jobs.queued_since[rows] / TICKS_PER_S, np.nan),
-            standstill_s=np.where(queued, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
+            standstill_s=np.where(queued | jobs.hangs[rows], 0, np.maximum(jobs.ready[rows] - now, 0))
+            / TICKS_PER_S,
             iterations=jobs.iterations[rows],
             remaining_iterations=jobs.remaining_at(rows, now),
             global_batch=trace.global_batch[rows],
@@ -171,7 +181,7 @@ class ViewMaker:
         pays = jobs.launched[rows] | self.first_launch
         checkpoint = np.where(pays, self.checkpoint_s[self.class_of[rows]], 0.0)
         search = np.where(jobs.searched[rows], 0.0, self.search_s[None, None, :])
-        cost: Floats = checkpoint[:, None, None] + search
+        cost: Floats = (checkpoint + jobs.restart_s[rows])[:, None, None] + search
         held = np.flatnonzero(jobs.gpus[rows] > 0)
         level = np.searchsorted(self.counts, jobs.gpus[rows][held])
         cost[held, jobs.gpu_type[rows][held], level] = 0.0
