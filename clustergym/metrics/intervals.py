@@ -78,6 +78,8 @@ class Holdings:
         Index of the type, GPUs held.
     iteration_time_s : ndarray of float
         Seconds per iteration while the job works; 0 for profiling.
+    write_share : ndarray of float
+        Share of the time in which the job works that goes into writing checkpoints.
     """
 
     job: Ints
@@ -87,6 +89,7 @@ class Holdings:
     gpu_type: Ints
     gpus: Ints
     iteration_time_s: Floats
+    write_share: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +115,8 @@ class Intervals:
         Why a job was dropped; empty for other jobs.
     lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
         GPU-seconds of work, and iterations, that disturbances undid.
+    undone_s : ndarray of float, shape (n,)
+        Seconds of work that disturbances undid, without those of writing checkpoints.
     disturbances : tuple of Event
         Events that disturbances name, and those of jobs that a disturbance interrupted.
     """
@@ -127,6 +132,7 @@ class Intervals:
     reason: tuple[str, ...]
     lost_gpu_s: Floats
     lost_iterations: Floats
+    undone_s: Floats
     disturbances: tuple[Event, ...]
 
     def count(self, *kinds: EventKind) -> Ints:
@@ -145,6 +151,7 @@ class _Columns:
     iteration_time_s: Floats
     lost_s: Floats
     lost_iterations: Floats
+    write_share: Floats
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
@@ -191,6 +198,7 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         reason=tuple(reason),
         lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
         lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
+        undone_s=_sum(columns.job, columns.lost_s * (1.0 - columns.write_share), len(trace)),
         disturbances=disturbances,
     )
 
@@ -212,6 +220,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
         iteration_time_s=np.array(column["iteration_time_s"], dtype=np.float64),
         lost_s=np.array(column["lost_s"], dtype=np.float64),
         lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
+        write_share=np.array(column["write_share"], dtype=np.float64),
     )
 
 
@@ -301,6 +310,7 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
         gpu_type=columns.gpu_type[index],
         gpus=columns.gpus[index],
         iteration_time_s=columns.iteration_time_s[index],
+        write_share=columns.write_share[index],
     )
 
 
@@ -325,6 +335,7 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
         gpu_type=columns.gpu_type[start],
         gpus=columns.gpus[start],
         iteration_time_s=np.zeros(len(start)),
+        write_share=np.zeros(len(start)),
     )
 
 

@@ -11,8 +11,9 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
-from clustergym.metrics.intervals import Outcome, read_intervals
+from clustergym.metrics.intervals import Intervals, Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
+from clustergym.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
 from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
 from clustergym.scenarios.scenario import Scenario
@@ -33,12 +34,15 @@ class Measurement(NamedTuple):
     timeline : Timeline
     fairness : ndarray of float, shape (n,)
         Finish-time fairness of each job; NaN where it has none.
+    losses : dict of str to Loss
+        What each cause of interruptions has cost.
     """
 
     metrics: Metrics
     records: JobRecords
     timeline: Timeline
     fairness: Floats
+    losses: dict[str, Loss]
 
 
 class _Run(NamedTuple):
@@ -144,9 +148,19 @@ def measure(
         disturbances=intervals.disturbances,
     )
     fairness = _fairness_of(run)
-    groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness))
+    losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
+    groups = (
+        _counts(run),
+        _completion(run),
+        _rates(run),
+        _restarts(run),
+        _losses(run, intervals, losses),
+        _fairness(run, fairness),
+    )
     values = {name: value for group in groups for name, value in group.items()}
-    return Measurement({name: _plain(values[name]) for name in METRICS}, records, record, fairness.rho)
+    return Measurement(
+        {name: _plain(values[name]) for name in METRICS}, records, record, fairness.rho, losses
+    )
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
@@ -241,6 +255,17 @@ def _restarts(run: _Run) -> Metrics:
         "failures_mean": _mean(run.records.failures[launched]),
         "lost_gpu_hours": float(run.records.lost_gpu_s.sum()) / 3600,
         "launches_unplaced": int(run.records.unplaced.sum()),
+    }
+
+
+def _losses(run: _Run, intervals: Intervals, losses: dict[str, Loss]) -> Metrics:
+    ratios = ettr(intervals, run.records)
+    interruptions = sum(loss.interruptions for loss in losses.values())
+    return {
+        "ettr_mean": _mean(ratios[np.isfinite(ratios)]),
+        "interruptions_per_hour": _ratio(3600.0 * interruptions, run.span_s),
+        "failure_gpu_hours": sum(loss.lost_gpu_hours for loss in losses.values()),
+        "checkpoint_gpu_hours": write_gpu_hours(intervals),
     }
 
 

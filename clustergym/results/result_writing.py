@@ -72,6 +72,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
     """Return the content of result.json."""
     run, simulation = result.run, result.run.simulation
     scenario = simulation.scenario
+    losses = {cause: loss._asdict() for cause, loss in result.losses.items()}
     return {
         "schema": RESULT_SCHEMA,
         "run_key": run_key(scenario, policy, placer, seed),
@@ -88,6 +89,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "end_s": simulation.end_s,
         "requests_changed": int(scenario.request_changed.sum()),
         "metrics": result.metrics,
+        **({"losses": losses} if losses else {}),
         "digest": result.digest,
         "decisions": {
             "count": run.decision_times.count,
@@ -182,6 +184,7 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
             line["global_batch"] = event.batch
         if event.reason:
             line["reason"] = event.reason
-        if event.kind == EventKind.FAIL:
+        line |= {key: value for key in ("cause", "write_share") if (value := getattr(event, key))}
+        if event.kind in (EventKind.FAIL, EventKind.HALT):
             line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line

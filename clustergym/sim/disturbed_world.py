@@ -9,7 +9,7 @@ from clustergym.interface.policy import InformationClass, Placer
 from clustergym.scenarios.clock import seconds
 from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
-from clustergym.sim.log import Event, EventKind
+from clustergym.sim.log import EventKind
 from clustergym.sim.world import StalledError, World
 
 FRUITLESS_FAILURES = 200_000
@@ -100,6 +100,10 @@ class DisturbedWorld(World):
         """Return the jobs that hold GPUs of a node, in order of allocation."""
         return [holder for holder in self._holders_on((node,)) if holder >= 0]
 
+    def works_from(self, row: int) -> int | None:
+        """Return the tick from which a job works or has worked on its GPUs; None if it holds none."""
+        return int(self.jobs.ready[row]) if self.jobs.gpus[row] else None
+
     def slow(self, node: int, factor: float, duration: int, events: tuple[str, str], cause: str = "") -> None:
         """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
 
@@ -135,8 +139,17 @@ class DisturbedWorld(World):
         self._vacate(row)
         lost = left - float(jobs.remaining[row])
         jobs.remaining[row], jobs.restart_s[row] = left, restart_s
-        failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=reason, cause=cause)
-        self.log.append(failed._replace(lost_s=seconds(undone), lost_iterations=lost))
+        self._record(
+            EventKind.FAIL,
+            row,
+            kind,
+            gpus,
+            reason=reason,
+            lost_s=seconds(undone),
+            lost_iterations=lost,
+            cause=cause,
+            write_share=float(jobs.write_share[row]),
+        )
         self._enqueue(row)
         for course in self._courses:
             course.interrupted(row)

@@ -87,7 +87,8 @@ class Event(NamedTuple):
     cause : str
         What a disturbance names as its cause; empty where it names none.
     write_share : float
-        After an event of `PACES`, the share of the job's working time in which it writes checkpoints.
+        After an event of `PACES`, the share of the job's working time in which it writes checkpoints; before
+        a FAIL, what it was.
     """
 
     time_s: float
