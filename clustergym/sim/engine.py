@@ -187,7 +187,7 @@ class Simulation(DisturbedWorld):
         for row in preempts:
             self._preempt(row)
         batches = self._new_batches(decision, changed)
-        for _, row, _ in launches:
+        for _, row, _ in launches if self.jobs.disturbed else ():
             if self.jobs.hangs[row]:
                 self._give_up(row)
         was_running = {row: self._vacate(row) for _, row, _ in launches if self.jobs.gpus[row]}

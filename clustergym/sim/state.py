@@ -47,7 +47,7 @@ class JobStates:
         self.batch = trace.global_batch.copy()
         self.remaining = self.iterations.copy()
         self.checkpointed = self.iterations.copy()
-        self.writes = bool(scenario.disturbances)
+        self.disturbed = bool(scenario.disturbances)
         self.checkpoint_every = np.zeros(n, dtype=np.int64)
         self.write_share = np.zeros(n)
         self.unsaved = np.zeros(n, dtype=np.int64)
@@ -92,7 +92,7 @@ class JobStates:
 
     def settle(self, row: int, now: int) -> None:
         """Record a job's progress and GPU-seconds up to tick `now`; call it before its allotment changes."""
-        if self.writes:
+        if self.disturbed:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
         # As `remaining_at` and `attained_at`, which take ten times as long for one job.
         if self.phase[row] == Phase.RUNNING:
@@ -128,6 +128,7 @@ class ViewMaker:
         """Return the View of the jobs `rows` at tick `now`."""
         jobs, trace = self.jobs, self.trace
         queued = jobs.phase[rows] == Phase.QUEUED
+        idle = queued | jobs.hangs[rows] if jobs.disturbed else queued
         return View(
             now_s=seconds(now),
             setting=self.setting,
@@ -142,8 +143,7 @@ class ViewMaker:
             submit_s=trace.submit_s[rows],
             deadline_s=trace.deadline_s[rows],
             queued_s=np.where(queued, jobs.queued_since[rows] / TICKS_PER_S, np.nan),
-            standstill_s=np.where(queued | jobs.hangs[rows], 0, np.maximum(jobs.ready[rows] - now, 0))
-            / TICKS_PER_S,
+            standstill_s=np.where(idle, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
             iterations=jobs.iterations[rows],
             remaining_iterations=jobs.remaining_at(rows, now),
             global_batch=trace.global_batch[rows],
@@ -181,7 +181,9 @@ class ViewMaker:
         pays = jobs.launched[rows] | self.first_launch
         checkpoint = np.where(pays, self.checkpoint_s[self.class_of[rows]], 0.0)
         search = np.where(jobs.searched[rows], 0.0, self.search_s[None, None, :])
-        cost: Floats = (checkpoint + jobs.restart_s[rows])[:, None, None] + search
+        if jobs.disturbed:
+            checkpoint = checkpoint + jobs.restart_s[rows]
+        cost: Floats = checkpoint[:, None, None] + search
         held = np.flatnonzero(jobs.gpus[rows] > 0)
         level = np.searchsorted(self.counts, jobs.gpus[rows][held])
         cost[held, jobs.gpu_type[rows][held], level] = 0.0

@@ -234,7 +234,7 @@ class World(ABC):
             return
         self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
-        if jobs.writes:
+        if jobs.disturbed:
             self._plan_checkpoints(row, nodes)
         iteration_s = self._pace(row, kind, level, nodes, float(jobs.remaining[row]))
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
@@ -279,6 +279,8 @@ class World(ABC):
 
     def _withheld(self, until: float) -> dict[int, str]:
         """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
+        if not self._courses and not self._suspect:
+            return {}
         kept = {
             node: kept_for for course in self._courses for node, kept_for in course.withheld(until).items()
         }
@@ -320,7 +322,7 @@ class World(ABC):
         iteration_s = scenario.iteration_s(row, kind, level, locality, slowdown, column)
         if self._slow:
             iteration_s *= max(math.prod(self._slow.get(node, ())) for node, _ in nodes)
-        if self.jobs.writes:
+        if self.jobs.disturbed:
             iteration_s /= 1.0 - float(self.jobs.write_share[row])
         if choices is None or column < 0:
             return iteration_s
@@ -368,7 +370,8 @@ class World(ABC):
         search = 0.0 if self.jobs.searched[row, kind, level] else float(self._views.search_s[level])
         checkpoint = float(self._views.checkpoint_s[self._views.class_of[row]])
         pays = self.jobs.launched[row] or self.scenario.costs.first_launch
-        return search + (checkpoint if pays else 0.0) + float(self.jobs.restart_s[row])
+        restart = float(self.jobs.restart_s[row]) if self.jobs.disturbed else 0.0
+        return search + (checkpoint if pays else 0.0) + restart
 
     def _launch_kind(self, row: int, rescale: bool, moved: bool) -> EventKind:
         if rescale:
@@ -379,7 +382,8 @@ class World(ABC):
         """Record a job's progress, release its GPUs and return the nodes it held."""
         self.jobs.settle(row, self.now)
         self.jobs.generation[row] += 1
-        self.jobs.hangs[row] = False
+        if self.jobs.disturbed:
+            self.jobs.hangs[row] = False
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
         if self._links is not None:
             self._links.leave(row)
@@ -508,7 +512,7 @@ class World(ABC):
             batch = int(self.jobs.batch[row])
             if batch != self.scenario.trace.global_batch[row]:
                 marks["batch"] = batch
-            if self.jobs.writes:
+            if self.jobs.disturbed:
                 marks["write_share"] = float(self.jobs.write_share[row])
         self.log.append(
             Event(
