@@ -17,7 +17,7 @@ from clustergym.leaderboard.score import Standing, standings
 
 ROOT = Path(__file__).parent.parent
 PRESETS = sorted((ROOT / "conf" / "policy").glob("*.yaml"))
-BOARDS = ("elastic-hetero", "fair", "deadline", "scale")
+BOARDS = ("elastic-hetero", "fair", "deadline", "scale", "faults")
 DIFFERS = re.compile(
     "Differences from the paper|Every departure|Where the text leaves|As its published|"
     "The paper has no gangs|We generalise|The paper's ablations"

@@ -44,8 +44,8 @@ def run_short(overrides: list[str], policy: str = "fcfs") -> int:
 def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
-        "agent calibration cluster costs experiment generator hardware hydra logger model oracle placer "
-        "policy scenario sweep trace"
+        "agent calibration cluster costs experiment failures generator hardware hydra logger model oracle "
+        "placer policy scenario sweep trace"
     )
     assert groups == set(tested.split())
 
@@ -136,6 +136,11 @@ def test_trace_of_a_file(tmp_path):
     )
     # submitted, started, completed
     assert run_short(["trace=file", f"trace.path={path}"]) == 3
+
+
+@pytest.mark.parametrize("name", names("failures"))
+def test_failures(name):
+    assert run_short([f"failures={name}", "scenario.failures.rate_scale=500"]) > 0
 
 
 @pytest.mark.parametrize("name", names("costs"))

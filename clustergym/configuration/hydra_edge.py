@@ -242,8 +242,10 @@ def _absolute(plain: Any) -> dict[str, Any]:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
     for name, given in config["scenario"].items():
-        if isinstance(given, Mapping) and given.get("path") is not None:
-            config["scenario"][name] = {**given, "path": str(Path(str(given["path"])).absolute())}
+        for key in ("path", "switch_path"):
+            if isinstance(given, Mapping) and given.get(key) is not None:
+                given = {**given, key: str(Path(str(given[key])).absolute())}
+        config["scenario"][name] = given
     return config
 
 
@@ -256,6 +258,7 @@ def _named(plain: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
         for group in ("cluster", "trace", "oracle", "costs")
         if any(key == group or key.startswith(f"{group}.") for key in keys)
     ]
+    changed += [preset for preset in overrides if preset.startswith("failures=")]
     rules = sorted(key for key in keys if key.startswith("scenario.") and key != "scenario.name")
     changed += [f"{key.removeprefix('scenario.')}={_rule(config['scenario'], key)}" for key in rules]
     changed += ["horizon"] * ("horizon_s" in keys)
@@ -268,7 +271,7 @@ def _rule(scenario: Mapping[str, Any], key: str) -> Any:
     value: Any = scenario
     for part in key.split(".")[1:]:
         value = value.get(part) if isinstance(value, Mapping) else None
-    return Path(str(value)).stem if key.endswith(".path") and value is not None else value
+    return Path(str(value)).stem if key.endswith("path") and value is not None else value
 
 
 def _short(group: Mapping[str, Any]) -> str:

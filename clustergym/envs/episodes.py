@@ -45,6 +45,11 @@ class Episodes:
     def __init__(self, parameters: SchedulingParameters) -> None:
         self.parameters = parameters
         _check_name("costs", parameters.costs, "costs")
+        if parameters.failures is not None:
+            _check_name("failures", parameters.failures, "failures")
+        elif parameters.failure_scale != 1.0:
+            message, remedy = "is given, but no failures", "give failures=rsc-1 as well"
+            raise InputError(message, field="env.failure_scale", remedy=remedy)
         if not Path(parameters.source).is_file():
             _check_name("generator", parameters.source, "source")
         given = self.fixed
@@ -69,6 +74,9 @@ class Episodes:
 
             _check_name("scenario", parameters.scenario, "scenario")
             overrides = [] if parameters.horizon_s is None else [f"horizon_s={parameters.horizon_s}"]
+            if parameters.failures is not None:
+                scale = f"scenario.failures.rate_scale={parameters.failure_scale}"
+                overrides += [f"failures={parameters.failures}", scale]
             return load_scenario(parameters.scenario, overrides)
         if parameters.trace is not None:
             return self._conditions.scenario(_trace_file(parameters.trace), 0)
@@ -141,7 +149,8 @@ class Episodes:
     def _name(self) -> str:
         """What tells drawn scenarios of one seed apart, besides the keys of the trace."""
         parameters = self.parameters
-        return json.dumps([parameters.costs, parameters.horizon_s, self.cluster.fingerprint()])
+        named = [parameters.costs, parameters.horizon_s, parameters.failures, parameters.failure_scale]
+        return json.dumps([*named, self.cluster.fingerprint()])
 
     @cached_property
     def _conditions(self) -> Conditions:
@@ -151,10 +160,19 @@ class Episodes:
                 "cluster": _cluster(parameters.cluster)[0],
                 "oracle": _named("oracle", "roofline"),
                 "costs": _named("costs", parameters.costs),
-                "scenario": {"name": "episode", "oversize": "drop", "other_types": "any"},
+                "scenario": {"name": "episode", "oversize": "drop", "other_types": "any", **self._failures},
                 "horizon_s": parameters.horizon_s,
             }
         )
+
+    @property
+    def _failures(self) -> dict[str, Any]:
+        """The keys under `scenario` of the failures that the parameters name."""
+        if self.parameters.failures is None:
+            return {}
+        given = _named("failures", self.parameters.failures)
+        given["failures"] = {**given["failures"], "rate_scale": self.parameters.failure_scale}
+        return given
 
     def _given(self, scenario: Any) -> Scenario:
         remedy = "make the environment with that scenario's cluster"

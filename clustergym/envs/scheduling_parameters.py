@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from clustergym.inputs.parameter_types import OneOf, Period, PositiveFloat, PositiveInt
+from clustergym.inputs.parameter_types import Factor, OneOf, Period, PositiveFloat, PositiveInt
 from clustergym.inputs.parameters import Parameters
 from clustergym.interface.policy import InformationClass
 
@@ -45,6 +45,11 @@ class SchedulingParameters(Parameters):
     costs: str = "profiled-free"
     """A name of conf/costs. By default no job is profiled: what is known of a job is known when it is
     submitted (docs/profiling.md)."""
+    failures: str | None = None
+    """A name of conf/failures: nodes fail as that operator's do (docs/failures.md), other ones in each drawn
+    episode. Null: none fail."""
+    failure_scale: Factor = 1.0
+    """Factor on the rates of these failures."""
     source: str = "philly"
     """A name of conf/generator: drawn traces resemble that source's."""
     rule: Literal["arena", "ares"] = "arena"

@@ -167,6 +167,28 @@ _TABLE: tuple[Metric, ...] = (
     Metric("failures_mean", "", "lower", "failures of a job's nodes while it ran, per job ever launched"),
     Metric("lost_gpu_hours", "GPU h", "lower", "GPU time of work that failures of nodes undid"),
     Metric(
+        "ettr_mean",
+        "share",
+        "higher",
+        "effective training time ratio: mean over jobs ever launched of the time of work that lasted, "
+        "without standing still and writing checkpoints, over all time from the first launch to the end",
+    ),
+    Metric(
+        "interruptions_per_hour",
+        "",
+        "lower",
+        "times that a job lost its GPUs to a failure, or was restarted on them, over the hours from the "
+        "first submission to the end",
+    ),
+    Metric(
+        "failure_gpu_hours",
+        "GPU h",
+        "lower",
+        "GPU time that failures cost: work undone, standing still until they were noticed, and restarting; "
+        "`losses` of result.json has it by cause",
+    ),
+    Metric("checkpoint_gpu_hours", "GPU h", "lower", "GPU time in which writing checkpoints blocked jobs"),
+    Metric(
         "launches_unplaced",
         "",
         "lower",

@@ -61,8 +61,8 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     Raises
     ------
     InputError
-        If the metric has no bound, or the scenario has a horizon (a run that ends there leaves jobs out), parts
-        of GPUs, or pairs of jobs that share GPUs, each of which counts for one job in the bound.
+        If the metric has no bound, or the scenario has a horizon (a run that ends there leaves jobs out),
+        parts of GPUs, or pairs of jobs that share GPUs, each of which counts for one job in the bound.
     """
     if metric not in BOUNDED:
         raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))

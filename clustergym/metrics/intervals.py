@@ -25,12 +25,14 @@ _PACE = np.array([_CODE[kind] for kind in PACES])
 _PROFILING = np.array([_CODE[EventKind.PROFILE_START], _CODE[EventKind.PROFILE_END]])
 _BESIDE_CHAIN = np.append(_PROFILING, _CODE[EventKind.UNPLACED])
 _NOTHING = len(KINDS)
-_UNDISTURBED = set(KINDS) - {EventKind.FAIL}
+_UNDISTURBED = set(KINDS) - {EventKind.FAIL, EventKind.HANG, EventKind.HALT}
 
 _WHILE_RUNNING = (
     EventKind.RESCALE,
     EventKind.MIGRATE,
     EventKind.RATE,
+    EventKind.HANG,
+    EventKind.HALT,
     EventKind.PREEMPT,
     EventKind.FAIL,
     EventKind.COMPLETE,
@@ -80,6 +82,8 @@ class Holdings:
         Whether another job holds the same GPUs.
     iteration_time_s : ndarray of float
         Seconds per iteration while the job works; 0 for profiling.
+    write_share : ndarray of float
+        Share of the time in which the job works that goes into writing checkpoints.
     """
 
     job: Ints
@@ -90,6 +94,7 @@ class Holdings:
     gpus: npt.NDArray[Any]
     shared: Bools
     iteration_time_s: Floats
+    write_share: Floats
 
     @property
     def charged_gpus(self) -> Floats | Ints:
@@ -120,6 +125,8 @@ class Intervals:
         Why a job was dropped; empty for other jobs.
     lost_gpu_s, lost_iterations : ndarray of float, shape (n,)
         GPU-seconds of work, and iterations, that disturbances undid.
+    undone_s : ndarray of float, shape (n,)
+        Seconds of work that disturbances undid, without those of writing checkpoints.
     disturbances : tuple of Event
         Events that disturbances name, and those of jobs that a disturbance interrupted.
     """
@@ -135,6 +142,7 @@ class Intervals:
     reason: tuple[str, ...]
     lost_gpu_s: Floats
     lost_iterations: Floats
+    undone_s: Floats
     disturbances: tuple[Event, ...]
 
     def count(self, *kinds: EventKind) -> Ints:
@@ -154,6 +162,7 @@ class _Columns:
     lost_s: Floats
     lost_iterations: Floats
     partner: Ints
+    write_share: Floats
 
 
 def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Intervals:
@@ -202,6 +211,7 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
         reason=tuple(reason),
         lost_gpu_s=_sum(columns.job, columns.lost_s * columns.gpus, len(trace)),
         lost_iterations=_sum(columns.job, columns.lost_iterations, len(trace)),
+        undone_s=_sum(columns.job, columns.lost_s * (1.0 - columns.write_share), len(trace)),
         disturbances=disturbances,
     )
 
@@ -224,6 +234,7 @@ def _columns(events: Sequence[Event]) -> _Columns:
         lost_s=np.array(column["lost_s"], dtype=np.float64),
         lost_iterations=np.array(column["lost_iterations"], dtype=np.float64),
         partner=np.array(column["partner"], dtype=np.int64),
+        write_share=np.array(column["write_share"], dtype=np.float64),
     )
 
 
@@ -314,6 +325,7 @@ def _launches(columns: _Columns, chain: Ints) -> Holdings:
         gpus=columns.gpus[index],
         shared=columns.partner[index] != NO_JOB,
         iteration_time_s=columns.iteration_time_s[index],
+        write_share=columns.write_share[index],
     )
 
 
@@ -339,6 +351,7 @@ def _profiles(columns: _Columns, by_job: Ints, trace: Trace) -> Holdings:
         gpus=columns.gpus[start],
         shared=np.zeros(len(start), dtype=np.bool_),
         iteration_time_s=np.zeros(len(start)),
+        write_share=np.zeros(len(start)),
     )
 
 

@@ -13,8 +13,9 @@ from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
-from clustergym.metrics.intervals import Outcome, read_intervals
+from clustergym.metrics.intervals import Intervals, Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
+from clustergym.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
 from clustergym.metrics.parts import part_course, part_metrics
 from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
@@ -36,12 +37,15 @@ class Measurement(NamedTuple):
     timeline : Timeline
     fairness : ndarray of float, shape (n,)
         Finish-time fairness of each job; NaN where it has none.
+    losses : dict of str to Loss
+        What each cause of interruptions has cost.
     """
 
     metrics: Metrics
     records: JobRecords
     timeline: Timeline
     fairness: Floats
+    losses: dict[str, Loss]
 
 
 class _Run(NamedTuple):
@@ -154,13 +158,19 @@ def measure(
         disturbances=intervals.disturbances,
     )
     fairness = _fairness_of(run)
+    losses = losses_by_cause(events, end_s) if intervals.disturbances else {}
     groups = (
-        *(_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness)),
+        _counts(run),
+        _completion(run),
+        _rates(run),
+        _restarts(run),
+        _losses(run, intervals, losses),
+        _fairness(run, fairness),
         _by_outcome(run),
     )
     values = {name: value for group in groups for name, value in group.items()}
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
-    return Measurement(metrics, records, record, fairness.rho)
+    return Measurement(metrics, records, record, fairness.rho, losses)
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:
@@ -270,6 +280,17 @@ def _by_outcome(run: _Run) -> Metrics:
         found[f"jct_mean_{outcome}"] = _mean(jct_s)
         found[f"gpu_hours_{outcome}"] = float(run.records.held_gpu_s[mine].sum()) / 3600
     return found
+
+
+def _losses(run: _Run, intervals: Intervals, losses: dict[str, Loss]) -> Metrics:
+    ratios = ettr(intervals, run.records)
+    interruptions = sum(loss.interruptions for loss in losses.values())
+    return {
+        "ettr_mean": _mean(ratios[np.isfinite(ratios)]),
+        "interruptions_per_hour": _ratio(3600.0 * interruptions, run.span_s),
+        "failure_gpu_hours": sum(loss.lost_gpu_hours for loss in losses.values()),
+        "checkpoint_gpu_hours": write_gpu_hours(intervals),
+    }
 
 
 def _fairness_of(run: _Run) -> Fairness:

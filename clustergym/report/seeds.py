@@ -103,6 +103,10 @@ def line_of(
         "wall_s": _mean([run["wall_s"] for run in runs]),
         "decisions": {"seconds_p99": _mean([(run["decisions"] or {}).get("seconds_p99") for run in runs])},
         "overhead_gpu_h": {kind: _mean([run["overhead_gpu_h"][kind] for run in runs]) for kind in kinds},
+        "lost_gpu_h": {
+            cause: _mean([run["lost_gpu_h"].get(cause, 0.0) for run in runs])
+            for cause in sorted({cause for run in runs for cause in run["lost_gpu_h"]})
+        },
         **_curves(runs, steps, points),
     }
 

@@ -8,6 +8,7 @@ from clustergym.arrays import Floats
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.metrics.jobs import JobRecords
+from clustergym.metrics.losses import Loss
 from clustergym.metrics.metrics import Measurement, Metrics, measure_scenario
 from clustergym.metrics.timeline import Timeline
 from clustergym.scenarios.scenario import Scenario
@@ -30,6 +31,8 @@ class Result:
         The cluster's state over time.
     fairness : ndarray of float, shape (n,)
         Finish-time fairness of each job; NaN if it is not defined.
+    losses : dict of str to Loss
+        What each cause of interruptions has cost (`clustergym.metrics.losses`).
     digest : str
         SHA-256 over the event log.
     run : clustergym.sim.drive.Run
@@ -40,6 +43,7 @@ class Result:
     jobs: JobRecords
     timeline: Timeline
     fairness: Floats
+    losses: dict[str, Loss]
     digest: str
     run: driver.Run
 

@@ -68,6 +68,13 @@ class Decisions(_Checked):
     seconds_p99: float | None = Field(default=None, ge=0)
 
 
+class CauseLoss(_Checked):
+    """What one cause of interruptions has cost."""
+
+    interruptions: int = Field(ge=0)
+    lost_gpu_hours: float = Field(ge=0)
+
+
 class ResultFile(_Checked):
     """The checked content of a result.json. Further keys are kept.
 
@@ -82,6 +89,8 @@ class ResultFile(_Checked):
     horizon_s : float or None
     metrics : dict
         Name to number, or None where the metric has no value.
+    losses : dict
+        What each cause of interruptions has cost.
     digest : str
         Digest of the event log.
     decisions : Decisions or None
@@ -98,6 +107,7 @@ class ResultFile(_Checked):
     seed: int
     horizon_s: float | None = Field(default=None, ge=0)
     metrics: dict[str, Number]
+    losses: dict[str, CauseLoss] = {}
     digest: str
     decisions: Decisions | None = None
     wall_s: float | None = Field(default=None, ge=0)

@@ -76,6 +76,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
     """Return the content of result.json."""
     run, simulation = result.run, result.run.simulation
     scenario = simulation.scenario
+    losses = {cause: loss._asdict() for cause, loss in result.losses.items()}
     return {
         "schema": RESULT_SCHEMA,
         "run_key": run_key(scenario, policy, placer, seed),
@@ -94,6 +95,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "metrics": result.metrics,
         **_of_tenants(simulation),
         **_pairs_of(simulation),
+        **({"losses": losses} if losses else {}),
         "digest": result.digest,
         "decisions": {
             "count": run.decision_times.count,
@@ -216,7 +218,8 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
             line["beside"] = job_id[event.partner]
         if event.reason:
             line["reason"] = event.reason
-        if event.kind == EventKind.FAIL:
+        line |= {key: value for key in ("cause", "write_share") if (value := getattr(event, key))}
+        if event.kind in (EventKind.FAIL, EventKind.HALT):
             line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line
 

@@ -38,9 +38,25 @@ class DisturbedRun(Protocol):
     @property
     def now(self) -> int: ...
     def follow(self, steps: Iterator[int]) -> None: ...
-    def take_out(self, node: int, duration: int, events: tuple[str, str], reason: str) -> None: ...
-    def slow(self, node: int, factor: float, duration: int, events: tuple[str, str]) -> None: ...
-    def interrupt(self, row: int, reason: str) -> None: ...
+    def note(self, kind: str, node: int, cause: str = "") -> None: ...
+    def take_out(
+        self,
+        node: int,
+        duration: int,
+        events: tuple[str, str],
+        reason: str,
+        cause: str = "",
+        detection: int = 0,
+        restart_s: float = 0.0,
+    ) -> None: ...
+    def slow(
+        self, node: int, factor: float, duration: int, events: tuple[str, str], cause: str = ""
+    ) -> None: ...
+    def jobs_on(self, node: int) -> list[int]: ...
+    def halt(self, row: int, duration: int, undo: bool, reason: str, cause: str = "") -> None: ...
+    def interrupt(self, row: int, reason: str, cause: str = "", restart_s: float = 0.0) -> None: ...
+    def works_from(self, row: int) -> int | None: ...
+    def clear(self, nodes: Collection[int]) -> None: ...
     def drop(self, row: int, reason: str) -> None: ...
     def request(self, row: int) -> tuple[int, int]: ...
     def waits(self, row: int) -> bool: ...
@@ -88,15 +104,11 @@ class Disturbance(ABC):
     outages : tuple of (str, str)
         Names of the events that take a node out of use and give it back. Reports show the time between.
     metrics : tuple of DisturbanceMetric
-    checkpoint_every_s : float or None
-        Seconds of work between a job's checkpoints, if the disturbance asks for any. The least of all
-        disturbances counts; without any, a job that is interrupted goes back to its launch.
     """
 
     key: ClassVar[str]
     outages: ClassVar[tuple[tuple[str, str], ...]] = ()
     metrics: ClassVar[tuple[DisturbanceMetric, ...]] = ()
-    checkpoint_every_s: float | None = None
 
     @classmethod
     @abstractmethod
@@ -114,6 +126,14 @@ class Disturbance(ABC):
     @abstractmethod
     def start(self, run: DisturbedRun) -> Course | None:
         """Start it in a run; return its course if the engine has to ask or tell it anything."""
+
+    def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float] | None:
+        """Return the seconds of work between checkpoints of a job on some nodes, and those of writing one.
+
+        The least interval of all disturbances counts; where none asks for any (None), a job that is
+        interrupted goes back to its launch.
+        """
+        return None
 
     def fingerprint(self) -> object:
         """Return its settings as JSON values, for the scenario's digest."""

@@ -108,12 +108,6 @@ class Scenario:
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    @property
-    def checkpoint_every_s(self) -> float:
-        """Seconds of work between a job's checkpoints; 0: there are none."""
-        given = (disturbance.checkpoint_every_s for disturbance in self.disturbances)
-        return min((seconds for seconds in given if seconds is not None), default=0.0)
-
     @cached_property
     def class_of(self) -> Ints:
         """Row of `tables.classes` that each job belongs to, shape (n,)."""

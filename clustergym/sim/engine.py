@@ -14,9 +14,10 @@ from clustergym.interface.policy import Decision, InformationClass, Placer, View
 from clustergym.scenarios.clock import seconds, ticks
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.decision_checks import Limits, check_decision, coerced
+from clustergym.sim.disturbed_world import DisturbedWorld
 from clustergym.sim.log import NO_JOB
 from clustergym.sim.pairs import moves_of
-from clustergym.sim.world import StalledError, World
+from clustergym.sim.world import StalledError
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
@@ -52,7 +53,7 @@ class Change:
     partner: tuple[tuple[int, int], ...] = ()
 
 
-class Simulation(World):
+class Simulation(DisturbedWorld):
     """One run of a scenario; the caller makes the decisions.
 
     `advance` runs to the next decision point and returns its View, or None at the end;
@@ -202,22 +203,7 @@ class Simulation(World):
         for row in preempts:
             self._preempt(row)
         batches = self._new_batches(decision, changed)
-        was_running = {row: self._held(row) for _, row, _ in launches if self.jobs.gpus[row]}
-        for row in was_running:
-            self._vacate(row)
-        # A job that joins another comes after all that hold GPUs of their own.
-        for negative_gpus, row, kind in (
-            sorted(launches, key=lambda of: of[1] in joins) if joins else launches
-        ):
-            self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
-            self._launch(
-                row,
-                kind,
-                -negative_gpus,
-                rescale=row in was_running,
-                migrates=was_running.get(row) == (kind, -negative_gpus),
-                beside=joins.get(row, NO_JOB),
-            )
+        self._launch_all(launches, batches, joins)
         moved = tuple((row, kind, -gpus) for gpus, row, kind in launches)
         if self._parts is None:
             moved = tuple(sorted(moved))
@@ -227,6 +213,29 @@ class Simulation(World):
             logged = tuple(sorted(batches.items()))
             gone, pairs = (tuple(preempts), tuple(drops)), tuple(sorted(joins.items()))
             self.changes.append(Change(self.now_s, moved, *gone, logged, pairs))
+
+    def _launch_all(
+        self, launches: Sequence[tuple[int, int, int]], batches: Mapping[int, int], joins: Mapping[int, int]
+    ) -> None:
+        """Launch jobs, given as (-GPUs, row, type), that have a new batch or join another where told."""
+        for _, row, _ in launches if self.jobs.disturbed else ():
+            if self.jobs.hangs[row]:
+                self._give_up(row)
+        was_running = {row: self._held(row) for _, row, _ in launches if self.jobs.gpus[row]}
+        for row in was_running:
+            self._vacate(row)
+        # A job that joins another comes after all that hold GPUs of their own.
+        in_order = sorted(launches, key=lambda of: of[1] in joins) if joins else launches
+        for negative_gpus, row, kind in in_order:
+            self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
+            self._launch(
+                row,
+                kind,
+                -negative_gpus,
+                rescale=row in was_running,
+                migrates=was_running.get(row) == (kind, -negative_gpus),
+                beside=joins.get(row, NO_JOB),
+            )
 
     def _held(self, row: int) -> tuple[int, int]:
         return int(self.jobs.gpu_type[row]), int(self.jobs.gpus[row])
@@ -325,7 +334,7 @@ class Simulation(World):
         if any(free[node] + held.get(node, 0) < gpus for node, gpus in nodes):
             return False
         scenario, jobs = self.scenario, self.jobs
-        if row in self._unseen or self.jobs.partner_of(row) != NO_JOB:
+        if row in self._unseen or jobs.hangs[row] or jobs.partner_of(row) != NO_JOB:
             return False
         kind, level = int(jobs.gpu_type[row]), int(np.searchsorted(scenario.tables.counts, jobs.gpus[row]))
         overhead_s = self._overhead_s(row, kind, level)

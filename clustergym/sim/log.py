@@ -39,6 +39,11 @@ class EventKind(enum.StrEnum):
     the last checkpoint, and waits."""
     UNPLACED = "unplaced"
     """The placer found no nodes for a launch: the job is not launched and waits; `reason` says why."""
+    HANG = "hang"
+    """A node of the job has failed, which nobody has noticed yet: the job holds its GPUs without work, until
+    a FAIL or until it leaves them."""
+    HALT = "halt"
+    """A disturbance stops a running job, which keeps its GPUs and works again after `overhead_s`."""
 
 
 LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGRATE)
@@ -47,7 +52,7 @@ LAUNCHES = (EventKind.START, EventKind.RESUME, EventKind.RESCALE, EventKind.MIGR
 NO_JOB = -1
 """The job of an event of a node."""
 
-PACES = (*LAUNCHES, EventKind.RATE)
+PACES = (*LAUNCHES, EventKind.RATE, EventKind.HANG, EventKind.HALT)
 """Events that set how fast a job works from `time_s + overhead_s` on."""
 
 
@@ -67,24 +72,29 @@ class Event(NamedTuple):
         GPUs held after a launch or for profiling, lost by a FAIL, asked for by an UNPLACED launch, or of
         the node; 0 where the event has none.
     nodes : tuple of (int, int)
-        (node, GPUs on it) of the allocation, nodes ascending; empty for a RATE, which changes no nodes.
+        (node, GPUs on it) of the allocation, nodes ascending; empty where it changes no nodes.
     locality : int
         `Locality` of the placement after a launch or a RATE; -1 otherwise.
     overhead_s : float
         Seconds after `time_s` in which the GPUs are held but no work is done.
     iteration_time_s : float
         Seconds that the work of an iteration at the requested batch takes after the overhead; 0 where the
-        event is neither a launch nor a RATE.
+        event is none of `PACES`.
     reason : str
         Why a job was dropped, failed, could not be placed, or ended before its work was done.
     lost_s, lost_iterations : float
-        Seconds of work, and iterations, that a FAIL undoes.
+        Seconds of work, and iterations, that a FAIL or a HALT undoes.
     batch : int
-        Global batch after a launch or a RATE, samples; 0: the requested one.
+        Global batch after an event of `PACES`, samples; 0: the requested one.
     devices : int
         After a launch on a divisible cluster, the devices of the node as bits; a job without GPUs has 0.
     partner : int
-        Row of the job that shares the GPUs after a launch or a RATE; `NO_JOB`: none.
+        Row of the job that shares the GPUs after an event of `PACES`; `NO_JOB`: none.
+    cause : str
+        What a disturbance names as its cause; empty where it names none.
+    write_share : float
+        After an event of `PACES`, the share of the job's working time in which it writes checkpoints; before
+        a FAIL, what it was.
     """
 
     time_s: float
@@ -102,6 +112,8 @@ class Event(NamedTuple):
     batch: int = 0
     devices: int = 0
     partner: int = NO_JOB
+    cause: str = ""
+    write_share: float = 0.0
 
 
 class EventLog:
@@ -136,8 +148,8 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 def _line(event: Event) -> str:
     """Return what is hashed of an event: its values as a tuple of texts.
 
-    Fields of failures, of chosen batches, of devices and of pairs are hashed only where an event has them, so
-    that the digests of runs without them stay the same.
+    Fields of failures, chosen batches, devices, checkpoints that cost, and pairs are hashed only where an
+    event has them, so that the digests of runs without them stay the same.
     """
     time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
     line = (
@@ -150,4 +162,6 @@ def _line(event: Event) -> str:
         line += f", '{event.batch}'"
     if event.devices:
         line += f", devices '{event.devices}'"
+    if event.cause or event.write_share:
+        line += f", {event.cause!r}, '{event.write_share}'"
     return f"{line}, beside '{event.partner}')\n" if event.partner != NO_JOB else line + ")\n"

@@ -45,7 +45,10 @@ class JobStates:
     one such iteration is done.
     `ends_at` is `remaining` when the job ends: above 0 where its log says that it failed or was killed.
     `checkpointed` is `remaining` as of the last checkpoint before `worked_until`; checkpoints are
-    written every `checkpoint_every` ticks of work since `ready` (0: never).
+    complete every `checkpoint_every` ticks since `ready` (0: never), of which `write_share` go into writing
+    them, spread evenly. `unsaved` is what was worked since the last checkpoint up to `ready`, ticks.
+    `restart_s` is what the next launch stands still longer after a disturbance; `hangs`: a node of the job
+    has failed, which nobody has noticed yet.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -57,7 +60,12 @@ class JobStates:
         self.remaining = self.iterations.copy()
         self.ends_at = (trace.iterations - trace.work_iterations).astype(np.float64)
         self.checkpointed = self.iterations.copy()
-        self.checkpoint_every = ticks(scenario.checkpoint_every_s)
+        self.disturbed = bool(scenario.disturbances)
+        self.checkpoint_every = np.zeros(n, dtype=np.int64)
+        self.write_share = np.zeros(n)
+        self.unsaved = np.zeros(n, dtype=np.int64)
+        self.restart_s = np.zeros(n)
+        self.hangs = np.zeros(n, dtype=np.bool_)
         self.phase = np.zeros(n, dtype=np.int64)
         self.gpu_type = np.full(n, -1, dtype=np.int64)
         self.gpus = np.zeros(n, dtype=np.int64)
@@ -98,17 +106,18 @@ class JobStates:
 
     def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
         """Return the iterations left at a job's last checkpoint, and the ticks worked since then."""
-        worked = now - int(self.ready[row])
+        worked, unsaved = now - int(self.ready[row]), int(self.unsaved[row])
         if self.phase[row] != Phase.RUNNING or worked <= 0:
-            return float(self.checkpointed[row]), 0
-        since = worked % self.checkpoint_every if self.checkpoint_every else worked
+            return float(self.checkpointed[row]), unsaved
+        every = int(self.checkpoint_every[row])
+        since = (worked + unsaved) % every if every else worked + unsaved
         if now - since <= max(self.worked_until[row], self.ready[row]):
             return float(self.checkpointed[row]), since
         return float(self.remaining_at(np.array([row]), now - since)[0]), since
 
     def settle(self, row: int, now: int) -> None:
         """Record a job's progress and GPU-seconds up to tick `now`; call it before its allotment changes."""
-        if self.checkpoint_every:
+        if self.disturbed:
             self.checkpointed[row] = self.at_checkpoint(row, now)[0]
         # As `remaining_at` and `attained_at`, which take ten times as long for one job.
         if self.phase[row] == Phase.RUNNING:
@@ -174,6 +183,7 @@ class ViewMaker:
         """Return the View of the jobs `rows` at tick `now`."""
         jobs, trace = self.jobs, self.trace
         queued = jobs.phase[rows] == Phase.QUEUED
+        idle = queued | jobs.hangs[rows] if jobs.disturbed else queued
         return View(
             now_s=seconds(now),
             setting=self.setting,
@@ -188,7 +198,7 @@ class ViewMaker:
             submit_s=trace.submit_s[rows],
             deadline_s=trace.deadline_s[rows],
             queued_s=np.where(queued, jobs.queued_since[rows] / TICKS_PER_S, np.nan),
-            standstill_s=np.where(queued, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
+            standstill_s=np.where(idle, 0, np.maximum(jobs.ready[rows] - now, 0)) / TICKS_PER_S,
             iterations=jobs.iterations[rows] - (0.0 if self._undone is None else self._undone[rows]),
             remaining_iterations=self.remaining_at(rows, now),
             global_batch=trace.global_batch[rows],
@@ -235,6 +245,8 @@ class ViewMaker:
         pays = jobs.launched[rows] | self.first_launch
         checkpoint = np.where(pays, self.checkpoint_s[self.class_of[rows]], 0.0)
         search = np.where(jobs.searched[rows], 0.0, self.search_s[None, None, :])
+        if jobs.disturbed:
+            checkpoint = checkpoint + jobs.restart_s[rows]
         cost: Floats = checkpoint[:, None, None] + search
         held = np.flatnonzero(jobs.gpus[rows] > 0)
         level = np.searchsorted(self.counts, jobs.gpus[rows][held])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Collection, Generator, Iterator
 from typing import Any
 
@@ -25,9 +24,6 @@ from clustergym.sim.part_placing import part_allocations, place_part
 from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.state import JobStates, Phase, ViewMaker
 from clustergym.workload.trace import COMPLETED, Trace
-
-FRUITLESS_FAILURES = 200_000
-"""A run counts as stalled after this many node failures in a row during which no job completes."""
 
 
 class StalledError(RuntimeError):
@@ -79,18 +75,21 @@ class World(ABC):
         self._rows: Ints | None = None
         self._profiles = ProfileBook(scenario, information)
         self._failures_in_a_row = 0
-        self._out: Counter[int] = Counter()
         self._slow: dict[int, list[float]] = {}
+        self._suspect: dict[int, str] = {}
         self._present = 0
         self._ahead = len(scenario.trace)
         self._clock.process(self._arrivals())
-        started = [disturbance.start(self) for disturbance in scenario.disturbances]
-        self._courses: list[Course] = [course for course in started if course is not None]
-        self._unseen = {row for course in self._courses for row in course.jobs}
+        self._courses: list[Course] = []
+        self._unseen: set[int] = set()
 
     @abstractmethod
     def _request_decision(self) -> None:
         """Ask for a decision at the next possible time."""
+
+    @abstractmethod
+    def _give_up(self, row: int) -> None:
+        """Interrupt a job that hangs."""
 
     @property
     def known_trace(self) -> Trace:
@@ -264,6 +263,8 @@ class World(ABC):
         if beside == NO_JOB:
             self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
+        if jobs.disturbed:
+            self._plan_checkpoints(row, nodes)
         iteration_s = self._pace(row, kind, level, nodes, float(jobs.remaining[row]))
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
         jobs.iteration_s[row], jobs.ready[row] = iteration_s, self.now + overhead
@@ -285,6 +286,15 @@ class World(ABC):
                 self._go_on(row)
         self._share_links()
 
+    def _plan_checkpoints(self, row: int, nodes: Nodes) -> None:
+        """Set how often a job writes checkpoints on some nodes: as the disturbance that asks for most."""
+        jobs, scenario = self.jobs, self.scenario
+        asked = [disturbance.checkpoints(scenario.cluster, nodes) for disturbance in scenario.disturbances]
+        every_s, write_s = min((plan for plan in asked if plan is not None), default=(0.0, 0.0))
+        jobs.checkpoint_every[row] = ticks(every_s + write_s)
+        jobs.write_share[row] = write_s / (every_s + write_s) if write_s else 0.0
+        jobs.unsaved[row], jobs.restart_s[row] = 0, 0.0
+
     def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
 
@@ -305,9 +315,12 @@ class World(ABC):
 
     def _withheld(self, until: float) -> dict[int, str]:
         """Return the nodes that a launch ending at tick `until` may not use, and what each is kept for."""
-        return {
+        if not self._courses and not self._suspect:
+            return {}
+        kept = {
             node: kept_for for course in self._courses for node, kept_for in course.withheld(until).items()
         }
+        return {**kept, **self._suspect}
 
     def _unplaced(self, row: int, kind: int, gpus: int, answer: Infeasible) -> None:
         """Keep a job waiting because its launch found no nodes; a running job is preempted."""
@@ -348,6 +361,8 @@ class World(ABC):
             iteration_s /= self.sharing.kept(row, kind, level)
         if self._slow:
             iteration_s *= max(math.prod(self._slow.get(node, ())) for node, _ in nodes)
+        if self.jobs.disturbed:
+            iteration_s /= 1.0 - float(self.jobs.write_share[row])
         if choices is None or column < 0:
             return iteration_s
         return iteration_s / choices.worth(row, column, remaining)
@@ -362,8 +377,8 @@ class World(ABC):
         self.jobs.batch[row] = batch
         self._go_on(row)
 
-    def _go_on(self, row: int) -> None:
-        """Recompute a running job's speed from its batch, progress and share of the links."""
+    def _go_on(self, row: int, event: EventKind = EventKind.RATE, **marks: Any) -> None:
+        """Recompute a running job's speed from its batch, progress and share of the links; log it so."""
         jobs = self.jobs
         jobs.settle(row, self.now)
         kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
@@ -374,7 +389,7 @@ class World(ABC):
         self._await_completion(row)
         standstill_s = seconds(max(int(jobs.ready[row]) - self.now, 0))
         self._record(
-            EventKind.RATE, row, kind, gpus, (), locality, standstill_s, float(jobs.iteration_s[row])
+            event, row, kind, gpus, (), locality, standstill_s, float(jobs.iteration_s[row]), **marks
         )
 
     def _share_links(self) -> None:
@@ -394,7 +409,8 @@ class World(ABC):
         search = 0.0 if self.jobs.searched[row, kind, level] else float(self._views.search_s[level])
         checkpoint = float(self._views.checkpoint_s[self._views.class_of[row]])
         pays = self.jobs.launched[row] or self.scenario.costs.first_launch
-        return search + (checkpoint if pays else 0.0)
+        restart = float(self.jobs.restart_s[row]) if self.jobs.disturbed else 0.0
+        return search + (checkpoint if pays else 0.0) + restart
 
     def _launch_kind(self, row: int, rescale: bool, moved: bool) -> EventKind:
         if rescale:
@@ -407,12 +423,17 @@ class World(ABC):
         if self.sharing is not None:
             self.sharing.part(row, self.now)
         self.jobs.generation[row] += 1
+        if self.jobs.disturbed:
+            self.jobs.hangs[row] = False
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
         if self._links is not None:
             self._links.leave(row)
         return self.allocations.release(row)
 
     def _preempt(self, row: int) -> None:
+        if self.jobs.hangs[row]:
+            self._give_up(row)
+            return
         self._vacate(row)
         self._record(EventKind.PREEMPT, row)
         self._enqueue(row)
@@ -480,13 +501,17 @@ class World(ABC):
 
     def start_on(self, row: int, kind: int, gpus: int, nodes: Nodes) -> None:
         """Clear nodes of all jobs and profiles, and start a waiting job there."""
-        for holder in self._holders_on([node for node, _ in nodes]):
+        self.clear([node for node, _ in nodes])
+        self._launch(row, kind, gpus, rescale=False, on=nodes)
+        self._request_decision()
+
+    def clear(self, nodes: Collection[int]) -> None:
+        """Preempt the jobs on some nodes, and put off the profiles there."""
+        for holder in self._holders_on(nodes):
             if holder >= 0:
                 self._preempt(holder)
             else:
                 self._put_off(holder)
-        self._launch(row, kind, gpus, rescale=False, on=nodes)
-        self._request_decision()
 
     def _holders_on(self, nodes: Collection[int]) -> list[int]:
         held = self.allocations
@@ -501,73 +526,6 @@ class World(ABC):
         self._profiles.put_off(profile)
         return profile
 
-    def take_out(self, node: int, duration: int, events: tuple[str, str], reason: str) -> None:
-        """Take a node out of use for some ticks; its jobs are interrupted, its profiles start anew.
-
-        The first of the `events` is logged now, the second when the time is over. A node that several
-        disturbances have taken out is back in use when the last of them is over.
-        """
-        self._failures_in_a_row += 1
-        if self._failures_in_a_row > FRUITLESS_FAILURES:
-            raise StalledError(
-                f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
-            )
-        self._record_node(events[0], node)
-        self._out[node] += 1
-        if self._out[node] == 1:
-            for holder in self._holders_on((node,)):
-                if holder >= 0:
-                    self.interrupt(holder, reason)
-                else:
-                    self._profiles.forget(self._put_off(holder))
-            self.allocations.fail(node)
-        self._after(duration, lambda: self._give_back(node, events[1]))
-        self._request_decision()
-
-    def _give_back(self, node: int, event: str) -> None:
-        self._out[node] -= 1
-        if not self._out[node]:
-            self.allocations.repair(node)
-        self._record_node(event, node)
-        self._request_decision()
-
-    def slow(self, node: int, factor: float, duration: int, events: tuple[str, str]) -> None:
-        """Lengthen the iterations of all jobs on a node by a factor for some ticks; logs as `take_out`.
-
-        A job is as slow as its slowest node. Factors of one node multiply.
-        """
-        factors = self._slow.setdefault(node, [])
-        factors.append(factor)
-        self._slowed(node, events[0])
-
-        def over() -> None:
-            factors.remove(factor)
-            self._slowed(node, events[1])
-
-        self._after(duration, over)
-
-    def _slowed(self, node: int, event: str) -> None:
-        self._record_node(event, node)
-        for row in self._holders_on((node,)):
-            if row >= 0:
-                self._go_on(row)
-
-    def interrupt(self, row: int, reason: str) -> None:
-        """Take a running job's GPUs and its work since its last checkpoint; it waits again."""
-        jobs = self.jobs
-        if not jobs.gpus[row]:
-            return
-        kind, gpus = int(jobs.gpu_type[row]), int(jobs.gpus[row])
-        left, undone = jobs.at_checkpoint(row, self.now)
-        self._vacate(row)
-        lost = left - float(jobs.remaining[row])
-        jobs.remaining[row] = left
-        failed = Event(self.now_s, EventKind.FAIL, row, kind, gpus, reason=reason)
-        self.log.append(failed._replace(lost_s=seconds(undone), lost_iterations=lost))
-        self._enqueue(row)
-        for course in self._courses:
-            course.interrupted(row)
-
     def drop(self, row: int, reason: str) -> None:
         """Remove a job for good."""
         if self.jobs.gpus[row]:
@@ -575,10 +533,11 @@ class World(ABC):
         self._record(EventKind.DROP, row, reason=reason)
         self._leave(row, Phase.DROPPED)
 
-    def _record_node(self, kind: str, node: int) -> None:
+    def note(self, kind: str, node: int, cause: str = "") -> None:
+        """Log an event of a node."""
         cluster = self.scenario.cluster
         gpus = int(cluster.node_gpus[node])
-        self._record(kind, NO_JOB, int(cluster.node_type[node]), gpus, ((node, gpus),))
+        self._record(kind, NO_JOB, int(cluster.node_type[node]), gpus, ((node, gpus),), cause=cause)
 
     def _after(self, delay: int, action: Any) -> None:
         self._clock.timeout(delay).callbacks.append(lambda _: action())
@@ -593,16 +552,20 @@ class World(ABC):
         locality: int = -1,
         overhead_s: float = 0.0,
         iteration_time_s: float = 0.0,
-        reason: str = "",
+        **marks: Any,
     ) -> None:
-        batch = int(self.jobs.batch[row]) if kind in PACES else 0
-        event = Event(
-            self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
-        )
+        if kind in PACES:
+            batch = int(self.jobs.batch[row])
+            if batch != self.scenario.trace.global_batch[row]:
+                marks["batch"] = batch
+            if self.jobs.disturbed:
+                marks["write_share"] = float(self.jobs.write_share[row])
+            if (partner := self.jobs.partner_of(row)) != NO_JOB:
+                marks["partner"] = partner
         if self._parts is not None and nodes and row != NO_JOB:
-            event = event._replace(devices=int(self._parts.devices_of[row]))
-        if batch and batch != self.scenario.trace.global_batch[row]:
-            event = event._replace(batch=batch)
-        if kind in PACES and (partner := self.jobs.partner_of(row)) != NO_JOB:
-            event = event._replace(partner=partner)
-        self.log.append(event)
+            marks["devices"] = int(self._parts.devices_of[row])
+        self.log.append(
+            Event(
+                self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, **marks
+            )
+        )

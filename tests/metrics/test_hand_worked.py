@@ -238,6 +238,11 @@ EXPECTED = {
     "node_failures": 0,
     "failures_mean": 0.0,
     "lost_gpu_hours": 0.0,
+    # From the first start A works for 395 - 90 of 395 s, B for 220 - 50 of 340 s, C for 750 of 800 s.
+    "ettr_mean": (305 / 395 + 170 / 340 + 750 / 800) / 3,
+    "interruptions_per_hour": 0.0,
+    "failure_gpu_hours": 0.0,
+    "checkpoint_gpu_hours": 0.0,
     "launches_unplaced": 0,
     # A in time, C not; B's deadline lies after the horizon.
     "deadline_satisfaction": 0.5,

@@ -105,7 +105,7 @@ def test_the_time_in_the_system_is_queueing_profiling_and_running(log):
 @settings(max_examples=120, deadline=None)
 def test_unfinished_jobs_never_vanish_from_the_censored_mean(log):
     trace, events, end_s = log
-    metrics, records, record, _ = measure(events, trace, CLUSTER, _reference(trace), end_s, end_s)
+    metrics, records, record, *_ = measure(events, trace, CLUSTER, _reference(trace), end_s, end_s)
     submitted = metrics["jobs_submitted"]
     assert submitted == metrics["jobs_finished"] + metrics["jobs_unfinished"]
     assert submitted == (trace.submit_s <= end_s).sum()

@@ -110,7 +110,7 @@ def test_a_profiling_that_a_failure_cuts_short_starts_anew():
 
 
 def test_nodes_that_only_fail_end_in_an_error(monkeypatch):
-    monkeypatch.setattr("clustergym.sim.world.FRUITLESS_FAILURES", 50)
+    monkeypatch.setattr("clustergym.sim.disturbed_world.FRUITLESS_FAILURES", 50)
     scenario = small_scenario([Job("a", 0.0, 10**6, 4)], {"X": (1, 4)}, ONE_S)
     scenario = replace(scenario, disturbances=(Failures(mtbf_s=100.0, mttr_s=10.0),))
     with pytest.raises(StalledError, match="50 node failures since a job completed"):

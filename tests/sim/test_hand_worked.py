@@ -67,11 +67,11 @@ def test_every_job_ends_when_worked_out(run):
 def test_an_event_has_what_is_said_of_its_kind_and_no_more(run):
     waiting = [e for e in run.simulation.log.events if not e.iteration_time_s]
     assert {e.kind for e in waiting} == {EventKind.SUBMIT, EventKind.PREEMPT, EventKind.COMPLETE}
-    nothing = (-1, 0, (), -1, 0.0, 0.0, "", 0.0, 0.0, 0, NO_JOB)
+    nothing = (-1, 0, (), -1, 0.0, 0.0, "", 0.0, 0.0, 0, 0, NO_JOB, "", 0.0)
     assert {e[3:] for e in waiting} == {nothing}
     assert Event(0.0, EventKind.SUBMIT, 0)[3:] == nothing
     first = next(e for e in run.simulation.log.events if e.kind == EventKind.START)
-    assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0, NO_JOB)
+    assert first[3:] == (0, 4, ((0, 4),), 0, 40.0, 2.0, "", 0.0, 0.0, 0, 0, NO_JOB, "", 0.0)
 
 
 def test_a_run_says_how_long_it_took(run):

@@ -52,7 +52,8 @@ class PreparedScenarios:
         """Raise an UncoveredError if compiled episodes do not cover the scenarios of the parameters."""
         single, plain = self._single, SchedulingParameters()
         fixed, chosen = single.episodes.fixed, single.parameters
-        if fixed is None and (chosen.costs, chosen.placer) == (plain.costs, plain.placer):
+        usual = (chosen.costs, chosen.placer, chosen.failures) == (plain.costs, plain.placer, plain.failures)
+        if fixed is None and usual:
             return
         options = {} if fixed is not None else {"trace_seed": 0}
         scenario = single.episodes.choose(options, np.random.default_rng(0))

@@ -1,43 +1,42 @@
-"""Node failures: a schedule from a file, or drawn from exponential distributions."""
+"""Failures of nodes and switches: schedules from files, or drawn from exponential distributions."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
-from clustergym.cluster.spec import ClusterSpec
+from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameters import build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Disturbance, DisturbanceMetric, DisturbedRun
+from clustergym.scenarios.failure_draws import IN_PLACE, LEAF, NEW_NODE, NODE, Draw, Fault, Repairs
+from clustergym.scenarios.failure_files import (
+    COLUMNS,
+    NodeFailure,
+    SwitchFailure,
+    read_schedule,
+    read_switches,
+)
+from clustergym.scenarios.failure_model import FailureModel
 from clustergym.workload.trace import Trace
 
-COLUMNS = ("time_s", "node", "repair_s")
-"""Columns of a schedule: when a node fails, which (counted from 0), and how long its repair takes."""
+__all__ = ["COLUMNS", "FailureChoice", "Failures", "NodeFailure", "read_schedule"]
 
 NODE_FAIL, NODE_REPAIR = "node_fail", "node_repair"
 """Events: the node in `nodes` fails, all of its `gpus` are out of use; it works again."""
-
-STREAM = 3
-"""Number of the random stream that failures are drawn from (1: policy, 2: placer)."""
-
-
-class NodeFailure(NamedTuple):
-    """One failure of a node and the duration of its repair."""
-
-    time_s: float
-    node: int
-    repair_s: float
+NODE_ERROR = "node_error"
+"""Event: the node in `nodes` has a failure that a restart on it mends."""
+LEAF_EVENTS, MINIPOD_EVENTS = ("leaf_fail", "leaf_repair"), ("minipod_fail", "minipod_repair")
+"""Events: the leaf, or the spine of the minipod, of the node in `nodes` fails; it works again."""
 
 
 @dataclass(frozen=True)
 class Failures(Disturbance):
-    """The node failures of a run: a schedule, drawn ones, or both. They do not depend on the policy.
+    """The failures of a run: schedules, drawn ones, or both. They do not depend on the policy.
 
     Attributes
     ----------
@@ -50,12 +49,16 @@ class Failures(Disturbance):
     seed : int
         Seed of the drawn failures.
     checkpoint_every_s : float
-        Seconds of work between a job's checkpoints, which do not interrupt it. A job whose node fails
-        goes back to its last checkpoint, or to its launch if there is none.
+        Seconds of work between a job's checkpoints. A job whose node fails goes back to its last
+        checkpoint, or to its launch if there is none.
+    model : FailureModel
+        All else.
+    switches : tuple of SwitchFailure
+        Scheduled failures of switches, in order of time.
     """
 
     key = "failures"
-    outages = ((NODE_FAIL, NODE_REPAIR),)
+    outages = ((NODE_FAIL, NODE_REPAIR), LEAF_EVENTS, MINIPOD_EVENTS)
     metrics = (
         DisturbanceMetric(
             "node_failures",
@@ -64,6 +67,15 @@ class Failures(Disturbance):
             "failures of nodes up to the end of the run, whether in use or not",
             lambda events: sum(event.kind == NODE_FAIL for event in events),
         ),
+        DisturbanceMetric(
+            "switch_failures",
+            "",
+            "",
+            "failures of leaves and of minipods' spines up to the end of the run",
+            lambda events: len(
+                {event[:2] for event in events if event.kind in (LEAF_EVENTS[0], MINIPOD_EVENTS[0])}
+            ),
+        ),
     )
 
     schedule: tuple[NodeFailure, ...] = ()
@@ -71,6 +83,8 @@ class Failures(Disturbance):
     mttr_s: float = 3600.0
     seed: int = 0
     checkpoint_every_s: float = 1800.0
+    model: FailureModel = field(default_factory=FailureModel)
+    switches: tuple[SwitchFailure, ...] = ()
 
     @classmethod
     def from_config(
@@ -78,47 +92,111 @@ class Failures(Disturbance):
     ) -> Failures | None:
         """Build the failures of the keys of `FailureChoice`; also raises as `read_schedule`."""
         choice: FailureChoice = build(FailureChoice, given, "scenario.failures")
-        if choice.path is None and choice.mtbf_s is None:
-            return None
+        model = FailureModel(**{one.name: getattr(choice, one.name) for one in fields(FailureModel)})
+        drawn = (choice.mtbf_s, model.leaf_mtbf_s, model.minipod_mtbf_s)
+        if all(mean_s is None for mean_s in drawn):
+            choice.check_without_rates(model)
+            if choice.path is None and model.switch_path is None:
+                return None
         return cls(
             schedule=() if choice.path is None else read_schedule(choice.path, len(cluster.node_type)),
             mtbf_s=choice.mtbf_s,
             mttr_s=choice.mttr_s,
             seed=seed if choice.seed is None else choice.seed,
             checkpoint_every_s=choice.checkpoint_every_s,
+            model=model,
+            switches=() if model.switch_path is None else read_switches(model.switch_path, cluster),
         )
 
-    def start(self, run: DisturbedRun) -> None:
-        """Let nodes fail in a run."""
-        run.follow(self._fail_nodes(run))
+    def fingerprint(self) -> object:
+        """Return the settings, leaving out `model` and `switches` where they say nothing.
 
-    def _fail_nodes(self, run: DisturbedRun) -> Iterator[int]:
-        for time_s, node, repair_s in self.upcoming(len(run.allocations.spec.node_type)):
-            yield ticks(time_s)
-            if node not in run.allocations.down:
-                run.take_out(node, max(ticks(repair_s), 1), self.outages[0], f"node {node} failed")
+        So the digest of a scenario without them stays the same. Paths count by what is in the files.
+        """
+        values = asdict(self)
+        values["model"].pop("switch_path")
+        if self.model == FailureModel():
+            del values["model"], values["switches"]
+        return values
+
+    def rate_per_s(self, cluster: ClusterSpec, nodes: Nodes) -> float:
+        """Return the rate of drawn failures that hit a job on some nodes, 1/s."""
+        on = np.array([node for node, _ in nodes])
+        parts = (
+            (len(on), self.mtbf_s),
+            (len(np.unique(cluster.node_leaf[on])), self.model.leaf_mtbf_s),
+            (len(np.unique(cluster.node_minipod[on])), self.model.minipod_mtbf_s),
+        )
+        return self.model.rate_scale * sum(count / mean_s for count, mean_s in parts if mean_s is not None)
+
+    def checkpoints(self, cluster: ClusterSpec, nodes: Nodes) -> tuple[float, float]:
+        """Return the interval and the time of writing of the checkpoints of a job on some nodes."""
+        fixed = self.model.checkpoint_rule == "fixed"
+        rate = 0.0 if fixed else self.rate_per_s(cluster, nodes)
+        return self.model.interval_s(self.checkpoint_every_s, rate), self.model.checkpoint_write_s
+
+    def start(self, run: DisturbedRun) -> None:
+        """Let nodes and switches fail in a run."""
+        run.follow(self._fail(run))
+
+    def _fail(self, run: DisturbedRun) -> Iterator[int]:
+        cluster = run.allocations.spec
+        draw = Draw(self.seed, self.mtbf_s, self.mttr_s, self.model)
+        repairs = Repairs(draw, cluster)
+        for fault in draw.faults(cluster, self.schedule, self.switches):
+            yield ticks(fault.time_s)
+            if fault.tier != NODE:
+                self._fail_switch(run, fault)
+            elif fault.number not in run.allocations.down and repairs.happens(fault):
+                if fault.step == NEW_NODE:
+                    self._take_out(run, fault, fault.number, repairs.outage_s(fault), f"node {fault.number}")
+                else:
+                    self._restart(run, fault)
+
+    def _fail_switch(self, run: DisturbedRun, fault: Fault) -> None:
+        cluster = run.allocations.spec
+        leaf = fault.tier == LEAF
+        below = np.flatnonzero((cluster.node_leaf if leaf else cluster.node_minipod) == fault.number)
+        for node in below.tolist():
+            self._take_out(
+                run, fault, node, fault.repair_s, f"{'leaf' if leaf else 'minipod'} {fault.number}"
+            )
+
+    def _take_out(self, run: DisturbedRun, fault: Fault, node: int, outage_s: float, what: str) -> None:
+        run.take_out(
+            node,
+            max(ticks(outage_s), 1),
+            self.outages[fault.tier],
+            f"{what} failed",
+            fault.cause,
+            ticks(self.model.detection_s),
+            self.model.restart.node_s,
+        )
+
+    def _restart(self, run: DisturbedRun, fault: Fault) -> None:
+        """Let the jobs on a node start again where they are."""
+        run.note(NODE_ERROR, fault.number, fault.cause)
+        restart, in_place = self.model.restart, fault.step == IN_PLACE
+        standstill = ticks(self.model.detection_s + (restart.in_place_s if in_place else restart.process_s))
+        reason = f"node {fault.number}: restart {'in place' if in_place else 'of processes'}"
+        for row in run.jobs_on(fault.number):
+            run.halt(row, standstill, not in_place, reason, fault.cause)
 
     def upcoming(self, nodes: int) -> Iterator[NodeFailure]:
         """Yield the failures of a cluster with that many nodes, in order of time, then node.
 
         With both a schedule and drawn failures, a node may be listed as failing while it is already down.
         """
-        drawn = [] if self.mtbf_s is None else [self._drawn(node) for node in range(nodes)]
-        return heapq.merge(self.schedule, *drawn)
+        from heapq import merge
 
-    def _drawn(self, node: int) -> Iterator[NodeFailure]:
-        assert self.mtbf_s is not None
-        rng, now_s = np.random.default_rng([self.seed, STREAM, node]), 0.0
-        while True:
-            now_s += float(rng.exponential(self.mtbf_s))
-            repair_s = float(rng.exponential(self.mttr_s))
-            yield NodeFailure(now_s, node, repair_s)
-            now_s += repair_s
+        draw = Draw(self.seed, self.mtbf_s, self.mttr_s, self.model)
+        drawn = [] if self.mtbf_s is None else [draw.times(node) for node in range(nodes)]
+        return merge(self.schedule, *drawn)
 
 
 @dataclass(frozen=True)
-class FailureChoice:
-    """The key `scenario.failures` of the configuration.
+class FailureChoice(FailureModel):
+    """The key `scenario.failures` of the configuration; the other keys are those of `FailureModel`.
 
     Attributes
     ----------
@@ -137,6 +215,7 @@ class FailureChoice:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for key in ("mtbf_s", "mttr_s", "checkpoint_every_s"):
             value = getattr(self, key)
             require(
@@ -147,39 +226,27 @@ class FailureChoice:
             )
         seed = self.seed
         require(seed is None or seed >= 0, "scenario.failures.seed", seed, "give a whole number from 0")
-
-
-def read_schedule(path: str | Path, nodes: int) -> tuple[NodeFailure, ...]:
-    """Read a CSV of failures with the columns `COLUMNS`, rows in any order.
-
-    Raises
-    ------
-    InputError
-        If the file is malformed, names a node that the cluster does not have, or lets a node fail while
-        it is being repaired. Names file, line and column.
-    """
-    from clustergym.inputs.columns import integers, numbers
-    from clustergym.inputs.text_files import read_csv
-
-    table = read_csv(Path(path), COLUMNS)
-    rows = zip(
-        numbers(table, "time_s", low=0.0).tolist(),
-        integers(table, "node", low=0, high=nodes - 1).tolist(),
-        numbers(table, "repair_s", low=1e-6).tolist(),
-        table.line,
-        strict=True,
-    )
-    ordered = sorted((NodeFailure(time_s, node, repair_s), line) for time_s, node, repair_s, line in rows)
-    back_s: dict[int, float] = {}
-    for failure, line in ordered:
-        if failure.time_s < back_s.get(failure.node, 0.0):
+        write_s, every_s = self.checkpoint_write_s, self.checkpoint_every_s
+        if self.checkpoint_rule == "fixed" and write_s > every_s:
             raise InputError(
-                f"node {failure.node} fails at {failure.time_s:g} s, but its repair lasts until "
-                f"{back_s[failure.node]:g} s",
-                file=path,
-                line=line,
-                field="time_s",
-                remedy="let it fail later, or merge both rows",
+                f"a write of {write_s:g} s takes longer than the interval of {every_s:g} s",
+                field="scenario.failures.checkpoint_write_s",
+                remedy="give less, or a longer checkpoint_every_s",
             )
-        back_s[failure.node] = failure.time_s + failure.repair_s
-    return tuple(failure for failure, _ in ordered)
+
+    def check_without_rates(self, model: FailureModel) -> None:
+        """Raise an InputError for keys that say nothing where no failures are drawn."""
+        given = model.switch_path is not None or self.path is not None
+        needs = ("offenders", "causes", "rate_scale") if given else tuple(one.name for one in fields(model))
+        for key in needs:
+            if getattr(model, key) != getattr(FailureModel(), key):
+                self._needs_rates(key)
+        if self.checkpoint_rule != "fixed":
+            self._needs_rates("checkpoint_rule")
+
+    def _needs_rates(self, key: str) -> None:
+        raise InputError(
+            "is given, but no failures",
+            field=f"scenario.failures.{key}",
+            remedy="give mtbf_s, leaf_mtbf_s or minipod_mtbf_s as well",
+        )
