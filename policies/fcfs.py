@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
@@ -56,6 +57,7 @@ class FirstComeFirstServed(Policy):
     """
 
     name: ClassVar[str] = "fcfs"
+    serves_parts: ClassVar[bool] = True
     queue: Literal["cluster", "gpu_type"] = "gpu_type"
     any_type: Literal["first", "random", "last"] = "first"
     backfill: Literal["none", "aggressive", "easy", "conservative"] = "none"
@@ -80,6 +82,12 @@ class FirstComeFirstServed(Policy):
         """Start jobs from the head of each queue, and later jobs where backfill allows."""
         waiting = np.flatnonzero(view.state == QUEUED)
         if self.backfill in ("easy", "conservative"):
+            if view.parts is not None:
+                message, remedy = (
+                    f"{self.backfill} makes no reservations of parts of GPUs",
+                    "give none or aggressive",
+                )
+                raise InputError(message, field="policy.backfill", remedy=remedy)
             return Decision.keep(view).also(self._reserving(view, waiting))
         blocks = QUEUES[self.queue] if self.backfill == "none" else "nothing"
         return Decision.keep(view).also(fill(view, waiting, self._preference(view), view.free, blocks))

@@ -30,6 +30,7 @@ class LeastAttainedService(Policy):
     """
 
     name: ClassVar[str] = "las"
+    serves_parts: ClassVar[bool] = True
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     round_s: Period | None = 300.0
 

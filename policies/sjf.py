@@ -32,6 +32,7 @@ class ShortestJobFirst(Policy):
     """
 
     name: ClassVar[str] = "sjf"
+    serves_parts: ClassVar[bool] = True
     information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
     blocks: Blocks = "nothing"
     round_s: Period | None = 300.0

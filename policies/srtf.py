@@ -41,6 +41,7 @@ class ShortestRemainingTimeFirst(Policy):
     """
 
     name: ClassVar[str] = "srtf"
+    serves_parts: ClassVar[bool] = True
     information_class: ClassVar[InformationClass] = InformationClass.CLAIRVOYANT
     elastic: bool = False
     hysteresis: AtLeastOne = 4.0

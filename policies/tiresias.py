@@ -54,6 +54,7 @@ class Tiresias(Policy):
     """
 
     name: ClassVar[str] = "tiresias"
+    serves_parts: ClassVar[bool] = True
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     thresholds_gpu_s: AscendingFloats = (3250.0, 7200.0)
     promote_knob: NonNegativeFloat = 0.0

@@ -36,7 +36,7 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
     if name_or_path in cluster_names():
         return _from_file(conf_dir() / "cluster" / f"{name_or_path}.yaml")
     path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml") or os.sep in name_or_path or path.exists():
+    if path.suffix in (".yaml", ".yml", ".csv", ".gz") or os.sep in name_or_path or path.exists():
         return _from_file(path)
     remedy = nearest(name_or_path, cluster_names())
     raise InputError(f"unknown cluster {name_or_path!r}", remedy=f"{remedy} or give a YAML file")
@@ -49,7 +49,7 @@ def cluster_from_config(mapping: Mapping[str, Any]) -> ClusterSpec:
     ----------
     mapping : dict
         Plain values: keys `name`, `path`, `nodes`, `fabric`, `gpu_types`. A `path` other than
-        None wins over all the rest: the cluster is read from that file.
+        None wins over all the rest: the cluster is read from that file, YAML or a CSV list of nodes.
 
     Raises
     ------
@@ -115,6 +115,10 @@ def _gpu_type(name: str, keys: GpuTypeKeys) -> GpuType:
 
 
 def _from_file(path: Path) -> ClusterSpec:
+    if path.name.endswith((".csv", ".csv.gz")):
+        from clustergym.cluster.divisible import read_divisible
+
+        return read_divisible(path)
     from clustergym.inputs.yaml_file import read_mapping
 
     source = read_mapping(path)
@@ -141,10 +145,29 @@ class _Builder:
         if self.keys.path is not None:
             raise self.error("a cluster file cannot point to another", "path", remedy="remove it")
         self._check_own_types()
+        name = self.keys.name or ("unnamed" if self.file is None else self.file.stem)
+        if any(keys.cpu_milli is not None or keys.memory_mib is not None for keys in self.keys.nodes):
+            return self._divisible(name)
         groups = tuple(self._group(row, keys) for row, keys in enumerate(self.keys.nodes))
         self._check_nodes(groups)
-        name = self.keys.name or ("unnamed" if self.file is None else self.file.stem)
         return ClusterSpec(name, groups, self._fabric(self.keys.fabric, sum(g.nodes for g in groups)))
+
+    def _divisible(self, name: str) -> ClusterSpec:
+        from clustergym.cluster.divisible import MOST_GPUS_PER_NODE, DivisibleCluster, NodeShape
+
+        shapes = []
+        for row, keys in enumerate(self.keys.nodes):
+            if keys.cpu_milli is None or keys.memory_mib is None:
+                missing = "cpu_milli" if keys.cpu_milli is None else "memory_mib"
+                remedy = "give cpu_milli and memory_mib of all nodes, or of none"
+                raise self.error("is missing", "nodes", row, missing, remedy=remedy)
+            if keys.gpus_per_node > MOST_GPUS_PER_NODE:
+                message = f"a divisible node has at most {MOST_GPUS_PER_NODE} GPUs"
+                raise self.error(message, "nodes", row, "gpus_per_node")
+            shapes.append(
+                NodeShape(keys.gpu_type, keys.gpus_per_node, keys.cpu_milli, keys.memory_mib, keys.count)
+            )
+        return DivisibleCluster.of(name, tuple(shapes))
 
     def _check_own_types(self) -> None:
         seen: dict[str, str] = {}

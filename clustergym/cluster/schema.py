@@ -17,6 +17,7 @@ MOST_GPUS = 1_000_000
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
 Factor = Annotated[float, Field(ge=1)]
+Amount = Annotated[int, Field(ge=0, le=10**9)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 
 
@@ -41,13 +42,19 @@ class GpuTypeKeys(Checked):
 
 
 class NodesKeys(Checked):
-    """The keys of a group of equal nodes; its network keys override those of the GPU type."""
+    """The keys of a group of equal nodes; its network keys override those of the GPU type.
+
+    With CPU (thousandths of a core) and memory (MiB) of each node, the cluster's GPUs can be divided
+    (`clustergym.cluster.divisible`).
+    """
 
     gpu_type: Text
     count: Count
     gpus_per_node: Count
     nic_gbps: Positive | None = None
     nic_per_gpu: bool | None = None
+    cpu_milli: Amount | None = None
+    memory_mib: Amount | None = None
 
 
 class FabricKeys(Checked):

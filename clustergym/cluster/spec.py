@@ -122,6 +122,11 @@ class ClusterSpec:
         return np.array([g.nodes * g.gpus_per_node for g in self.groups], dtype=np.int64)
 
     @cached_property
+    def most_gpus(self) -> int:
+        """Most GPUs that one job can hold: those of the largest type."""
+        return int(self.capacity.max())
+
+    @cached_property
     def gpus_per_node(self) -> Ints:
         """Number of GPUs on a node of each type, shape (T,)."""
         return np.array([g.gpus_per_node for g in self.groups], dtype=np.int64)

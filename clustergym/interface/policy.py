@@ -15,7 +15,10 @@ from clustergym.inputs.parameters import Parameters
 
 if TYPE_CHECKING:
     from clustergym.cluster.allocation import Allocations
+    from clustergym.cluster.part_allocations import PartAllocations
+    from clustergym.cluster.parts import Place
     from clustergym.cluster.spec import ClusterSpec, Nodes
+    from clustergym.interface.part_view import PartView
     from clustergym.models.model_class import ModelClass
     from clustergym.workload.trace import Trace
 
@@ -151,6 +154,9 @@ class View:
         GPU-seconds held so far.
     feasible : ndarray of bool, shape (n, T, K)
         Whether the job fits in the memory of (type, count).
+    parts : PartView or None
+        Where GPUs can be divided, what each job asks for and has. A job with a part of a GPU holds 1 then, as
+        does one without GPUs, and `free` counts untouched GPUs.
     """
 
     now_s: float
@@ -178,6 +184,7 @@ class View:
     times: Callable[[], Floats] = field(repr=False)
     costs: Callable[[], Floats] = field(repr=False)
     batches: Callable[[], BatchOptions | None] = field(repr=False)
+    parts: PartView | None = None
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -279,10 +286,13 @@ class Policy(Parameters, ABC):
     round_s : float or None
         Seconds between its decision points when the scenario leaves that to the policy;
         None: at every event.
+    serves_parts : bool
+        Whether it starts jobs that ask for parts of GPUs where there is room for them.
     """
 
     config_key: ClassVar[str] = "policy"
     name: ClassVar[str]
+    serves_parts: ClassVar[bool] = False
     round_s: float | None = None
 
     @property
@@ -362,6 +372,23 @@ class Placer(Parameters, ABC):
         The engine calls this only if `allocations.free[gpu_type] >= gpus`. A placer with further needs, such
         as whole nodes, returns `Infeasible` if they are not met; the job then waits.
         """
+
+    @property
+    def places_parts(self) -> bool:
+        """Whether it has a `place_part`."""
+        return False
+
+    def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Choose a node, and a device for a part of one, for a job on a divisible cluster.
+
+        Parameters
+        ----------
+        allocations : PartAllocations
+            `allocations.parts` says what the job asks for, `allocations.nodes` what is free.
+        job : int
+            Row of the trace.
+        """
+        raise NotImplementedError
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Propose better nodes for running jobs, keeping each job's GPU type and count.

@@ -134,12 +134,15 @@ class Oracle(ABC):
         Whether its tables take so long to build that they are kept on disk.
     sees_fabric : bool
         Whether its times depend on the bandwidths of the cluster's fabric.
+    knows_models : bool
+        Whether jobs train models of the catalogue; otherwise their checkpoints cost nothing.
     """
 
     name: str
     catalog: Catalog
     worth_caching: bool = False
     sees_fabric: bool = False
+    knows_models: bool = True
 
     @abstractmethod
     def tables(

@@ -77,11 +77,19 @@ class SiaChoice(Choice):
     calibrated: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordedChoice(Choice):
+    """Keys of `RecordedOracle`: none of its own."""
+
+    module, made_by = "measured.recorded_oracle", "RecordedOracle"
+
+
 ORACLES: dict[str, type[Choice]] = {
     "roofline": RooflineChoice,
     "sia": SiaChoice,
     "table": TableChoice,
     "grid": GridChoice,
+    "recorded": RecordedChoice,
 }
 """Keys by name."""
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.parts import Parts
 from clustergym.cluster.spec import ClusterSpec, Locality
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
@@ -21,6 +22,7 @@ from clustergym.oracle.bootstrap import linear, same_local_batch
 from clustergym.scenarios.batch_choices import BatchChoices
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbance import Disturbance
+from clustergym.scenarios.parts import fits_nowhere
 from clustergym.workload.trace import Trace
 
 
@@ -54,6 +56,8 @@ class Scenario:
         for free links (`oracle.traffic`).
     disturbances : tuple of Disturbance
         What befalls nodes and jobs whatever the policy decides; at most one of each kind.
+    parts : Parts, optional
+        What each job asks for of a divisible cluster; jobs then have what they ask for, no more and no less.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Scenario:
     oversize: str = "error"
     communication_s: Floats | None = None
     disturbances: tuple[Disturbance, ...] = ()
+    parts: Parts | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -225,7 +230,7 @@ class Scenario:
         named = np.array([index[name] for name in self.trace.gpu_type], dtype=np.int64)
         asked = self.trace.gpus
         most_of = np.append(self.cluster.capacity, self.cluster.capacity.max())
-        oversize = asked > most_of[named]
+        oversize = asked > most_of[named] if self.parts is None else ~self.parts.fits
         if self.oversize == "error" and oversize.any():
             row = int(np.argmax(oversize))
             raise self._oversize_error(row, int(named[row]))
@@ -273,6 +278,8 @@ class Scenario:
         return int(capacity.max() if wanted < 0 else capacity[wanted])
 
     def _oversize_error(self, row: int, wanted: int) -> InputError:
+        if self.parts is not None:
+            return fits_nowhere(self.trace, self.cluster, self.parts, row)
         kind = "of one type" if wanted < 0 else self.cluster.gpu_types[wanted]
         return InputError(
             f"job {self.trace.job_id[row]} asks for {int(self.trace.gpus[row])} GPUs, cluster "
@@ -327,7 +334,7 @@ def _filled(times: Floats) -> Floats:
 
 def allowed_counts(cluster: ClusterSpec, rule: str) -> list[int]:
     """Return the GPU counts that a scenario's rule allows for an allotment."""
-    most = int(cluster.capacity.max())
+    most = cluster.most_gpus
     if rule == "any":
         return list(range(1, most + 1))
     return [2**level for level in range(most.bit_length())]

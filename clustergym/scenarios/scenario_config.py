@@ -11,6 +11,7 @@ import numpy as np
 
 from clustergym.arrays import Floats
 from clustergym.cluster.cluster_files import cluster_from_config, load_cluster
+from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError, nearest, require
 from clustergym.inputs.parameter_types import Duration, NonNegativeInt, Period
@@ -24,7 +25,9 @@ from clustergym.oracle.oracle_config import oracle_from_config
 from clustergym.oracle.traffic import on_free_links, require_fabric
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbances import KINDS
+from clustergym.scenarios.parts import whole_gpus_alone, with_parts
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
+from clustergym.workload.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
 from clustergym.workload.trace import Trace
 
 if TYPE_CHECKING:
@@ -99,6 +102,8 @@ class Conditions:
             remedy = f"cluster {cluster.name} has no more than {most} GPUs of one type"
             require(price.gpus <= most, f"costs.profile.{name}.gpus", price.gpus, remedy)
         disturbances = {key: given.get(key, {}) for key in KINDS}
+        if isinstance(cluster, DivisibleCluster):
+            _check_divisible(rules, costs, disturbances)
         return cls(rules, costs, horizon_s, cluster, oracle_from_config(config["oracle"]), disturbances)
 
     def scenario(self, chosen: Mapping[str, Any] | TraceChoice, seed: Any) -> Scenario:
@@ -117,7 +122,12 @@ class Conditions:
         """
         cluster, rules = self.cluster, self.rules
         seed = checked(seed, NonNegativeInt, "seed")
-        trace = _with_cluster_types(make_trace(chosen, seed, cluster, rules.counts), cluster, rules)
+        trace, parts = make_trace(chosen, seed, cluster, rules.counts), None
+        if isinstance(cluster, DivisibleCluster):
+            trace, parts = with_parts(trace, cluster, rules.other_types)
+        else:
+            whole_gpus_alone(trace, cluster)
+            trace = _with_cluster_types(trace, cluster, rules)
         classes = model_classes(trace)
         checkpoint_s = np.array([self._checkpoint(model, trace) for model in classes])
         tables, communication_s = _tables(self.oracle, classes, cluster, rules)
@@ -138,16 +148,28 @@ class Conditions:
             oversize=rules.oversize,
             communication_s=communication_s,
             disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
+            parts=parts,
         )
 
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
         """Return the seconds to save and load the checkpoint of a model class of a trace."""
+        if not self.oracle.knows_models:
+            return 0.0
         if model not in self._checkpoint_s:
             spec = _known(model, self.oracle.catalog, trace)
             self._checkpoint_s[model] = self.costs.checkpoint_s(
                 model.model, model.family, spec.parameters, spec.dtype, spec.relaunch_s
             )
         return self._checkpoint_s[model]
+
+
+def _check_divisible(rules: Rules, costs: Costs, disturbances: Mapping[str, Any]) -> None:
+    """Raise an `InputError` for conditions under which GPUs cannot be divided."""
+    whole = "jobs on a divisible cluster have what they ask for: give"
+    require(rules.counts == "any", "scenario.counts", rules.counts, f"{whole} any")
+    require(not costs.profile, "costs.profile", "a price", f"{whole} costs=free or another without profiles")
+    planned = (disturbances.get("reservations") or {}).get("path")
+    require(planned is None, "scenario.reservations.path", planned, f"{whole} null")
 
 
 def build_scenario(config: Mapping[str, Any]) -> Scenario:
@@ -213,7 +235,9 @@ class TraceChoice(Parameters):
     committed : str or None
         A trace shipped with the project.
     source : str or None
-        A generator, with the fields below; `load` is offered load on the run's cluster.
+        A generator, with the fields below; `load` is offered load on the run's cluster. `openb` asks for
+        parts of GPUs and goes with a divisible cluster (`clustergym.workload.generators.parts`); on such a
+        cluster `load` changes the times between the submissions of a file, too.
     any_type : bool
         Let jobs whose record names no GPU type run on any; otherwise the `arena` rule and
         the generators draw one of the cluster's.
@@ -269,9 +293,12 @@ def make_trace(
     if choice.path is not None:
         from clustergym.workload.formats import load_trace
 
-        return load_trace(
+        found = load_trace(
             choice.path, format=choice.format, options=_read_options(choice, seed, cluster, counts)
         )
+        if choice.load is None or not isinstance(cluster, DivisibleCluster):
+            return found
+        return at_load(found, int(cluster.capacity[0]), choice.load)
     if choice.committed is not None:
         return _committed(choice.committed)
     if choice.source is None:
@@ -280,6 +307,8 @@ def make_trace(
         )
     from clustergym.workload.generators import DeadlineOptions, generate
 
+    if choice.source == PARTS_SOURCE:
+        return _generated_parts(choice, seed, cluster)
     return generate(
         choice.source,
         jobs=choice.jobs,
@@ -296,6 +325,12 @@ def make_trace(
         max_duration_s=choice.max_duration_s,
         start_hour=choice.start_hour,
     )
+
+
+def _generated_parts(choice: TraceChoice, seed: int, cluster: ClusterSpec) -> Trace:
+    own = ("load", "min_duration_s", "max_duration_s")
+    given = {name: float(value) for name in own if (value := getattr(choice, name)) is not None}
+    return generate_parts(PartWorkload(choice.jobs, seed, int(cluster.capacity.sum()), **given))
 
 
 def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> ReadOptions:

@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.compiled.numba_cache import compiled, compiled_in_place
+from clustergym.compiled.numba_cache import compiled
 from clustergym.sharing.fragmentation import Usual, fragments
+from clustergym.sharing.known_scores import KnownScores, best, drawn, no_scores, refresh
 from clustergym.sharing.nodes import Nodes, Requests
 from clustergym.sharing.placers import (
     PLACERS,
     RANDOM_FIT,
     UNFIT,
     drawn_device,
-    score,
     take,
 )
 
@@ -41,14 +41,6 @@ class Filling(NamedTuple):
     fragments_milli: Floats
 
 
-class _Scores(NamedTuple):
-    """Scores that are known, by kind and node, with the version of the node that they are of."""
-
-    value: Ints
-    device: Ints
-    version: Ints
-
-
 def fill(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual, placer: str, seed: int) -> Filling:
     """Place requests in their order of arrival.
 
@@ -66,9 +58,9 @@ def fill(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual, placer:
     seed : int
         Of `random-fit`.
     """
-    number, shape = len(arrivals), (len(requests.gpus), len(nodes.devices))
+    number = len(arrivals)
     chances = np.random.default_rng([seed, 0]).random((number if placer == "random-fit" else 1, 2))
-    scores = _Scores(*(np.full(shape, UNFIT) for _ in range(3)))
+    scores = no_scores(requests, nodes)
     found = Filling(
         np.full(number, UNFIT), np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number)
     )
@@ -84,7 +76,7 @@ def _fill(
     usual: Usual,
     placer: int,
     chances: Floats,
-    scores: _Scores,
+    scores: KnownScores,
     found: Filling,
 ) -> None:
     own, device = np.empty(len(nodes.devices)), np.empty(1, np.int64)
@@ -93,11 +85,11 @@ def _fill(
     used = 0
     for arrival in range(len(arrivals)):
         kind = arrivals[arrival]
-        _refresh(nodes, requests, kind, placer, usual, scores, device)
+        refresh(nodes, requests, kind, placer, usual, scores, device)
         if placer == RANDOM_FIT:
-            at = _drawn(scores.value[kind], chances[arrival, 0])
+            at = drawn(scores.value[kind], chances[arrival, 0])
         else:
-            at = _best(scores.value[kind], nodes.rank)
+            at = best(scores.value[kind], nodes.rank)
         if at >= 0:
             place = scores.device[kind, at]
             if placer == RANDOM_FIT and place >= 0:
@@ -108,42 +100,3 @@ def _fill(
             own[at] = fragments(nodes, at, usual)
         found.used_milli[arrival] = used
         found.fragments_milli[arrival] = own.sum()
-
-
-@compiled_in_place
-def _refresh(
-    nodes: Nodes, requests: Requests, kind: int, placer: int, usual: Usual, scores: _Scores, device: Ints
-) -> None:
-    """Score the nodes that have changed since this kind of request last came."""
-    for at in range(len(nodes.devices)):
-        if scores.version[kind, at] != nodes.version[at]:
-            scores.value[kind, at] = score(nodes, at, requests, kind, placer, usual, device)
-            scores.device[kind, at] = device[0]
-            scores.version[kind, at] = nodes.version[at]
-
-
-@compiled_in_place
-def _best(values: Ints, rank: Ints) -> int:
-    """Return the node of the highest score, of equal ones that of the lowest rank; -1: none fits."""
-    best = -1
-    for at in range(len(values)):
-        if values[at] < 0:
-            continue
-        if best < 0 or values[at] > values[best] or (values[at] == values[best] and rank[at] < rank[best]):
-            best = at
-    return best
-
-
-@compiled_in_place
-def _drawn(values: Ints, chance: float) -> int:
-    """Return one of the nodes on which a request fits, all with the same probability; -1: none."""
-    fitting = 0
-    for at in range(len(values)):
-        fitting += values[at] >= 0
-    left = int(chance * fitting)
-    for at in range(len(values)):
-        if values[at] >= 0:
-            if left == 0:
-                return at
-            left -= 1
-    return -1

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Bools, Ints
+from clustergym.cluster.parts import WHOLE
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision
+from clustergym.scenarios.parts import held_milli
 from clustergym.scenarios.scenario import Scenario
 
 
@@ -88,6 +90,9 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
     _check_jobs(decision, limits, scenario)
     _check_allotments(decision, limits, scenario)
     _check_batches(decision, scenario)
+    if scenario.parts is not None:
+        _check_parts(decision, limits, scenario)
+        return
     used = np.bincount(decision.gpu_type, weights=decision.gpus, minlength=len(limits.available))
     over = np.flatnonzero(used > limits.available)
     if len(over):
@@ -97,6 +102,25 @@ def check_decision(decision: Decision, limits: Limits, scenario: Scenario) -> No
             f"{int(limits.available[kind])} are available",
             job_id=_job_id(scenario, decision.job[decision.gpu_type == kind][-1]),
             remedy="leave out or shrink jobs of that GPU type",
+        )
+
+
+def _check_parts(decision: Decision, limits: Limits, scenario: Scenario) -> None:
+    """Check that jobs have what they ask for, and that all of it together is there."""
+    assert scenario.parts is not None
+    other = decision.gpus != scenario.request_gpus[decision.job]
+    if other.any():
+        first = int(np.argmax(other))
+        raise DecisionError(
+            f"has {int(decision.gpus[first])} GPUs",
+            job_id=_job_id(scenario, decision.job[first]),
+            remedy="on a divisible cluster give each job view.requested_gpus",
+        )
+    milli = int(held_milli(scenario.parts, decision.job).sum())
+    if milli > WHOLE * int(limits.available[0]):
+        raise DecisionError(
+            f"uses {milli} thousandths of GPUs, {WHOLE * int(limits.available[0])} are available",
+            remedy="leave out jobs that do not fit",
         )
 
 

@@ -84,6 +84,11 @@ def drive(
         If the policy or placer exits, or takes longer than the watch allows.
     """
     started, scenario = time.perf_counter(), simulation.scenario
+    if scenario.parts is not None and not policy.serves_parts:
+        message = (
+            f"{policy.name} gives whole GPUs, and those of cluster {scenario.cluster.name} can be divided"
+        )
+        raise InputError(message, field="policy", remedy="choose policy=fcfs, sjf, srtf, las or tiresias")
     times, role = DecisionTimes(), NO_ROLE
     try:
         with watch or Watch() as watching, _few_full_collections():

@@ -142,6 +142,8 @@ class Simulation(World):
         free = self.allocations.free.copy()
         available = self.scenario.cluster.capacity - self._gpus_out_of_use()
         self._limits = Limits(self._rows, available.copy(), self.jobs.profiled)
+        if self._parts is not None:
+            return self._views.part_view(self.now, self._rows, available, self._parts)
         return self._views.view(self.now, self._rows, available, free)
 
     def apply(self, decision: Decision) -> None:

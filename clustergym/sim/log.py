@@ -79,6 +79,8 @@ class Event(NamedTuple):
         Seconds of work, and iterations, that a FAIL undoes.
     batch : int
         Global batch after a launch or a RATE, samples; 0: the requested one.
+    devices : int
+        After a launch on a divisible cluster, the devices of the node as bits; a job without GPUs has 0.
     """
 
     time_s: float
@@ -94,6 +96,7 @@ class Event(NamedTuple):
     lost_s: float = 0.0
     lost_iterations: float = 0.0
     batch: int = 0
+    devices: int = 0
 
 
 class EventLog:
@@ -128,8 +131,8 @@ def _text(nodes: tuple[tuple[int, int], ...]) -> str:
 def _line(event: Event) -> str:
     """Return what is hashed of an event: its values as a tuple of texts.
 
-    Fields of failures and of chosen batches are hashed only where an event has them, so that the digests of
-    runs without them stay the same.
+    Fields of failures, of chosen batches and of devices are hashed only where an event has them, so that the
+    digests of runs without them stay the same.
     """
     time_s, kind, job, gpu_type, gpus, nodes, locality, overhead_s, iteration_s = event[:9]
     line = (
@@ -138,4 +141,6 @@ def _line(event: Event) -> str:
     )
     if event.batch or event.lost_s or event.lost_iterations:
         line += f", '{event.lost_s}', '{event.lost_iterations}'"
-    return f"{line}, '{event.batch}')\n" if event.batch else line + ")\n"
+    if event.batch:
+        line += f", '{event.batch}'"
+    return f"{line}, devices '{event.devices}')\n" if event.devices else line + ")\n"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.interface.part_view import PartView
 from clustergym.interface.policy import BatchOptions, InformationClass, InformationError, Setting, View
 from clustergym.scenarios.clock import TICKS_PER_S, seconds, ticks
 from clustergym.scenarios.scenario import Scenario
@@ -59,6 +62,7 @@ class JobStates:
         self.launched = np.zeros(n, dtype=np.bool_)
         self.searched = np.zeros(shape, dtype=np.bool_)
         self.profiled = np.zeros(shape[:2], dtype=np.bool_)
+        self.part = None if scenario.parts is None else scenario.parts.gpus / np.maximum(trace.gpus, 1)
 
     def remaining_at(self, rows: Ints, now: int) -> Floats:
         """Return the iterations each job has left at tick `now`, shape of `rows`."""
@@ -69,7 +73,8 @@ class JobStates:
 
     def attained_at(self, rows: Ints, now: int) -> Floats:
         """Return the GPU-seconds each job has held up to tick `now`, shape of `rows`."""
-        return self.attained_gpu_s[rows] + self.gpus[rows] * (now - self.held_since[rows]) / TICKS_PER_S
+        held = self.gpus[rows] * (now - self.held_since[rows]) / TICKS_PER_S
+        return self.attained_gpu_s[rows] + (held if self.part is None else held * self.part[rows])
 
     def at_checkpoint(self, row: int, now: int) -> tuple[float, int]:
         """Return the iterations left at a job's last checkpoint, and the ticks worked since then."""
@@ -91,6 +96,8 @@ class JobStates:
             done = worked / (self.iteration_s[row] * TICKS_PER_S)
             self.remaining[row] = max(self.remaining[row] - done, 0.0)
         held = float(int(self.gpus[row]) * (now - int(self.held_since[row])))
+        if self.part is not None:
+            held *= float(self.part[row])
         self.attained_gpu_s[row] += held / TICKS_PER_S
         self.worked_until[row] = self.held_since[row] = now
 
@@ -112,8 +119,23 @@ class ViewMaker:
         self.counts = scenario.tables.counts
         self.first_launch = scenario.costs.first_launch
         self.batches = scenario.batch_choices
+        self.parts = scenario.parts
         knows = self.batches is not None and information != InformationClass.NONE
         self.known_at_batches = scenario.known_batch_times(information) if knows else None
+
+    def part_view(self, now: int, rows: Ints, available: Ints, allocations: PartAllocations) -> View:
+        """Return the View of the jobs `rows` at tick `now` on a divisible cluster."""
+        view = self.view(now, rows, available, allocations.free.copy())
+        held = [allocations.holding(row) for row in rows.tolist()]
+        parts = PartView(
+            allocations.parts.requests,
+            allocations.parts.kind[rows],
+            np.array([nodes[0][0] if nodes else -1 for nodes in held], dtype=np.int64),
+            np.array([allocations.devices(row) for row in rows.tolist()], dtype=np.int64),
+            allocations.nodes.copy,
+        )
+        asked = view.setting.counts == view.requested_gpus[:, None, None]
+        return replace(view, feasible=view.feasible & asked, parts=parts)
 
     def view(self, now: int, rows: Ints, available: Ints, free: Ints) -> View:
         """Return the View of the jobs `rows` at tick `now`."""

@@ -20,6 +20,7 @@ from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.links import SharedLinks
 from clustergym.sim.log import NO_JOB, PACES, Event, EventKind, EventLog
+from clustergym.sim.part_placing import part_allocations, place_part
 from clustergym.sim.profiling import Profile, ProfileBook
 from clustergym.sim.state import JobStates, Phase, ViewMaker
 
@@ -62,7 +63,8 @@ class World(ABC):
         self.log = EventLog()
         self.trace = scenario.trace
         self.jobs = JobStates(scenario)
-        self.allocations = Allocations(scenario.cluster)
+        self._parts = part_allocations(scenario, placer)
+        self.allocations = Allocations(scenario.cluster) if self._parts is None else self._parts
         self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
         self._views = ViewMaker(scenario, self.jobs, information, self.setting)
         self._clock = simpy.Environment()
@@ -229,7 +231,10 @@ class World(ABC):
         level = int(np.searchsorted(scenario.tables.counts, gpus))
         overhead = ticks(self._overhead_s(row, kind, level))
         what = self._launch_kind(row, rescale, bool(on))
-        nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
+        if self._parts is not None:
+            nodes: Nodes | Infeasible = place_part(self._parts, self.placer, row)
+        else:
+            nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
         if isinstance(nodes, Infeasible):
             self._unplaced(row, kind, gpus, nodes)
             return
@@ -553,5 +558,7 @@ class World(ABC):
         event = Event(
             self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
         )
+        if self._parts is not None and nodes and row != NO_JOB:
+            event = event._replace(devices=self._parts.devices(row))
         chosen = batch and batch != self.scenario.trace.global_batch[row]
         self.log.append(event._replace(batch=batch) if chosen else event)

@@ -18,6 +18,7 @@ from clustergym.workload.readers import (
     elasticflow,
     gavel,
     helios,
+    openb,
     pai,
     philly,
     philly_json,
@@ -49,7 +50,7 @@ class Format:
 
 _MODULES = (
     *(durations, native, arena_simulate, arena, philly, philly_json),
-    *(helios, pai, sia, gavel, elasticflow),
+    *(helios, openb, pai, sia, gavel, elasticflow),
 )
 
 

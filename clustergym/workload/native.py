@@ -13,7 +13,8 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import decode, header, read_bytes, read_csv
 from clustergym.inputs.writing import write_files
 from clustergym.workload.options import ReadOptions
-from clustergym.workload.trace import COLUMNS, Trace
+from clustergym.workload.part_columns import read_parts
+from clustergym.workload.trace import COLUMNS, PART_COLUMNS, Trace
 from clustergym.workload.trace_checks import build_trace
 
 NAME = "native"
@@ -42,7 +43,8 @@ def read_trace(path: str | Path) -> Trace:
     Parameters
     ----------
     path : str or Path
-        CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing.
+        CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing. With any of `PART_COLUMNS` jobs
+        may ask for parts of GPUs, and for 0 of them.
 
     Raises
     ------
@@ -50,8 +52,10 @@ def read_trace(path: str | Path) -> Trace:
         At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
-    table = read_csv(path, REQUIRED, known=COLUMNS)
+    table = read_csv(path, REQUIRED, known=COLUMNS + PART_COLUMNS)
     stored = _read_provenance(path, table.sha256)
+    divides = not set(PART_COLUMNS).isdisjoint(table.columns)
+    gpus = integers(table, "gpus", low=0 if divides else 1, high=MAX_GPUS)
     return build_trace(
         path=path,
         line=table.line,
@@ -62,12 +66,13 @@ def read_trace(path: str | Path) -> Trace:
         global_batch=integers(table, "global_batch", low=1),
         iterations=integers(table, "iterations", low=1),
         gpu_type=texts(table, "gpu_type"),
-        gpus=integers(table, "gpus", low=1, high=MAX_GPUS),
+        gpus=gpus,
         deadline_s=numbers(table, "deadline_s", default=float("nan")),
         priority=integers(table, "priority", default=0),
         user=texts(table, "user"),
         virtual_cluster=texts(table, "virtual_cluster"),
         provenance=stored or {"source": path.name, "format": NAME, "sha256": table.sha256},
+        parts=read_parts(table, gpus) if divides else None,
     )
 
 
@@ -115,7 +120,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     record = {
         "sha256": hashlib.sha256(content).hexdigest(),
         "rows": len(trace),
-        "columns": list(COLUMNS),
+        "columns": list(trace.columns),
         "provenance": trace.provenance,
     }
     text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"

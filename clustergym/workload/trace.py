@@ -31,6 +31,9 @@ COLUMNS = (
 )
 """Columns of the native CSV format, in order."""
 
+PART_COLUMNS = ("gpu_milli", "cpu_milli", "memory_mib", "gpu_models")
+"""Further columns where jobs ask for parts of GPUs, CPU or memory."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
@@ -53,7 +56,7 @@ class Trace:
     gpu_type : tuple of str
         Requested GPU type, canonical name; empty: any.
     gpus : ndarray of int
-        Requested GPU count, at least 1.
+        Requested GPU count, at least 1; 1 also for a job without GPUs, of which `gpu_milli` is 0.
     deadline_s : ndarray of float
         Absolute, on the clock of `submit_s`; NaN: none.
     priority : ndarray of int
@@ -66,6 +69,11 @@ class Trace:
         File the rows were read from; empty where there is none.
     provenance : dict
         Plain JSON values: source, format, sha256 of the source, rule, seed, origin.
+    gpu_milli, cpu_milli, memory_mib : ndarray of int, or None
+        Thousandths of each requested GPU, below 1,000 only where one is requested and 0 for a job
+        without GPUs; thousandths of cores; MiB. None: all jobs ask for whole GPUs and nothing else.
+    gpu_models : tuple of str, or None
+        Models of GPUs that a job accepts, joined by `|`; empty: any.
     """
 
     name: str
@@ -84,6 +92,10 @@ class Trace:
     line: Ints
     path: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
+    gpu_milli: Ints | None = None
+    cpu_milli: Ints | None = None
+    memory_mib: Ints | None = None
+    gpu_models: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, name: str, submit_s: Floats, iterations: Ints, gpus: Ints, **columns: Any) -> Trace:
@@ -137,7 +149,8 @@ class Trace:
         """Return the table as text in the native format; equal tables give equal text on any machine."""
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(self.columns)
+        more = self._part_cells()
         for row in range(len(self)):
             deadline = float(self.deadline_s[row])
             writer.writerow(
@@ -149,14 +162,26 @@ class Trace:
                     int(self.global_batch[row]),
                     int(self.iterations[row]),
                     self.gpu_type[row],
-                    int(self.gpus[row]),
+                    int(self.gpus[row]) if not more or more[row][0] else 0,
                     "" if np.isnan(deadline) else _number(deadline),
                     int(self.priority[row]),
                     self.user[row],
                     self.virtual_cluster[row],
+                    *(more[row] if more else ()),
                 )
             )
         return buffer.getvalue()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table in the native format."""
+        return COLUMNS if self.gpu_milli is None else COLUMNS + PART_COLUMNS
+
+    def _part_cells(self) -> list[tuple[Any, ...]]:
+        if self.gpu_milli is None:
+            return []
+        columns = (getattr(self, name) for name in PART_COLUMNS)
+        return list(zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns), strict=True))
 
     @property
     def sha256(self) -> str:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from clustergym.arrays import Floats, Ints
 from clustergym.inputs.columns import LARGEST, MAX_GPUS, check_bounds, shown
 from clustergym.inputs.errors import InputError
+from clustergym.workload.part_columns import PartColumns, checked_parts
 from clustergym.workload.trace import Trace
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -46,6 +47,7 @@ def build_trace(
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
     canonical: Callable[[str], str] | None = None,
+    parts: PartColumns | None = None,
 ) -> Trace:
     """Build a trace from columns: check them and sort them by submission.
 
@@ -65,6 +67,8 @@ def build_trace(
         The source's names of our columns, for error messages.
     canonical : callable, optional
         GPU type name -> canonical name; by default that of the hardware catalogue.
+    parts : PartColumns, optional
+        What the jobs ask for where that is not whole GPUs alone; its `gpus` take the place of `gpus`.
 
     Raises
     ------
@@ -88,6 +92,8 @@ def build_trace(
         "virtual_cluster": list(empty if virtual_cluster is None else virtual_cluster),
         "line": np.asarray(line, dtype=np.int64),
     }
+    if parts is not None:
+        columns |= checked_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
     check = _Checker(path, columns, source_names or {})
     check.everything()
     columns["gpu_type"] = check.gpu_types(canonical or _catalogue_name)
@@ -145,7 +151,9 @@ class _Checker:
         self.times()
 
     def texts(self) -> None:
-        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster"):
+        for column in ("job_id", "model_family", "model_size", "user", "virtual_cluster", "gpu_models"):
+            if column not in self.columns:
+                continue
             if not _UNPRINTABLE.search("".join(self.columns[column])):
                 continue
             for row, text in enumerate(self.columns[column]):

@@ -8,12 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.inputs.parameter_types import Period
+from clustergym.interface.policy import Infeasible
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import PretrainingJob
 from clustergym.placement.instances import Instance
 
+from ..shared.part_placing import PartScores
 from .buddy import Buddy
 
 
@@ -22,6 +26,8 @@ class MinipodPlacer(Buddy):
     """A placer that chooses minipods by an algorithm, and the lowest wholly free nodes in them.
 
     Jobs of less than a node, and those for which too few nodes are wholly free, are placed as by `Buddy`.
+    On a cluster whose GPUs can be divided, `best_fit`, `random_fit` and `gpu_packing` choose the node of each
+    job by the scores of these names (`clustergym.sharing.placers`); the other algorithms do not serve there.
 
     Parameters
     ----------
@@ -37,6 +43,12 @@ class MinipodPlacer(Buddy):
     _rng: np.random.Generator = field(
         default_factory=lambda: np.random.default_rng(0), init=False, repr=False, compare=False
     )
+    _scores: PartScores | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def places_parts(self) -> bool:
+        """Whether the algorithm chooses single nodes."""
+        return self.algorithm in ("best_fit", "random_fit", "gpu_packing")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Prepare for a cluster.
@@ -49,6 +61,12 @@ class MinipodPlacer(Buddy):
         algorithm(self.algorithm)
         super().reset(cluster, rng)
         self._rng = rng
+        self._scores = PartScores(self.algorithm.replace("_", "-"), rng)
+
+    def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Choose the node of the highest score, and a device there."""
+        assert self._scores is not None
+        return self._scores.place(allocations, job)
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes:
         """Return nodes for `gpus` GPUs of a type, without allocating them; raises as `Buddy` does."""

@@ -29,7 +29,7 @@ def fill(
     preference : ndarray of float, shape (n, T)
         A job takes the type with room of the least value; inf: not on this type.
     free : ndarray of int, shape (T,)
-        GPUs to hand out.
+        GPUs to hand out; on a cluster whose GPUs can be divided the View says what is free.
     blocks : str
         What later jobs may not use while a job does not fit: `nothing`, the `types` that job could run on, or
         the whole `cluster`.
@@ -38,6 +38,10 @@ def fill(
     -------
     list of (job, type index, GPUs)
     """
+    if view.parts is not None:
+        from .part_queues import fill_parts
+
+        return fill_parts(view, order, blocks=blocks != "nothing")
     room, closed, chosen = free.tolist(), [False] * len(free), []
     rows, gpus, liked = view.job.tolist(), view.requested_gpus.tolist(), preference[order].tolist()
     for at, likes in zip(order.tolist(), liked, strict=True):

@@ -1,0 +1,132 @@
+"""Account for which job holds which part of which GPU, and CPU and memory; nothing can be given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from operator import index
+
+import numpy as np
+
+from clustergym.cluster.allocation import AllocationError, Allocations
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.parts import WHOLE, Parts, Place, book
+from clustergym.cluster.spec import Nodes
+
+
+class PartAllocations(Allocations):
+    """What jobs hold of the nodes of a divisible cluster.
+
+    `free_on_node` and `free` count untouched GPUs. A job without GPUs holds one node like all others, and the
+    pair (node, 1). A method that raises leaves the state as it was.
+
+    Attributes
+    ----------
+    parts : Parts
+        What each job asks for; holders are rows of it.
+    nodes : clustergym.cluster.parts.Nodes
+        What is free; to be read only.
+    """
+
+    def __init__(self, spec: DivisibleCluster, parts: Parts) -> None:
+        super().__init__(spec)
+        self.parts, self.nodes = parts, spec.empty_nodes()
+        self._whole = spec.empty_nodes()
+        self._requests = [parts.requests.of(kind) for kind in range(len(parts.requests.gpus))]
+        self._kinds: list[int] = parts.kind.tolist()
+        self._intended: tuple[int, Place] | None = None
+        self._devices: dict[int, int] = {}
+
+    def devices(self, holder: int) -> int:
+        """Return the devices of a holder as bits; 0 if it has none."""
+        return self._devices.get(holder, 0)
+
+    def intend(self, row: int, place: Place) -> Nodes:
+        """Note where the next `allocate` puts a job, and return the nodes to give to it.
+
+        Raises
+        ------
+        AllocationError
+            If the place does not exist or has not what the job asks for.
+        """
+        place = Place(index(place.node), index(place.device))
+        self._devices_at(row, place)
+        self._intended = row, place
+        return ((place.node, max(self._requests[self._kinds[row]][2], 1)),)
+
+    def allocate(self, holder: int, nodes: Nodes) -> None:
+        """Give a job the place that was noted for it.
+
+        Raises
+        ------
+        AllocationError
+            If it holds something already, or no place was noted, or that one is taken.
+        """
+        holder = index(holder)
+        if holder in self._held:
+            raise AllocationError(f"holder {holder} already holds a part of node {self._held[holder][0][0]}")
+        if self._intended is None or self._intended[0] != holder or nodes[0][0] != self._intended[1].node:
+            raise AllocationError(f"holder {holder} is given {nodes}, which no placer chose for it")
+        devices = self._devices_at(*self._intended)
+        self._book(holder, nodes[0][0], devices, -1)
+        self._held[holder], self._devices[holder], self._intended = nodes, devices, None
+
+    def release(self, holder: int) -> Nodes:
+        """Take back all that a holder has and return its node; raises as `Allocations.release`."""
+        if holder not in self._held:
+            raise AllocationError(f"holder {holder} holds nothing to release")
+        nodes = self._held.pop(holder)
+        self._book(holder, nodes[0][0], self._devices.pop(holder), 1)
+        return nodes
+
+    def fail(self, node: int) -> None:
+        """Take a failed node out of use; raises as `Allocations.fail`."""
+        if any(at == node for nodes in self._held.values() for at, _ in nodes):
+            raise AllocationError(f"node {node} cannot be taken out of use: a job holds a part of it")
+        super().fail(node)
+        for column in (self.nodes.cpu_milli, self.nodes.memory_mib, self.nodes.gpu_milli):
+            column[node] = 0
+        self.nodes.version[node] += 1
+
+    def repair(self, node: int) -> None:
+        """Put a repaired node back into use; raises as `Allocations.repair`."""
+        super().repair(node)
+        for name in ("cpu_milli", "memory_mib", "gpu_milli"):
+            getattr(self.nodes, name)[node] = getattr(self._whole, name)[node]
+        self.nodes.version[node] += 1
+
+    @contextmanager
+    def hidden(self, nodes: Iterable[int]) -> Iterator[None]:
+        """Do nothing: no part of a node can be kept for a planned job."""
+        if list(nodes):
+            raise AllocationError("divisible nodes cannot be kept for planned jobs")
+        yield
+
+    def _devices_at(self, row: int, place: Place) -> int:
+        """Return the devices, as bits, that a job takes at a place; raise an AllocationError if it cannot."""
+        cpu, memory, gpus, milli, models = self._requests[self._kinds[row]]
+        nodes, (node, device) = self.nodes, place
+        if not 0 <= node < len(nodes.devices) or node in self._down:
+            raise AllocationError(f"holder {row}: no node {node} is in use")
+        if cpu > nodes.cpu_milli[node] or memory > nodes.memory_mib[node]:
+            raise AllocationError(f"holder {row}: node {node} has too little CPU or memory")
+        if not gpus:
+            return 0
+        if not (models >> int(nodes.model[node])) & 1:
+            raise AllocationError(f"holder {row}: node {node} has GPUs of a model that it does not accept")
+        free: list[int] = nodes.gpu_milli[node].tolist()
+        if milli < WHOLE:
+            if not 0 <= device < int(nodes.devices[node]) or free[device] < milli:
+                raise AllocationError(f"holder {row}: GPU {device} of node {node} has not {milli} free")
+            return 1 << device
+        untouched = [at for at, left in enumerate(free) if left == WHOLE][:gpus]
+        if len(untouched) < gpus:
+            raise AllocationError(f"holder {row}: {gpus} GPUs on node {node}, {len(untouched)} are free")
+        return sum(1 << at for at in untouched)
+
+    def _book(self, row: int, node: int, devices: int, sign: int) -> None:
+        """Take (-1) or give back (1) what a job has."""
+        book(self.nodes, self._requests[self._kinds[row]], node, devices, sign)
+        untouched = int(np.count_nonzero(self.nodes.gpu_milli[node] == WHOLE))
+        self._free[0] += untouched - int(self._free_on_node[node])
+        self._free_on_node[node] = untouched

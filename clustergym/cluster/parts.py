@@ -1,0 +1,193 @@
+"""Nodes whose GPUs can be divided, and requests for parts of them. All amounts are whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+
+WHOLE = 1000
+"""Thousandths of a device."""
+CLASSES = 33
+"""Classes of requests: 0 asks for a part of a device, n for n whole devices."""
+
+
+class Nodes(NamedTuple):
+    """What nodes have and what of it is free; N nodes of at most D devices.
+
+    Attributes
+    ----------
+    model : ndarray of int, shape (N,)
+        GPU model, as an index.
+    devices : ndarray of int, shape (N,)
+    rank : ndarray of int, shape (N,)
+        Among nodes of equal score the one of lowest rank is taken.
+    most : ndarray of int, shape (2,)
+        CPU (thousandths of a core) and GPU (thousandths) of the largest node.
+    cpu_milli, memory_mib : ndarray of int, shape (N,)
+        Free.
+    gpu_milli : ndarray of int, shape (N, D)
+        Free on each device; 0 where there is none.
+    hosted : ndarray of int, shape (N, CLASSES)
+        Requests on the node by class; those without GPUs are not counted.
+    version : ndarray of int, shape (N,)
+        Counts the changes of the node.
+    """
+
+    model: Ints
+    devices: Ints
+    rank: Ints
+    most: Ints
+    cpu_milli: Ints
+    memory_mib: Ints
+    gpu_milli: Ints
+    hosted: Ints
+    version: Ints
+
+    def copy(self) -> Nodes:
+        """Return nodes that share no memory with these."""
+        return Nodes(*(array.copy() for array in self))
+
+    def ranked(self, rank: Ints) -> Nodes:
+        """Return a copy with other ranks."""
+        return self.copy()._replace(rank=rank)
+
+    @property
+    def installed_milli(self) -> int:
+        """Thousandths of all devices, free or not."""
+        return WHOLE * int(self.devices.sum())
+
+
+def empty_nodes(cpu_milli: Ints, memory_mib: Ints, devices: Ints, model: Ints) -> Nodes:
+    """Return nodes of which all is free, ranked in their order.
+
+    Parameters
+    ----------
+    cpu_milli, memory_mib, devices, model : ndarray of int, shape (N,)
+    """
+    places = np.arange(int(devices.max(initial=0)))
+    return Nodes(
+        model=model,
+        devices=devices,
+        rank=np.arange(len(devices)),
+        most=np.array([cpu_milli.max(initial=1), WHOLE * max(len(places), 1)]),
+        cpu_milli=cpu_milli.copy(),
+        memory_mib=memory_mib.copy(),
+        gpu_milli=np.where(places < devices[:, None], WHOLE, 0),
+        hosted=np.zeros((len(devices), CLASSES), dtype=np.int64),
+        version=np.zeros(len(devices), dtype=np.int64),
+    )
+
+
+class Requests(NamedTuple):
+    """What K kinds of jobs ask for.
+
+    Attributes
+    ----------
+    cpu_milli, memory_mib : ndarray of int, shape (K,)
+    gpus : ndarray of int, shape (K,)
+        Devices; 0: none.
+    gpu_milli : ndarray of int, shape (K,)
+        Thousandths of each device; below 1,000 only where one device is asked for.
+    models : ndarray of int, shape (K,)
+        Bit m is 1 where GPU model m will do.
+    """
+
+    cpu_milli: Ints
+    memory_mib: Ints
+    gpus: Ints
+    gpu_milli: Ints
+    models: Ints
+
+    def of(self, kind: int) -> tuple[int, int, int, int, int]:
+        """Return a row: CPU, memory, devices, thousandths of each, and models."""
+        cpu, memory, gpus, milli, models = (int(column[kind]) for column in self)
+        return cpu, memory, gpus, milli, models
+
+
+def distinct(rows: Requests) -> tuple[Requests, Ints]:
+    """Return the distinct requests in the order of their first rows, and the kind of each row."""
+    table = np.stack(rows, axis=1)
+    _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(first), dtype=np.int64)
+    place[order] = np.arange(len(first))
+    return Requests(*table[first[order]].T.copy()), place[kind.reshape(-1)]
+
+
+def models_of(names: Sequence[str], known: Sequence[str]) -> int:
+    """Return the bits of the models that a request accepts; no names: all."""
+    return sum(1 << known.index(name) for name in set(names)) if names else (1 << len(known)) - 1
+
+
+class Place(NamedTuple):
+    """Where a request is to go: a node, and there the device of which it takes a part.
+
+    The device is -1 for a request of whole devices, which takes the lowest untouched ones, or of none.
+    """
+
+    node: int
+    device: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What each of n jobs asks for of a cluster of divisible nodes.
+
+    Attributes
+    ----------
+    requests : Requests
+        The K kinds of requests.
+    kind : ndarray of int, shape (n,)
+        The kind of each job.
+    accepted : tuple of str, length n
+        Names of the models that each job accepts, joined by `|`; empty: any.
+    fits : ndarray of bool, shape (n,)
+        Whether an empty node has what the job asks for.
+    """
+
+    requests: Requests
+    kind: Ints
+    accepted: tuple[str, ...]
+    fits: Bools
+
+    @property
+    def rows(self) -> Requests:
+        """The request of each job, columns of shape (n,)."""
+        return Requests(*(column[self.kind] for column in self.requests))
+
+    @property
+    def gpus(self) -> Floats:
+        """GPUs that each job asks for, 0.5 for half of one, shape (n,)."""
+        return (self.requests.gpus * self.requests.gpu_milli)[self.kind] / WHOLE
+
+
+def fitting(nodes: Nodes, requests: Requests) -> Bools:
+    """Return whether some node has room for each request now, shape (K,)."""
+    found = np.zeros(len(requests.gpus), dtype=np.bool_)
+    for kind in range(len(found)):
+        cpu, memory, gpus, milli, models = requests.of(kind)
+        room = (nodes.cpu_milli >= cpu) & (nodes.memory_mib >= memory)
+        if gpus:
+            room &= ((models >> nodes.model) & 1).astype(np.bool_)
+            room &= (nodes.gpu_milli >= milli).sum(axis=1) >= gpus
+        found[kind] = room.any()
+    return found
+
+
+def book(nodes: Nodes, request: tuple[int, int, int, int, int], node: int, devices: int, sign: int) -> None:
+    """Take (sign -1) what a request (`Requests.of`) asks for from a node's devices, or give it back (1)."""
+    cpu, memory, gpus, milli, _ = request
+    nodes.cpu_milli[node] += sign * cpu
+    nodes.memory_mib[node] += sign * memory
+    nodes.version[node] += 1
+    if not gpus:
+        return
+    nodes.hosted[node, 0 if milli < WHOLE else gpus] -= sign
+    for device in range(int(nodes.devices[node])):
+        if (devices >> device) & 1:
+            nodes.gpu_milli[node, device] += sign * milli

@@ -1,0 +1,53 @@
+"""Placement of parts of GPUs by the scores of `clustergym.sharing.placers`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.parts import Parts, Place
+from clustergym.interface.policy import Infeasible
+
+if TYPE_CHECKING:
+    from clustergym.sharing.fragmentation import Usual
+
+
+def usual_requests(parts: Parts) -> Usual:
+    """Return the usual requests of a trace: the commonest kinds that cover 95 % of its jobs."""
+    from clustergym.sharing.fragmentation import usual_of
+
+    return usual_of(parts.rows, parts.accepted)
+
+
+class PartScores:
+    """Places jobs where a score is highest; scores are kept until their node changes.
+
+    Parameters
+    ----------
+    score : str
+        One of `clustergym.sharing.placers.PLACERS`.
+    rng : numpy.random.Generator
+        Of `random-fit`.
+    """
+
+    def __init__(self, score: str, rng: np.random.Generator) -> None:
+        self._score, self._rng = score, rng
+        self._known: tuple[PartAllocations, Any, Any] | None = None
+
+    def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Choose a node and device, as `Placer.place_part`."""
+        from clustergym.sharing.known_scores import best_place, no_scores
+        from clustergym.sharing.placers import PLACERS
+
+        nodes, parts = allocations.nodes, allocations.parts
+        if self._known is None or self._known[0] is not allocations:
+            self._known = allocations, usual_requests(parts), no_scores(parts.requests, nodes)
+        _, usual, scores = self._known
+        chances = self._rng.random(2) if self._score == "random-fit" else np.zeros(2)
+        kind = int(parts.kind[job])
+        at, device = best_place(
+            nodes, parts.requests, kind, PLACERS.index(self._score), usual, scores, chances
+        )
+        return Place(at, device) if at >= 0 else Infeasible("no node has room for what it asks for")

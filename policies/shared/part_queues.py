@@ -1,0 +1,128 @@
+"""Queues of jobs that ask for parts of GPUs: serve them in order, each where there is room."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clustergym.arrays import Ints
+from clustergym.cluster.parts import Nodes, Requests, book
+from clustergym.interface.part_view import PartView
+from clustergym.interface.policy import View
+
+if TYPE_CHECKING:
+    from clustergym.sharing.fragmentation import Usual
+    from clustergym.sharing.placement import Placed
+
+
+def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int, int]]:
+    """Give jobs what they ask for, in order, while there is room; the placer decides later on which nodes.
+
+    A waiting job finds room by best fit. Where there is none, it takes that of running jobs which stand
+    behind it in the order, from the last one on, of the node that would then fit best.
+
+    Parameters
+    ----------
+    view : View
+        Of a divisible cluster.
+    order : ndarray of int
+        Positions in the View, the first to be served first; running jobs not in it keep what they have.
+    blocks : bool
+        Whether a job that finds no room blocks all behind it.
+
+    Returns
+    -------
+    list of (job, type index, GPUs)
+    """
+    assert view.parts is not None
+    room, chosen = _Room(view.parts, order[view.gpus[order] > 0].tolist()), []
+    unfit: set[int] = set()
+    for at in order.tolist():
+        if view.gpus[at] > 0:
+            if not room.keep(at):
+                continue
+        elif int(view.parts.kind[at]) in unfit or not room.take(at):
+            unfit.add(int(view.parts.kind[at]))
+            if blocks:
+                break
+            continue
+        chosen.append((int(view.job[at]), 0, int(view.requested_gpus[at])))
+    return chosen
+
+
+class _Room:
+    """Room for further jobs: beside all running ones, and if those that may be stopped left.
+
+    Parameters
+    ----------
+    parts : PartView
+    running : list of int
+        Positions of the jobs that may be stopped, the last of which goes first.
+    """
+
+    def __init__(self, parts: PartView, running: list[int]) -> None:
+        self._parts, self._nodes = parts, parts.nodes()
+        self._without = self._nodes.copy() if running else None
+        self._undecided: dict[int, list[int]] = {}
+        for at in running:
+            self._undecided.setdefault(int(parts.node[at]), []).append(at)
+            self._give_back(self._without, at)
+
+    def keep(self, at: int) -> bool:
+        """Let a running job go on, unless it was stopped."""
+        on_node = self._undecided[int(self._parts.node[at])]
+        if at not in on_node:
+            return False
+        on_node.remove(at)
+        if self._without is not None:
+            self._book(self._without, at, int(self._parts.node[at]), int(self._parts.devices[at]), -1)
+        return True
+
+    def take(self, at: int) -> bool:
+        """Find room for a waiting job."""
+        placed = _placed(self._nodes, self._parts.requests, int(self._parts.kind[at]))
+        if placed is None and self._without is not None:
+            placed = self._in_place_of_others(at)
+        if placed is None:
+            return False
+        if self._without is not None:
+            self._book(self._without, at, placed.node, placed.devices, -1)
+        return True
+
+    def _in_place_of_others(self, at: int) -> Placed | None:
+        """Stop as many jobs of one node as it takes, and place a job there."""
+        assert self._without is not None
+        kind, requests = int(self._parts.kind[at]), self._parts.requests
+        there = _placed(self._without, requests, kind)
+        if there is None:
+            return None
+        self._book(self._without, at, there.node, there.devices, 1)
+        while True:
+            self._give_back(self._nodes, self._undecided[there.node].pop())
+            placed = _placed(self._nodes, requests, kind)
+            if placed is not None:
+                return placed
+
+    def _give_back(self, nodes: Nodes | None, at: int) -> None:
+        if nodes is not None:
+            self._book(nodes, at, int(self._parts.node[at]), int(self._parts.devices[at]), 1)
+
+    def _book(self, nodes: Nodes, at: int, node: int, devices: int, sign: int) -> None:
+        book(nodes, self._parts.requests.of(int(self._parts.kind[at])), node, devices, sign)
+
+
+@cache
+def _no_usual() -> Usual:
+    from clustergym.sharing.fragmentation import Usual
+
+    nothing = np.zeros(0, dtype=np.int64)
+    return Usual(nothing, nothing, nothing, nothing, np.zeros(0))
+
+
+def _placed(nodes: Nodes, requests: Requests, kind: int) -> Placed | None:
+    """Place a request by best fit; None: there is no room."""
+    from clustergym.sharing.placement import place
+
+    return place(nodes, requests, kind, "best-fit", _no_usual())
