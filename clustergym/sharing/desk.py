@@ -92,8 +92,8 @@ def begun(stream: Stream) -> Desk:
     """Return the desk of a stream at its first request that fits somewhere."""
     # The compiled step is called without a look at the types of its arguments.
     nodes, kinds = Nodes(*map(_whole, stream.nodes.copy())), Requests(*map(_whole, stream.kinds))
-    counts, share = map(_whole, stream.usual[:4]), np.ascontiguousarray(stream.usual.share, np.float64)
-    usual = Usual(*counts, share=share)
+    cpu, gpus, milli, models = map(_whole, stream.usual[:4])
+    usual = Usual(cpu, gpus, milli, models, np.ascontiguousarray(stream.usual.share, np.float64))
     number, shape = len(stream.arrivals), (len(kinds.gpus), len(nodes.devices))
     gpu = (usual.share * usual.gpus * usual.gpu_milli).sum()
     desk = Desk(
