@@ -52,9 +52,9 @@ class SharingEvolution(Agent):
     """
 
     env: Mapping[str, Any] = field(default_factory=lambda: {"id": "ClusterGym/Sharing-v0"})
-    generations: PositiveInt = 100
-    population: Annotated[int, Ge(4)] = 20
-    episodes: PositiveInt = 12
+    generations: PositiveInt = 80
+    population: Annotated[int, Ge(4)] = 16
+    episodes: PositiveInt = 8
     validation: PositiveInt = 60
     validate_every: PositiveInt = 10
     sigma: PositiveFloat = 0.5
