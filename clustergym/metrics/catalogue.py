@@ -32,6 +32,34 @@ class Metric(NamedTuple):
 OF_DISTURBANCES = tuple(metric for kind in KINDS.values() for metric in kind.metrics)
 """Metrics that the kinds of disturbances contribute."""
 
+OF_PARTS = (
+    Metric(
+        "gpu_allocation",
+        "share",
+        "higher",
+        "on divisible nodes: GPUs allocated, parts as such, over all GPUs; time average from the first to "
+        "the last submission",
+    ),
+    Metric(
+        "fragmentation",
+        "share",
+        "lower",
+        "the same of idle GPUs that a usual request of the trace could not use, weighted by how usual it is "
+        "(FGD, USENIX ATC '23, section 4)",
+    ),
+    Metric(
+        "partly_used_nodes",
+        "share",
+        "lower",
+        "the same of nodes of which some GPU is allocated and some is idle (Kant's fragmentation, GFR)",
+    ),
+    Metric("queue_mean_cpu_only", "s", "lower", "queue_mean of jobs without GPUs"),
+    Metric("queue_mean_part", "s", "lower", "queue_mean of jobs that ask for a part of one GPU"),
+    Metric("queue_mean_one_gpu", "s", "lower", "queue_mean of jobs that ask for one whole GPU"),
+    Metric("queue_mean_several_gpus", "s", "lower", "queue_mean of jobs that ask for more GPUs"),
+)
+"""Metrics of runs on divisible nodes alone."""
+
 _TABLE: tuple[Metric, ...] = (
     Metric("jobs_total", "jobs", "", "rows of the trace"),
     Metric("jobs_submitted", "jobs", "", "jobs submitted up to the end of the run"),
@@ -143,6 +171,7 @@ _TABLE: tuple[Metric, ...] = (
         "lower",
         "unfinished jobs that had been in the system longer than their whole JCT under that sharing",
     ),
+    *OF_PARTS,
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Holdings:
     stop_s : ndarray of float
         When the job stops holding the GPUs; inf if it still holds them when the run ends.
     gpu_type, gpus : ndarray of int
-        Index of the type, GPUs held.
+        Index of the type, GPUs held; a part of a GPU where the trace's jobs ask for parts.
     iteration_time_s : ndarray of float
         Seconds per iteration while the job works; 0 for profiling.
     """
@@ -83,7 +83,7 @@ class Holdings:
     ready_s: Floats
     stop_s: Floats
     gpu_type: Ints
-    gpus: Ints
+    gpus: Ints | Floats
     iteration_time_s: Floats
 
 
@@ -138,7 +138,7 @@ class _Columns:
     kind: Ints
     job: Ints
     gpu_type: Ints
-    gpus: Ints
+    gpus: Ints | Floats
     overhead_s: Floats
     iteration_time_s: Floats
     lost_s: Floats
@@ -169,6 +169,8 @@ def read_intervals(events: Sequence[Event], trace: Trace, end_s: float) -> Inter
     events = [event for event in events if event.kind in _CODE] if disturbances else events
     columns = _columns(events)
     _check_rows(columns, trace, end_s)
+    if trace.gpu_milli is not None:
+        columns = replace(columns, gpus=columns.gpus * trace.gpu_milli[columns.job] / 1000)
     submit_s, leave_s = _presence(columns, trace)
     by_job = np.argsort(columns.job, kind="stable")
     chain = by_job[~np.isin(columns.kind[by_job], _BESIDE_CHAIN)]

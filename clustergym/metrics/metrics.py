@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES
 from clustergym.metrics.fairness import UNFAIR_ABOVE, Fairness, finish_time_fairness
 from clustergym.metrics.intervals import Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
+from clustergym.metrics.parts import part_course, part_metrics
 from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
 from clustergym.scenarios.scenario import Scenario
@@ -52,7 +55,7 @@ class _Run(NamedTuple):
     timeline: Timeline
     gpus: int
     fair_s: Floats
-    requested_gpus: Ints
+    requested_gpus: Ints | Floats
     end_s: float
     until_s: float
     complete: bool
@@ -78,16 +81,23 @@ class _Run(NamedTuple):
 
 def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) -> Measurement:
     """Compute the metrics, job records and timeline of a run of a scenario, as `measure`."""
-    return measure(
+    measured = measure(
         events,
         scenario.trace,
         scenario.cluster,
         scenario.reference_iteration_time_s,
         end_s,
         scenario.horizon_s,
-        scenario.request_gpus,
+        scenario.request_gpus if scenario.parts is None else scenario.parts.gpus,
         scenario.fair_iteration_time_s,
     )
+    if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
+        return measured
+    course, records = part_course(events, scenario.cluster, scenario.parts), measured.records
+    seen = np.not_equal(records.outcome, Outcome.NOT_SUBMITTED)
+    own = part_metrics(course, scenario.cluster, scenario.parts, records.submit_s, records.queue_s, seen)
+    timeline = replace(measured.timeline, parts=course.at(measured.timeline.time_s))
+    return measured._replace(metrics=measured.metrics | own, timeline=timeline)
 
 
 def measure(
@@ -97,7 +107,7 @@ def measure(
     reference_iteration_time_s: Floats,
     end_s: float,
     horizon_s: float | None = None,
-    requested_gpus: Ints | None = None,
+    requested_gpus: Ints | Floats | None = None,
     fair_iteration_time_s: Floats | None = None,
 ) -> Measurement:
     """Compute the metrics, job records and timeline of a run.
@@ -115,7 +125,7 @@ def measure(
         When the run ended: the horizon, or the last event of a run that came to its end before.
     horizon_s : float, optional
         When the clock would have stopped; None or inf: never.
-    requested_gpus : ndarray of int, shape (n,), optional
+    requested_gpus : ndarray of int or float, shape (n,), optional
         GPUs of the request that `reference_iteration_time_s` is for; the trace's by default.
     fair_iteration_time_s : ndarray of float, shape (n,), optional
         Seconds per iteration on so many GPUs of the mean speed of the types the job runs on
@@ -146,7 +156,9 @@ def measure(
     fairness = _fairness_of(run)
     groups = (_counts(run), _completion(run), _rates(run), _restarts(run), _fairness(run, fairness))
     values = {name: value for group in groups for name, value in group.items()}
-    return Measurement({name: _plain(values[name]) for name in METRICS}, records, record, fairness.rho)
+    return Measurement(
+        {name: _plain(values[name]) for name in METRICS if name in values}, records, record, fairness.rho
+    )
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:

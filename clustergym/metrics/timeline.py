@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.inputs.writing import atomic_path
@@ -29,7 +31,7 @@ class Timeline:
         Number of jobs that hold an allocation, hold no GPU, and hold GPUs only for profiling: together
         all jobs in the system.
     held_gpus : ndarray of int, shape (B, T)
-        GPUs held by running jobs, standstill included.
+        GPUs held by running jobs, standstill included; a part of a GPU where jobs ask for parts.
     profiling_gpus : ndarray of int, shape (B,)
         GPUs held for profiling.
     throughput : ndarray of float, shape (B,)
@@ -38,6 +40,8 @@ class Timeline:
         Sum over the same jobs of speed / speed at the request.
     left_out : int
         Submitted jobs without a speed at their request, which `normalized_throughput` leaves out.
+    parts : mapping of str to ndarray of float, shape (B,)
+        Further columns of a run on divisible nodes (`clustergym.metrics.parts.PartCourse`).
     """
 
     gpu_types: tuple[str, ...]
@@ -45,11 +49,12 @@ class Timeline:
     running_jobs: Ints
     queued_jobs: Ints
     profiling_jobs: Ints
-    held_gpus: Ints
-    profiling_gpus: Ints
+    held_gpus: Ints | Floats
+    profiling_gpus: Ints | Floats
     throughput: Floats
     normalized_throughput: Floats
     left_out: int
+    parts: Mapping[str, Floats] = field(default_factory=dict)
 
     def integral(self, values: Floats | Ints) -> float:
         """Return the time integral of a column, shape (B,), from the first to the last breakpoint."""
@@ -91,8 +96,8 @@ def timeline_of(
         running_jobs=in_state[State.RUNNING],
         queued_jobs=in_state[State.QUEUED],
         profiling_jobs=in_state[State.PROFILING],
-        held_gpus=np.stack([_level(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1),
-        profiling_gpus=_level(times, profiles.start_s, profiles.stop_s, profiles.gpus),
+        held_gpus=np.stack([_gpus(times, runs.start_s, runs.stop_s, gpus) for gpus in held], axis=1),
+        profiling_gpus=_gpus(times, profiles.start_s, profiles.stop_s, profiles.gpus),
         throughput=_rate(times, *working, batch / runs.iteration_time_s),
         normalized_throughput=_rate(times, *working, reference_s / runs.iteration_time_s),
         left_out=int(np.sum(~known & (intervals.outcome != Outcome.NOT_SUBMITTED))),
@@ -115,6 +120,13 @@ def _deltas(times: Floats, at_s: Floats, amounts: Ints) -> Ints:
 def _level(times: Floats, start_s: Floats, stop_s: Floats, amounts: Ints) -> Ints:
     """Return the sum, at each breakpoint, of the amounts of all intervals that contain it."""
     return np.cumsum(_deltas(times, start_s, amounts) - _deltas(times, stop_s, amounts))
+
+
+def _gpus(times: Floats, start_s: Floats, stop_s: Floats, gpus: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `_level` of whole GPUs, or of parts of GPUs, which are thousandths."""
+    if gpus.dtype.kind == "i":
+        return _level(times, start_s, stop_s, gpus)
+    return np.asarray(_level(times, start_s, stop_s, np.rint(1000 * gpus).astype(np.int64)) / 1000)
 
 
 def _rate(times: Floats, start_s: Floats, stop_s: Floats, rates: Floats) -> Floats:
@@ -144,6 +156,7 @@ def write_timeline_csv(record: Timeline, path: Path) -> None:
         "profiling_gpus": record.profiling_gpus,
         "throughput": record.throughput,
         "normalized_throughput": record.normalized_throughput,
+        **record.parts,
     }
     with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -176,7 +176,9 @@ def _decision(change: Change, view: View) -> Decision:
         if gpus and int(row) not in gone
     }
     held.update({row: (kind, gpus) for row, kind, gpus in change.launch})
-    decision = Decision.of(((row, *allotment) for row, allotment in sorted(held.items())), change.drop)
+    # On a divisible cluster jobs are placed in the order of the decision.
+    ordered = sorted(held.items()) if view.parts is None else held.items()
+    decision = Decision.of(((row, *allotment) for row, allotment in ordered), change.drop)
     kept = dict(zip(view.job.tolist(), view.batch.tolist(), strict=True))
     kept.update({row: 0 for row, _, _ in change.launch})
     kept.update(change.batch)

@@ -29,7 +29,8 @@ class Change:
     ----------
     time_s : float
     launch : tuple of (int, int, int)
-        (job row, type index, GPUs) of every job that starts, resumes or is rescaled.
+        (job row, type index, GPUs) of every job that starts, resumes or is rescaled; on a divisible cluster
+        in the order of the decision, in which they are placed.
     preempt, drop : tuple of int
         Job rows.
     batch : tuple of (int, int)
@@ -175,7 +176,7 @@ class Simulation(World):
         leaving[np.searchsorted(rows, decision.job)] = False
         drops = [int(row) for row in np.sort(decision.drop)]
         preempts = [int(row) for row in rows[leaving] if int(row) not in set(drops)]
-        launches = sorted(
+        launches = list(
             zip(
                 (-decision.gpus[changed]).tolist(),
                 decision.job[changed].tolist(),
@@ -183,6 +184,8 @@ class Simulation(World):
                 strict=True,
             )
         )
+        if self._parts is None:
+            launches.sort()
         for row in drops:
             self.drop(row, "policy")
         for row in preempts:
@@ -192,7 +195,9 @@ class Simulation(World):
         for negative_gpus, row, kind in launches:
             self.jobs.batch[row] = batches.get(row, self.scenario.trace.global_batch[row])
             self._launch(row, kind, -negative_gpus, rescale=row in was_running)
-        moved = tuple(sorted((row, kind, -gpus) for gpus, row, kind in launches))
+        moved = tuple((row, kind, -gpus) for gpus, row, kind in launches)
+        if self._parts is None:
+            moved = tuple(sorted(moved))
         for row in sorted(batches.keys() - {row for row, _, _ in moved}):
             self._change_batch(row, batches[row])
         if drops or preempts or launches or batches:
