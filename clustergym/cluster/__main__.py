@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from clustergym.cluster.cluster_files import cluster_names, load_cluster
 from clustergym.cluster.description import figures, table
+from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.inputs.arguments import Parser
-from clustergym.inputs.errors import exits_on_bad_input
+from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.inputs.writing import write_json
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _draw(options: argparse.Namespace) -> int:
     spec, path = load_cluster(options.cluster), options.output
+    if isinstance(spec, DivisibleCluster):
+        remedy = "its GPUs can be divided, and no job is on several nodes: see cluster describe"
+        raise InputError(f"{spec.name} has no switches to draw", field="cluster", remedy=remedy)
     if path is None:
         from clustergym.cluster.fabric_tree import text_tree
 

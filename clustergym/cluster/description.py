@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.spec import ClusterSpec, Locality
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ def figures(spec: ClusterSpec) -> dict[str, Any]:
 
     Bandwidths in GB/s, one direction: `node` per GPU, the wider localities per node.
     """
+    if isinstance(spec, DivisibleCluster):
+        return _divisible(spec)
     return {
         "name": spec.name,
         "gpus": int(spec.capacity.sum()),
@@ -24,6 +28,26 @@ def figures(spec: ClusterSpec) -> dict[str, Any]:
         "leaves": int(spec.node_leaf[-1]) + 1,
         "minipods": int(spec.node_minipod[-1]) + 1,
         "gpu_types": [_type_figures(spec, row) for row in range(len(spec.groups))],
+    }
+
+
+def _divisible(spec: DivisibleCluster) -> dict[str, Any]:
+    """Return the figures of a cluster whose GPUs can be divided; equal nodes are one row."""
+    counts: Counter[tuple[str, int, int, int]] = Counter()
+    for shape in spec.shapes:
+        counts[shape[:4]] += shape.nodes
+    names = ("model", "gpus_per_node", "cpu_milli", "memory_mib")
+    nodes = spec.empty_nodes()
+    return {
+        "name": spec.name,
+        "gpus": int(spec.node_gpus.sum()),
+        "nodes": len(spec.node_gpus),
+        "cpu_milli": int(nodes.cpu_milli.sum()),
+        "memory_mib": int(nodes.memory_mib.sum()),
+        "shapes": [
+            {**dict(zip(names, shape, strict=True)), "nodes": number, "gpus": number * shape[1]}
+            for shape, number in sorted(counts.items(), key=lambda row: -row[1])
+        ],
     }
 
 
@@ -43,9 +67,12 @@ def _type_figures(spec: ClusterSpec, row: int) -> dict[str, Any]:
 
 
 def table(shown: dict[str, Any]) -> Table:
-    """Return the figures of a cluster as a table with one row per GPU type."""
+    """Return the figures of a cluster as a table with one row per GPU type, or shape of divisible nodes."""
     from rich.markup import escape
     from rich.table import Table
+
+    if "shapes" in shown:
+        return _shapes(shown)
 
     title = "{name}: {gpus:,} GPUs, {nodes:,} nodes, {leaves:,} leaves, {minipods:,} minipods".format(**shown)
     caption = "GB/s in one direction: in a node per GPU, across nodes per node"
@@ -58,4 +85,21 @@ def table(shown: dict[str, Any]) -> Table:
         cells = [f"{row[key]:,}" for key in counts] + [f"{row['memory_gb']:g}"]
         cells += [f"{value:,.4g}" for value in row["bandwidth_gbs"].values()]
         drawn.add_row(escape(row["gpu_type"]), *cells)
+    return drawn
+
+
+def _shapes(shown: dict[str, Any]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = "{name}: {gpus:,} GPUs that can be divided, {nodes:,} nodes".format(**shown)
+    cores, gib = shown["cpu_milli"] / 1000, shown["memory_mib"] / 1024
+    drawn = Table(title=escape(title), caption=f"in all {cores:,.0f} cores, {gib:,.0f} GiB of memory")
+    drawn.add_column("GPU model", no_wrap=True)
+    for heading in ("nodes", "GPUs each", "GPUs", "cores each", "GiB each"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for row in shown["shapes"]:
+        counts = [f"{row[key]:,}" for key in ("nodes", "gpus_per_node", "gpus")]
+        each = [f"{row['cpu_milli'] / 1000:,g}", f"{row['memory_mib'] / 1024:,g}"]
+        drawn.add_row(escape(row["model"]), *counts, *each)
     return drawn

@@ -156,6 +156,11 @@ def first_lines(path: Path) -> list[str]:
             start = stream.read(SNIFFED_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
+    if path.suffix == ".gz":
+        try:
+            start = zlib.decompressobj(wbits=31).decompress(start, SNIFFED_BYTES)
+        except zlib.error:
+            return []
     return start.decode("utf-8-sig", errors="replace").splitlines()[:SNIFFED_LINES]
 
 

@@ -247,6 +247,8 @@ class TraceChoice(Parameters):
         Sia's profiles folder, from which its jobs get their iterations.
     sia_lengths : str
         `validated` or `noise`, as in `ReadOptions`.
+    keep_shares : bool
+        Keep the parts of GPUs that PAI's jobs ask for.
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
@@ -266,6 +268,7 @@ class TraceChoice(Parameters):
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     sia_lengths: Literal["validated", "noise"] = "validated"
+    keep_shares: bool = False
     deadlines: bool = False
     requests: str = "source"
     max_gpus: int | None = None
@@ -345,6 +348,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: 
         gavel_steps=choice.gavel_steps,
         sia_profiles=choice.sia_profiles,
         sia_lengths=choice.sia_lengths,
+        keep_shares=choice.keep_shares,
     )
 
 

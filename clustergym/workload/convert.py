@@ -72,6 +72,7 @@ def _options(args: argparse.Namespace) -> ReadOptions:
         gpu_types=chosen,
         gavel_steps=args.gavel_steps,
         power_of_two=not args.keep_counts,
+        keep_shares=args.keep_shares,
     )
 
 

@@ -40,6 +40,8 @@ class ReadOptions:
         How many iterations those files show: `validated`, as many as the training at that batch took;
         `noise`, as many as its gradient statistics give for the progress of the training at the
         least batch, as in Sia's simulator (`oracle.sia_training.Training.by_noise`).
+    keep_shares : bool
+        Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
     power_of_two : bool
         Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
     """
@@ -53,6 +55,7 @@ class ReadOptions:
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     sia_lengths: str = "validated"
+    keep_shares: bool = False
     power_of_two: bool = True
 
 

@@ -12,6 +12,7 @@ from clustergym.cluster.cluster_files import cluster_names, load_cluster
 from clustergym.cluster.fabric_plot import MOST_COLUMNS, columns
 from clustergym.cluster.fabric_tree import minipods
 
+DIVISIBLE = "openb-like"
 MIXED = """name: lab
 nodes:
   - {gpu_type: H800, count: 4, gpus_per_node: 8}
@@ -48,7 +49,12 @@ def test_the_tree_in_the_terminal(mixed: str, capsys: pytest.CaptureFixture[str]
     assert "1 leaf: 1 node of 2 A40; ports of 100 Gbit/s: 1 down, 0.5 up" in text
 
 
-@pytest.mark.parametrize("name", cluster_names())
+def test_a_divisible_cluster_has_no_switches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["draw", DIVISIBLE]) == 2
+    assert "openb-like has no switches to draw" in error_line(capsys)
+
+
+@pytest.mark.parametrize("name", [name for name in cluster_names() if name != DIVISIBLE])
 def test_every_cluster_adds_up_and_fits(name: str) -> None:
     spec = load_cluster(name)
     runs = minipods(spec)

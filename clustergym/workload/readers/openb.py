@@ -40,8 +40,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
     """
     table = read_csv(path, REQUIRED)
     created, deleted = numbers(table, "creation_time", low=0), numbers(table, "deletion_time", low=0)
-    scheduled = numbers(table, "scheduled_time", low=0, default=-1.0)
-    waited, ran_s = scheduled < 0, deleted - scheduled
+    scheduled = numbers(table, "scheduled_time", low=0, default=np.nan)
+    waited, ran_s = np.isnan(scheduled), deleted - scheduled
     if "scheduled_time" not in table.columns:
         waited, ran_s = np.zeros(len(table), dtype=np.bool_), deleted - created
     left_out = {"never scheduled": int(waited.sum()), "ran 0 s": int((~waited & (ran_s <= 0)).sum())}
