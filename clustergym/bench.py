@@ -139,12 +139,12 @@ def _policy(text: str) -> dict[str, Any]:
 
 
 def _environments(options: argparse.Namespace) -> None:
-    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names
+    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names, plain_names
     from clustergym.envs.benchmark.tables import report
 
     require(0 < options.seconds < 1e4, "--seconds", options.seconds, "give seconds above 0")
     require(min(options.numbers) >= 1, "--numbers", min(options.numbers), "give numbers from 1")
-    if not names(options.only):
+    if not names(options.only) and not plain_names(options.only):
         raise InputError(
             f"no id has {options.only!r} in it", field="--only", remedy="give elastic-16, or less"
         )

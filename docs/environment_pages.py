@@ -22,7 +22,7 @@ HOMOGENEOUS = (
     "Ares measured (`costs: ares`). All else is as there."
 )
 FRAMES, FRAME_MS = 25, 300
-STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2}
+STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2, "Sharing": 16}
 """Of legal random steps; of the others ten, as ten edits make about one decision."""
 REACHED = {
     "Elastic": "![Mean JCT on dev traces as masked PPO learns](../learned-agents/elastic-16.svg)\n\n"
@@ -32,6 +32,7 @@ REACHED = {
     "Deadline": "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines).",
     "Meta": "[PPO and DQN on a menu of policies](../learned-agents/networks.md).",
     "Auction": "[How an auction is trained](../learned-agents/training.md).",
+    "Sharing": "A learned placer beside FGD and the others: [parts of GPUs](../learned-agents/sharing.md).",
     "Placement": "Placement algorithms, and how far they are from the optimum: [placement](../placement.md).",
 }
 """What agents or algorithms come to in a family, with the learning curve where one is committed."""
@@ -118,6 +119,9 @@ def _table(rows: list[Any]) -> str:
     lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for row in rows:
         env = _made(row.id)
+        if hasattr(env, "source"):
+            lines.append(_of_divisible_nodes(row, env))
+            continue
         cluster = _cluster_of(env)
         figures = (
             int(cluster.capacity.sum()),
@@ -129,6 +133,16 @@ def _table(rows: list[Any]) -> str:
         shown = " | ".join(f"{figure:,}" for figure in figures)
         lines.append(f"| `{row.id}` | `{row.short_name}` | {cluster.name} | {shown} |")
     return "\n".join(lines)
+
+
+def _of_divisible_nodes(row: Any, env: Any) -> str:
+    from gymnasium.spaces import flatdim
+
+    gpus, models = int(env.source.nodes.devices.sum()), len(set(env.source.nodes.model.tolist()))
+    env.reset(seed=0)
+    sizes = (gpus, models, env.state.number, flatdim(env.action_space), flatdim(env.observation_space))
+    shown = " | ".join(f"{figure:,}" for figure in sizes)
+    return f"| `{row.id}` | `{row.short_name}` | like openb, {env.nodes:,} nodes | {shown} |"
 
 
 def _cluster_of(env: Any) -> Any:
@@ -145,7 +159,7 @@ def _arguments(family: str, row: Any) -> list[str]:
     chosen = _made(row.id).parameters
     values = asdict(chosen)
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
-    if family in ("Elastic", "Placement"):
+    if family in ("Elastic", "Placement", "Sharing"):
         lines = ["| parameter | accepts | default | meaning |", "| --- | --- | --- | --- |"]
         for name, (kind, text) in described(type(chosen)).items():
             default = json.dumps(values[name], ensure_ascii=False)
