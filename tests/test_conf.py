@@ -99,10 +99,13 @@ def test_every_built_in_policy_and_placer_has_a_yaml():
 
 @pytest.mark.parametrize("name", names("scenario"))
 def test_scenario(name):
+    if name == "sharing":
+        assert run_short([f"scenario={name}", "trace.jobs=100"]) > 0
+        return
     assert run_short([f"scenario={name}"], "arena") > 0
 
 
-@pytest.mark.parametrize("name", [name for name in names("cluster") if name != "file"])
+@pytest.mark.parametrize("name", [name for name in names("cluster") if name not in ("file", "openb-like")])
 def test_cluster(name):
     cluster = make_cluster(compose([f"cluster={name}"])["cluster"])
     assert cluster.name == name
@@ -122,7 +125,8 @@ def test_cluster_of_a_file(tmp_path):
 @pytest.mark.parametrize("name", [name for name in names("trace") if name != "file"])
 def test_trace(name):
     ares = "160" in name or "newtrace" in name
-    assert run_short([f"scenario={'ares' if ares else 'testbed'}", f"trace={name}"]) > 0
+    scenario = "sharing" if name == "openb-like" else "ares" if ares else "testbed"
+    assert run_short([f"scenario={scenario}", f"trace={name}"]) > 0
 
 
 def test_trace_of_a_file(tmp_path):
@@ -140,7 +144,7 @@ def test_costs(name):
 
 
 def test_oracles(tmp_path, monkeypatch):
-    assert names("oracle") == ["grid", "roofline", "sia", "table"]
+    assert names("oracle") == ["grid", "recorded", "roofline", "sia", "table"]
     monkeypatch.setenv("CLUSTERGYM_CACHE", str(tmp_path / "cache"))
     assert run_short(["oracle=grid"], "arena") > 0
     assert run_short(["oracle=roofline"]) > 0

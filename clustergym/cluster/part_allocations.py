@@ -26,6 +26,8 @@ class PartAllocations(Allocations):
         What each job asks for; holders are rows of it.
     nodes : clustergym.cluster.parts.Nodes
         What is free; to be read only.
+    node_of, devices_of : ndarray of int, shape (n,)
+        Each job's node, -1: none, and its devices there as bits; to be read only.
     """
 
     def __init__(self, spec: DivisibleCluster, parts: Parts) -> None:
@@ -35,11 +37,14 @@ class PartAllocations(Allocations):
         self._requests = [parts.requests.of(kind) for kind in range(len(parts.requests.gpus))]
         self._kinds: list[int] = parts.kind.tolist()
         self._intended: tuple[int, Place] | None = None
-        self._devices: dict[int, int] = {}
+        self.node_of, self.devices_of = (
+            np.full(len(parts.kind), -1),
+            np.zeros(len(parts.kind), dtype=np.int64),
+        )
 
-    def devices(self, holder: int) -> int:
-        """Return the devices of a holder as bits; 0 if it has none."""
-        return self._devices.get(holder, 0)
+    def gpus_of(self, row: int) -> int:
+        """Return the GPUs of a job's pair; 1 also for a part of one, and for a job without GPUs."""
+        return max(self._requests[self._kinds[row]][2], 1)
 
     def intend(self, row: int, place: Place) -> Nodes:
         """Note where the next `allocate` puts a job, and return the nodes to give to it.
@@ -52,7 +57,7 @@ class PartAllocations(Allocations):
         place = Place(index(place.node), index(place.device))
         self._devices_at(row, place)
         self._intended = row, place
-        return ((place.node, max(self._requests[self._kinds[row]][2], 1)),)
+        return ((place.node, self.gpus_of(row)),)
 
     def allocate(self, holder: int, nodes: Nodes) -> None:
         """Give a job the place that was noted for it.
@@ -69,14 +74,16 @@ class PartAllocations(Allocations):
             raise AllocationError(f"holder {holder} is given {nodes}, which no placer chose for it")
         devices = self._devices_at(*self._intended)
         self._book(holder, nodes[0][0], devices, -1)
-        self._held[holder], self._devices[holder], self._intended = nodes, devices, None
+        self._held[holder], self._intended = nodes, None
+        self.node_of[holder], self.devices_of[holder] = nodes[0][0], devices
 
     def release(self, holder: int) -> Nodes:
         """Take back all that a holder has and return its node; raises as `Allocations.release`."""
         if holder not in self._held:
             raise AllocationError(f"holder {holder} holds nothing to release")
         nodes = self._held.pop(holder)
-        self._book(holder, nodes[0][0], self._devices.pop(holder), 1)
+        self._book(holder, nodes[0][0], int(self.devices_of[holder]), 1)
+        self.node_of[holder], self.devices_of[holder] = -1, 0
         return nodes
 
     def fail(self, node: int) -> None:

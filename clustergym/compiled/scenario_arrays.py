@@ -110,6 +110,7 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
             "costs.profile",
         ),
         (bool(scenario.disturbances), "has disturbances", "scenario"),
+        (scenario.parts is not None, "divides GPUs", "cluster"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )

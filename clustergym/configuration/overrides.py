@@ -19,8 +19,16 @@ NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
 READ_WITH_FILE = {
     "cluster": ("path",),
     "trace": (
-        *("path", "format", "rule", "any_type", "gavel_steps", "sia_profiles", "sia_lengths", "keep_shares"),
-        *("load", "seed"),
+        "path",
+        "format",
+        "rule",
+        "any_type",
+        "gavel_steps",
+        "sia_profiles",
+        "sia_lengths",
+        "keep_shares",
+        "seed",
+        "load",
     ),
 }
 """Keys of a group that are still used if its `path` names a file, which sets all other keys."""

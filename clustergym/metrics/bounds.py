@@ -36,6 +36,8 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     times = np.where(room[None, :, :, None], times, np.inf)
     fastest = times.min(axis=(1, 2, 3))[scenario.class_of]
     leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
+    if scenario.parts is not None:
+        leanest = fastest * scenario.parts.gpus
     iterations = scenario.trace.iterations.astype(np.float64)
     return fastest * iterations, leanest * iterations
 

@@ -32,6 +32,8 @@ JOB_COLUMNS = (
 )
 WORDS = ("job_id", "outcome", "request_gpu_type", "reason")
 """Columns of text; the others hold numbers."""
+IF_DIVIDED = ("allocated_gpus", "fragmented_gpus")
+"""Columns of timeline.csv of runs on divisible nodes that are drawn over time."""
 IF_ANY = ("failures", "lost_gpu_s")
 """Columns left out where they are 0 throughout."""
 NONE = ("", "0", "0.0")
@@ -132,9 +134,10 @@ def _end_s(result: ResultFile) -> float:
 
 
 def _timeline(path: Path, end_s: float) -> dict[str, Any]:
-    names = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
+    names: tuple[str, ...] = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
     rows = read_table(path, ("time_s", *names))
     types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    names += tuple(name for name in IF_DIVIDED if rows and name in rows[0])
     table = {name: column(path, rows, name) for name in ("time_s", *names, *types)}
     for name, values in table.items():
         if np.isnan(values).any():

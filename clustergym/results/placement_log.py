@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.allocation import AllocationError, Allocations
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Infeasible, Placer, Policy
@@ -48,6 +50,8 @@ class Answer:
         The answer if the placer found no nodes.
     moves : Moves
         The answer if moves were requested.
+    device : int
+        On a divisible cluster, the device of a part of a GPU; -1: none.
     """
 
     time_s: float
@@ -56,6 +60,7 @@ class Answer:
     nodes: tuple[Run, ...] = ()
     infeasible: Infeasible | None = None
     moves: Moves = ()
+    device: int = -1
 
 
 @dataclass
@@ -98,6 +103,24 @@ class RecordingPlacer(Placer):
             self.answers.append(Answer(*asked, nodes=runs_of(found)))
         return found
 
+    @property
+    def places_parts(self) -> bool:
+        """Whether the inner placer does."""
+        return self.inner.places_parts
+
+    def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Return and record the inner placer's answer."""
+        before = time.perf_counter()
+        found = self.inner.place_part(allocations, job)
+        self.times.add(time.perf_counter() - before)
+        gpus = allocations.gpus_of(job)
+        if isinstance(found, Infeasible):
+            self.answers.append(Answer(self.clock(), 0, gpus, infeasible=found))
+        else:
+            run = (int(found.node), 1, gpus)
+            self.answers.append(Answer(self.clock(), 0, gpus, (run,), device=int(found.device)))
+        return found
+
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Return and record the inner placer's proposals."""
         before = time.perf_counter()
@@ -130,17 +153,38 @@ class ReplayingPlacer(Placer):
 
     def place(self, allocations: Allocations, gpu_type: int, gpus: int) -> Nodes | Infeasible:
         """Return the next answer of the log."""
+        answer = self._answer(allocations, gpu_type, gpus)
+        if answer.infeasible is not None:
+            return answer.infeasible
+        nodes = nodes_of(answer.nodes)
+        self._check(allocations, nodes, {})
+        return nodes
+
+    @property
+    def places_parts(self) -> bool:
+        """It answers whatever the log has."""
+        return True
+
+    def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Return the next answer of the log."""
+        answer = self._answer(allocations, 0, allocations.gpus_of(job))
+        if answer.infeasible is not None:
+            return answer.infeasible
+        place = Place(answer.nodes[0][0], answer.device)
+        try:
+            allocations.intend(job, place)
+        except AllocationError as error:
+            raise self._illegal(str(error)) from error
+        return place
+
+    def _answer(self, allocations: Allocations, gpu_type: int, gpus: int) -> Answer:
         self.asked += 1
         answer = self._next()
         if answer is None or (answer.time_s, answer.gpu_type, answer.gpus) != (self.clock(), gpu_type, gpus):
             name = allocations.spec.gpu_types[gpu_type]
             raise _diverged(self.clock(), f"{gpus} {name} are to be placed, which the log does not answer")
         self._at += 1
-        if answer.infeasible is not None:
-            return answer.infeasible
-        nodes = nodes_of(answer.nodes)
-        self._check(allocations, nodes, {})
-        return nodes
+        return answer
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Return the log's proposals for this instant; empty if it has none."""
@@ -254,7 +298,7 @@ def placement_lines(
         }
         short = answer.infeasible
         if short is None:
-            yield {**line, "nodes": answer.nodes}
+            yield {**line, "nodes": answer.nodes} | ({} if answer.device < 0 else {"device": answer.device})
         else:
             yield {**line, "infeasible": [short.reason, short.gpus_short, short.nodes_short]}
 
@@ -310,7 +354,8 @@ class _PlacementReader:
             raise ValueError(f"{time_s!r} is not a time")
         if keys == {"move"}:
             return Answer(float(time_s), moves=self._moves(entry["move"]))
-        if keys not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
+        device = entry.get("device", -1)
+        if keys - {"device"} not in ({"gpu_type", "gpus", "nodes"}, {"gpu_type", "gpus", "infeasible"}):
             raise ValueError(f"keys {sorted(keys)[:4]}")
         kind, gpus = self.kinds[entry["gpu_type"]], entry["gpus"]
         if not _whole(gpus, 1):
@@ -322,7 +367,9 @@ class _PlacementReader:
             raise ValueError(f"its nodes have not {gpus} GPUs")
         if self.spec.node_type[nodes[0][0]] != kind:
             raise ValueError(f"node {nodes[0][0]} is of another GPU type")
-        return Answer(float(time_s), kind, gpus, nodes)
+        if device != -1 and not _whole(device, 0):
+            raise ValueError(f"{device!r} is not a device")
+        return Answer(float(time_s), kind, gpus, nodes, device=device)
 
     def _moves(self, value: Any) -> Moves:
         if not isinstance(value, list) or not value:

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from clustergym.arrays import Ints
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.reading import read_json
 from clustergym.inputs.version import __version__
@@ -28,7 +29,7 @@ from clustergym.results.measured_run import Result
 from clustergym.results.result_files import UNFINISHED
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
-from clustergym.sim.log import NO_JOB, EventKind
+from clustergym.sim.log import NO_JOB, Event, EventKind
 
 RESULT_SCHEMA = "clustergym.result/1"
 FILES = ("config.yaml", "jobs.csv", "timeline.csv", "decisions.jsonl.gz", "events.jsonl.gz", "result.json")
@@ -172,6 +173,7 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
             line |= {"gpu_type": names[event.gpu_type], "gpus": event.gpus}
         if event.nodes:
             line["nodes"] = event.nodes
+        line |= _part(event, simulation.scenario.trace.gpu_milli)
         if event.iteration_time_s:
             line |= {
                 "locality": event.locality,
@@ -185,3 +187,11 @@ def _event_lines(simulation: Simulation) -> Iterable[object]:
         if event.kind == EventKind.FAIL:
             line |= {"lost_s": event.lost_s, "lost_iterations": event.lost_iterations}
         yield line
+
+
+def _part(event: Event, gpu_milli: Ints | None) -> dict[str, Any]:
+    """Return the keys of a launch on a divisible cluster: devices, and thousandths of each."""
+    if gpu_milli is None or not event.nodes or event.job == NO_JOB:
+        return {}
+    devices = [at for at in range(event.devices.bit_length()) if (event.devices >> at) & 1]
+    return {"devices": devices, "gpu_milli": int(gpu_milli[event.job])}

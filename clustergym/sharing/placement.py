@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled.numba_cache import compiled
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.sharing import placers
@@ -27,6 +27,18 @@ def fragments_of(nodes: Nodes, usual: Usual) -> Floats:
     found = np.empty(len(nodes.devices))
     for at in range(len(found)):
         found[at] = fragments(nodes, at, usual)
+    return found
+
+
+@compiled
+def fitting_kinds(nodes: Nodes, requests: Requests) -> Bools:
+    """Return whether some node has room for each request, shape (K,)."""
+    found = np.zeros(len(requests.gpus), np.bool_)
+    for kind in range(len(found)):
+        for at in range(len(nodes.devices)):
+            if placers.fits(nodes, at, requests, kind):
+                found[kind] = True
+                break
     return found
 
 

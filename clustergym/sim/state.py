@@ -126,12 +126,11 @@ class ViewMaker:
     def part_view(self, now: int, rows: Ints, available: Ints, allocations: PartAllocations) -> View:
         """Return the View of the jobs `rows` at tick `now` on a divisible cluster."""
         view = self.view(now, rows, available, allocations.free.copy())
-        held = [allocations.holding(row) for row in rows.tolist()]
         parts = PartView(
             allocations.parts.requests,
             allocations.parts.kind[rows],
-            np.array([nodes[0][0] if nodes else -1 for nodes in held], dtype=np.int64),
-            np.array([allocations.devices(row) for row in rows.tolist()], dtype=np.int64),
+            allocations.node_of[rows],
+            allocations.devices_of[rows],
             allocations.nodes.copy,
         )
         asked = view.setting.counts == view.requested_gpus[:, None, None]

@@ -559,6 +559,6 @@ class World(ABC):
             self.now_s, kind, row, gpu_type, gpus, nodes, locality, overhead_s, iteration_time_s, reason
         )
         if self._parts is not None and nodes and row != NO_JOB:
-            event = event._replace(devices=self._parts.devices(row))
+            event = event._replace(devices=int(self._parts.devices_of[row]))
         chosen = batch and batch != self.scenario.trace.global_batch[row]
         self.log.append(event._replace(batch=batch) if chosen else event)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Ints
-from clustergym.inputs.columns import check_bounds, integers, texts
+from clustergym.inputs.columns import check_bounds, integers, numbers, texts
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
 from clustergym.workload.trace import PART_COLUMNS
@@ -38,8 +38,13 @@ def read_parts(table: TextTable, gpus: Ints) -> PartColumns | None:
     """
     if not set(PART_COLUMNS) & table.columns.keys():
         return None
-    milli = integers(table, "gpu_milli", low=0, high=WHOLE, default=-1)
-    milli = np.where(milli < 0, np.where(gpus > 0, WHOLE, 0), milli)
+    given = numbers(table, "gpu_milli", low=0, high=WHOLE, default=np.nan)
+    milli = np.where(np.isnan(given), np.where(gpus > 0, WHOLE, 0), given).astype(np.int64)
+    broken = ~np.isnan(given) & (given != milli)
+    if broken.any():
+        row = int(np.argmax(broken))
+        message, remedy = f"{given[row]:g} is not a whole number", "give thousandths, 1 to 1000"
+        raise InputError(message, file=table.path, line=table.line[row], field="gpu_milli", remedy=remedy)
     cpu = integers(table, "cpu_milli", low=0, high=MOST_AMOUNT, default=0)
     memory = integers(table, "memory_mib", low=0, high=MOST_AMOUNT, default=0)
     return PartColumns(gpus, milli, cpu, memory, texts(table, "gpu_models"))

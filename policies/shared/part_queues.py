@@ -38,13 +38,13 @@ def fill_parts(view: View, order: Ints, *, blocks: bool) -> list[tuple[int, int,
     """
     assert view.parts is not None
     room, chosen = _Room(view.parts, order[view.gpus[order] > 0].tolist()), []
-    unfit: set[int] = set()
+    unfit, kinds, gpus = room.unfit_kinds(), view.parts.kind.tolist(), view.gpus.tolist()
     for at in order.tolist():
-        if view.gpus[at] > 0:
+        if gpus[at] > 0:
             if not room.keep(at):
                 continue
-        elif int(view.parts.kind[at]) in unfit or not room.take(at):
-            unfit.add(int(view.parts.kind[at]))
+        elif kinds[at] in unfit or not room.take(at):
+            unfit.add(kinds[at])
             if blocks:
                 break
             continue
@@ -69,6 +69,13 @@ class _Room:
         for at in running:
             self._undecided.setdefault(int(parts.node[at]), []).append(at)
             self._give_back(self._without, at)
+
+    def unfit_kinds(self) -> set[int]:
+        """Return the kinds of requests for which there is no room even if all those jobs left."""
+        from clustergym.sharing.placement import fitting_kinds
+
+        nodes = self._nodes if self._without is None else self._without
+        return set(np.flatnonzero(~fitting_kinds(nodes, self._parts.requests)).tolist())
 
     def keep(self, at: int) -> bool:
         """Let a running job go on, unless it was stopped."""
