@@ -17,9 +17,13 @@ GOLDEN = Path(__file__).parent / "golden.json"
 POLICIES = ("fcfs", "srtf", "sjf", "las", "tiresias", "gandiva", "optimus", "ares", "arena")
 """Those whose decisions need no solver, whose choice among equal optima may change with its version."""
 CASES = [(scenario, policy) for scenario in ("testbed", "ares") for policy in POLICIES]
+CASES += [("sharing", policy) for policy in ("fcfs", "srtf", "tiresias")]
 
 
 def digest(scenario: str, policy: str) -> str:
+    if scenario == "sharing":
+        few = clustergym.load_scenario(scenario, ["trace.jobs=400", "trace.load=2.0"])
+        return clustergym.simulate(few, policy, "parts").digest
     return clustergym.simulate(clustergym.load_scenario(scenario), policy).digest
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clustergym.cluster.spec import ClusterSpec, Nodes
     from clustergym.interface.part_view import PartView
     from clustergym.models.model_class import ModelClass
+    from clustergym.tenants.queue_tree import QueueTree
     from clustergym.workload.trace import Trace
 
 
@@ -80,6 +81,8 @@ class Setting:
         Seconds between decision points; None: a decision point at every event.
     batch_models : frozenset of ModelClass
         Model classes whose jobs may train at other global batches than the requested one.
+    queues : QueueTree or None
+        Queues of tenants, if the scenario has any.
     """
 
     gpu_types: tuple[str, ...]
@@ -88,6 +91,7 @@ class Setting:
     counts: Ints
     round_s: float | None
     batch_models: frozenset[ModelClass] = frozenset()
+    queues: QueueTree | None = None
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -157,6 +161,8 @@ class View:
     parts : PartView or None
         Where GPUs can be divided, what each job asks for and has. A job with a part of a GPU holds 1 then, as
         does one without GPUs, and `free` counts untouched GPUs.
+    queue : ndarray of int, shape (n,)
+        Index into `setting.queues.leaves` of the job's queue; 0 if there are no queues.
     """
 
     now_s: float
@@ -181,6 +187,7 @@ class View:
     attained_gpu_s: Floats
     feasible: Bools
     batch: Ints
+    queue: Ints
     times: Callable[[], Floats] = field(repr=False)
     costs: Callable[[], Floats] = field(repr=False)
     batches: Callable[[], BatchOptions | None] = field(repr=False)

@@ -28,7 +28,7 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     """Return the least run time (s) and the least work (GPU-seconds) of each job, both of shape (n,).
 
     They are minima over all types, counts and localities; inf for a job that fits nowhere. Waiting,
-    profiling, plan search and restarts only add to them.
+    profiling, plan search and restarts only add to them. Parts of GPUs count as such.
     """
     times = scenario.execution
     counts = scenario.tables.counts

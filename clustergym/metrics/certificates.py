@@ -61,13 +61,17 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     Raises
     ------
     InputError
-        If the metric has no bound, or the scenario a horizon: a run that ends there leaves jobs out.
+        If the metric has no bound, or the scenario a horizon (a run that ends there leaves jobs out) or parts
+        of GPUs.
     """
     if metric not in BOUNDED:
         raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
     if scenario.horizon_s is not None:
         message = "a run that stops at its horizon leaves jobs out of its means, so that they have no bound"
         raise InputError(message, field="horizon_s", remedy="give horizon_s=null")
+    if scenario.parts is not None:
+        message = "jobs may ask for parts of GPUs, which the bound counts whole"
+        raise InputError(message, field="cluster", remedy="name a cluster whose nodes cannot be divided")
     jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
     return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
 

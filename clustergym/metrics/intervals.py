@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.sim.log import PACES, Event, EventKind
@@ -83,7 +85,7 @@ class Holdings:
     ready_s: Floats
     stop_s: Floats
     gpu_type: Ints
-    gpus: Ints | Floats
+    gpus: npt.NDArray[Any]
     iteration_time_s: Floats
 
 
@@ -138,7 +140,7 @@ class _Columns:
     kind: Ints
     job: Ints
     gpu_type: Ints
-    gpus: Ints | Floats
+    gpus: npt.NDArray[Any]
     overhead_s: Floats
     iteration_time_s: Floats
     lost_s: Floats

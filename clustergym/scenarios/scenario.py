@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbance import Disturbance
 from clustergym.scenarios.parts import fits_nowhere
 from clustergym.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.tenants.assigned import Tenants
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,8 @@ class Scenario:
         What befalls nodes and jobs whatever the policy decides; at most one of each kind.
     parts : Parts, optional
         What each job asks for of a divisible cluster; jobs then have what they ask for, no more and no less.
+    tenants : Tenants or None
+        Queues among which GPUs may be divided, and the queue of each job.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Scenario:
     communication_s: Floats | None = None
     disturbances: tuple[Disturbance, ...] = ()
     parts: Parts | None = None
+    tenants: Tenants | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -91,6 +97,8 @@ class Scenario:
         }
         if self.communication_s is not None:
             parts["communication_s"] = self.communication_s.tolist()
+        if self.tenants is not None:
+            parts["tenants"] = self.tenants.fingerprint()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

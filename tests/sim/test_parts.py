@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import clustergym
 from clustergym.cluster.allocation import AllocationError
@@ -15,8 +18,10 @@ from clustergym.cluster.parts import WHOLE, Place
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision
 from clustergym.interface.registry import make_placer, make_policy
+from clustergym.metrics.bounds import lower_bounds
+from clustergym.metrics.certificates import programme_of
 from clustergym.results.folder_replay import replay_folder
-from clustergym.results.measured_run import result_of
+from clustergym.results.measured_run import measurement_of, result_of
 from clustergym.results.placement_log import (
     PlacementError,
     placement_lines,
@@ -31,11 +36,29 @@ from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import LAUNCHES, EventKind
+from clustergym.sim.state import Phase
 
 HEADER = (
     "job_id,submit_s,model_family,global_batch,iterations,gpus,gpu_milli,cpu_milli,memory_mib,gpu_models\n"
 )
-PLACERS = ("random-fit", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
+PLACERS = {
+    **{name: {"name": "parts", "score": name} for name in ("dot-product", "gpu-clustering", "fgd")},
+    **{
+        name: {"name": "minipod", "algorithm": name.replace("-", "_")}
+        for name in ("random-fit", "gpu-packing", "best-fit")
+    },
+}
+"""What conf/placer/NAME.yaml says."""
+
+
+@cache
+def base(*overrides):
+    return compose(["scenario=sharing", *overrides])
+
+
+def test_placers_have_presets_of_these_names():
+    for name, parameters in PLACERS.items():
+        assert compose([f"placer={name}"])["placer"] == {**parameters, "defragment_s": None}
 
 
 def scenario_of(tmp_path, nodes, jobs, *overrides):
@@ -52,30 +75,18 @@ def scenario_of(tmp_path, nodes, jobs, *overrides):
 
 
 def run_of(scenario, policy="fcfs", placer="best-fit", seed=0, **parameters):
-    chosen = make_placer(compose([f"placer={placer}"])["placer"])
+    chosen = make_placer(PLACERS[placer])
     return simulate(scenario, make_policy({"name": policy, **parameters}), chosen, seed)
 
 
-def generated(jobs=120, *overrides):
+@cache
+def generated():
     """Return a scenario of generated jobs on 9 nodes, which are too few for them."""
     shapes = [("G2", 8, 96_000, 393_216, 4), ("T4", 2, 104_000, 524_288, 5)]
     names = ("gpu_type", "gpus_per_node", "cpu_milli", "memory_mib", "count")
-    listed = (
-        "["
-        + ",".join(
-            "{" + ",".join(f"{name}:{value}" for name, value in zip(names, shape, strict=True)) + "}"
-            for shape in shapes
-        )
-        + "]"
-    )
-    config = compose(["scenario=sharing", f"trace.jobs={jobs}", "trace.load=2.0", *overrides])
-    return build_scenario({**config, "cluster": {"name": "nine", "nodes": _nodes(listed)}})
-
-
-def _nodes(text):
-    import yaml
-
-    return yaml.safe_load(text.replace(":", ": ").replace(",", ", "))
+    nodes = [dict(zip(names, shape, strict=True)) for shape in shapes]
+    config = base("trace.jobs=120", "trace.load=2.0")
+    return build_scenario({**config, "cluster": {"name": "nine", "nodes": nodes}})
 
 
 def starts(run):
@@ -104,6 +115,16 @@ def test_parts_of_one_gpu_by_hand(tmp_path):
     # Partly used from 0 to 1 s.
     assert metrics["partly_used_nodes"] == pytest.approx(0.5, abs=1e-9)
     assert result.timeline.held_gpus[:, 0].tolist() == [0.6, 1.0, 1.0, 0.6, 0.5, 0.0]
+
+
+def test_a_bound_counts_parts_as_such(tmp_path):
+    # Two halves of a GPU for 10 s each run beside each other: no bound is above their mean JCT of 10 s.
+    jobs = ["a,0,recorded,1,10,1,500,0,0,", "b,0,recorded,1,10,1,500,0,0,", "c,0,recorded,1,10,0,0,1000,0,"]
+    scenario = scenario_of(tmp_path, [("T4", 1, 8)], jobs)
+    assert lower_bounds(scenario) == (10, 10)
+    assert result_of(run_of(scenario)).metrics["jct_mean"] == 10
+    with pytest.raises(InputError, match="parts of GPUs, which the bound counts whole"):
+        programme_of(scenario, "jct_mean")
 
 
 def test_fragmentation_by_hand(tmp_path):
@@ -165,7 +186,7 @@ def test_a_shorter_job_takes_the_place_of_the_longest_on_one_node(tmp_path):
 def test_replays_are_equal(placer):
     scenario = generated()
     policy = make_policy({"name": "srtf" if placer == "fgd" else "fcfs"})
-    chosen = make_placer(compose([f"placer={placer}"])["placer"])
+    chosen = make_placer(PLACERS[placer])
     run, recorded = simulate_recorded(scenario, policy, chosen, 3)
     digest = run.simulation.log.digest
     again = replay(scenario, chosen, policy.information_class, None, 3, run.simulation.changes)
@@ -248,6 +269,42 @@ def test_nothing_is_booked_twice():
     assert min(refused, given) > 100
 
 
+@settings(max_examples=int(os.environ.get("SHARING_EXAMPLES", "12")), deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    nodes=st.lists(
+        st.tuples(st.integers(1, 8), st.integers(4, 100), st.integers(8, 400)), min_size=1, max_size=5
+    ),
+    policy=st.sampled_from(("fcfs", "sjf", "srtf", "las", "tiresias")),
+    placer=st.sampled_from(sorted(PLACERS)),
+    failures=st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 900)), max_size=3),
+)
+def test_what_jobs_hold_is_there_after_every_decision(seed, nodes, policy, placer, failures):
+    shapes = [
+        {"gpu_type": "T4", "count": 1, "gpus_per_node": g, "cpu_milli": 1000 * c, "memory_mib": 1024 * m}
+        for g, c, m in nodes
+    ]
+    config = base("trace.jobs=40", "trace.load=2.0")
+    scenario = build_scenario({**config, "seed": seed, "cluster": {"name": "drawn", "nodes": shapes}})
+    down = tuple(NodeFailure(float(at), n % len(nodes), float(s)) for n, (at, s) in enumerate(failures))
+    if down:
+        scenario = replace(scenario, disturbances=(Failures(down, checkpoint_every_s=60.0),))
+    decides = make_policy({"name": policy})
+    simulation = Simulation(scenario, make_placer(PLACERS[placer]), decides.information_class, None, seed)
+    decides.reset(simulation.setting, np.random.default_rng(seed))
+    while (view := simulation.advance()) is not None:
+        simulation.apply(decides.schedule(view))
+        account, phases = simulation.allocations, simulation.jobs
+        running = np.flatnonzero(phases.phase == Phase.RUNNING).tolist()
+        assert sorted(account.holders) == running
+        check_account(account, running)
+    measured = measurement_of(simulation).metrics
+    # A job that fits no node is dropped; all others end.
+    assert measured["jobs_dropped"] == int((~scenario.parts.fits).sum())
+    assert measured["jobs_finished"] == int(scenario.parts.fits.sum())
+    assert measured["gpu_allocation"] <= 1
+
+
 def test_nodes_fail_under_parts():
     scenario = generated()
     # Node 0 is out from 60 to 600 s, node 5 from 100 to 200 s.
@@ -303,6 +360,7 @@ def test_who_cannot_divide_says_so(overrides, message):
         (["costs=default"], r"costs.profile: .*costs=free"),
         (["scenario.counts=power_of_two"], r"scenario.counts: .*give any"),
         (["scenario.contention=true"], r"scenario.contention"),
+        (["scenario.queues=user"], r"scenario.queues: user is not valid \(queues hold whole GPUs"),
         (["trace.jobs=1"], r"trace.jobs: 1 is out of range"),
         (["trace.load=0"], r"trace.load: 0 is out of range"),
     ],
