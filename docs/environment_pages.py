@@ -40,7 +40,8 @@ REACHED = {
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
     "[placement](../placement.md).",
     "Sharing": EVOLVED.format(name="sharing")
-    + "It allocates more than FGD: [parts of GPUs](../learned-agents/sharing.md).",
+    + "It allocates more than FGD, and rejects more requests for several GPUs: "
+    "[parts of GPUs](../learned-agents/sharing.md).",
 }
 """What agents or algorithms come to in a family, with the learning curve where one is committed."""
 USES = """\
