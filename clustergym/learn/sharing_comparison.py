@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.inputs.errors import InputError
 from clustergym.learn.sharing_checkpoints import load
 from clustergym.learn.sharing_evolution import seeds_of
 from clustergym.metrics.statistics import estimate
 from clustergym.sharing.arrivals import fill
-from clustergym.sharing.desk import REJECTED, USED, begun
-from clustergym.sharing.learned import play
+from clustergym.sharing.desk import USED, begun
+from clustergym.sharing.learned import CLASSES, play
+from clustergym.sharing.nodes import WHOLE
 from clustergym.sharing.placers import PLACERS
 from clustergym.sharing.streams import Stream, drawn, generated_source, published, read_source
 from clustergym.terminal.markdown import table
@@ -51,11 +52,16 @@ class SharingOptions:
 
 
 class Outcome(NamedTuple):
-    """What is left when a stream has come, in % of the installed GPUs, and of the requests."""
+    """What is left when a stream has come, in % of the installed GPUs, and of the requests.
+
+    `arrived` and `rejected` are numbers of requests by class, shape (CLASSES,).
+    """
 
     allocated_pct: float
     rejected_pct: float
     fragments_pct: float
+    arrived: Ints
+    rejected: Ints
 
 
 def comparison(options: SharingOptions, say: Callable[[str], None]) -> dict[str, Any]:
@@ -91,31 +97,40 @@ def _groups(options: SharingOptions) -> Iterator[tuple[str, Sequence[int], Itera
 
 def _filled(stream: Stream, placer: str, seed: int) -> Outcome:
     filling = fill(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual, placer, seed)
-    rejected, fragments = int((filling.node < 0).sum()), float(filling.fragments_milli[-1])
-    return _outcome(stream, int(filling.used_milli[-1]), rejected, fragments)
+    return _outcome(stream, int(filling.used_milli[-1]), filling.node, float(filling.fragments_milli[-1]))
 
 
 def _learned(stream: Stream, weights: Floats) -> Outcome:
     desk = begun(stream)
     play(desk, weights)
-    return _outcome(stream, int(desk.counts[USED]), int(desk.counts[REJECTED]), float(desk.fragments.sum()))
+    return _outcome(stream, int(desk.counts[USED]), desk.node, float(desk.fragments.sum()))
 
 
-def _outcome(stream: Stream, used: int, rejected: int, fragments: float) -> Outcome:
-    installed, number = stream.nodes.installed_milli, len(stream.arrivals)
-    return Outcome(100 * used / installed, 100 * rejected / number, 100 * fragments / installed)
+def _outcome(stream: Stream, used: int, node: Ints, fragments: float) -> Outcome:
+    kinds, installed = stream.kinds, stream.nodes.installed_milli
+    one = np.where(kinds.gpu_milli < WHOLE, 1, 2)
+    of_class = np.where(kinds.gpus == 0, 0, np.where(kinds.gpus == 1, one, 3))[stream.arrivals]
+    arrived, rejected = (
+        np.bincount(of_class[rows], minlength=len(CLASSES)) for rows in (slice(None), node < 0)
+    )
+    share = 100 * int(rejected.sum()) / len(node)
+    return Outcome(100 * used / installed, share, 100 * fragments / installed, arrived, rejected)
 
 
 def _group(name: str, seeds: list[int], found: dict[str, list[Outcome]]) -> dict[str, Any]:
     against = np.array([outcome.allocated_pct for outcome in found[REFERENCE]])
     rows = []
     for placer, outcomes in found.items():
-        columns = np.array(outcomes)
+        columns = np.array([outcome[:3] for outcome in outcomes])
+        arrived = np.sum([outcome.arrived for outcome in outcomes], axis=0).tolist()
+        rejected = np.sum([outcome.rejected for outcome in outcomes], axis=0).tolist()
+        of_class = dict(zip(CLASSES, zip(rejected, arrived, strict=True), strict=True))
         paired = estimate((columns[:, 0] - against).tolist())
         rows.append(
             {"placer": placer}
             | dict(zip(COLUMNS, columns.mean(axis=0).tolist(), strict=True))
             | {"difference": list(paired[:3]), "allocated_by_seed": columns[:, 0].tolist()}
+            | {"rejected_by_class_pct": {name: 100 * r / n for name, (r, n) in of_class.items() if n}}
         )
     return {"name": name, "seeds": seeds, "rows": rows}
 

@@ -66,6 +66,9 @@ def test_what_comes_with_the_package_allocates_more_than_fgd(tmp_path, capsys):
     assert mean == pytest.approx(rows["learned"]["allocated_pct"] - rows["fgd"]["allocated_pct"])
     assert low > 0.0
     assert rows["fgd"]["difference"] == [0.0, 0.0, 0.0]
+    # 100 x rejected over arrived, of all classes of requests in the streams.
+    assert list(rows["fgd"]["rejected_by_class_pct"]) == ["no GPU", "part", "one GPU", "several GPUs"]
+    assert max(rows["fgd"]["rejected_by_class_pct"].values()) <= 100
     shown = capsys.readouterr().out
     assert f"| learned | {rows['learned']['allocated_pct']:.2f} % | {mean:+.2f} |" in shown
 
