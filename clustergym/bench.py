@@ -1,4 +1,4 @@
-"""`clustergym bench` compares placement algorithms, and times the engine and the environments."""
+"""`clustergym bench` compares placers, and times the engine and the environments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,24 @@ def _parser() -> argparse.ArgumentParser:
     placement.set_defaults(run=_placement)
     _engine_parser(commands.add_parser("engine", help="processor time of runs and of each decision"))
     _environments_parser(commands.add_parser("environments", help="steps a second of the environments"))
+    _sharing_parser(commands.add_parser("sharing", help="GPU that a learned placer of shares allocates"))
     return parser
+
+
+def _sharing_parser(sharing: argparse.ArgumentParser) -> None:
+    sharing.add_argument("--nodes", type=int, default=64, metavar="N", help="of generated clusters (64)")
+    sharing.add_argument("--streams", type=int, default=100, metavar="N", help="test seeds there (100)")
+    sharing.add_argument("--data", type=Path, metavar="DIR", help="published orders of a folder as openb's")
+    sharing.add_argument(
+        "--workloads",
+        nargs="+",
+        default=["default"],
+        metavar="NAME",
+        help="lists of requests in DIR (default)",
+    )
+    sharing.add_argument("--checkpoint", default="sharing", metavar="NAME", help="a name or a file (sharing)")
+    sharing.add_argument("--json", type=Path, metavar="FILE", help="write all figures, unrounded")
+    sharing.set_defaults(run=_sharing)
 
 
 def _engine_parser(engine: argparse.ArgumentParser) -> None:
@@ -122,12 +139,12 @@ def _policy(text: str) -> dict[str, Any]:
 
 
 def _environments(options: argparse.Namespace) -> None:
-    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names
+    from clustergym.envs.benchmark.figures import EnvironmentOptions, environment_figures, names, plain_names
     from clustergym.envs.benchmark.tables import report
 
     require(0 < options.seconds < 1e4, "--seconds", options.seconds, "give seconds above 0")
     require(min(options.numbers) >= 1, "--numbers", min(options.numbers), "give numbers from 1")
-    if not names(options.only):
+    if not names(options.only) and not plain_names(options.only):
         raise InputError(
             f"no id has {options.only!r} in it", field="--only", remedy="give elastic-16, or less"
         )
@@ -137,6 +154,19 @@ def _environments(options: argparse.Namespace) -> None:
         numbers, seconds = [number for number in numbers if number <= 16] or numbers, seconds / 10
     asked = EnvironmentOptions(options.only, numbers, seconds)
     figures = environment_figures(asked, lambda line: print(line, file=sys.stderr, flush=True))
+    print(report(figures), end="")
+    write_json(options.json, figures)
+
+
+def _sharing(options: argparse.Namespace) -> None:
+    from clustergym.learn.sharing_comparison import SharingOptions, comparison, report
+
+    require(options.nodes >= 1, "--nodes", options.nodes, "give a number from 1")
+    require(options.streams >= 1, "--streams", options.streams, "give a number from 1")
+    _check_files(options)
+    names = ("nodes", "streams", "data", "workloads", "checkpoint")
+    asked = SharingOptions(**{name: getattr(options, name) for name in names})
+    figures = comparison(asked, lambda name: print(f"done: {name}", file=sys.stderr, flush=True))
     print(report(figures), end="")
     write_json(options.json, figures)
 

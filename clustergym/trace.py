@@ -41,6 +41,9 @@ def _read_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
     )
+    parser.add_argument(
+        "--keep-shares", action="store_true", help="keep parts of GPUs that PAI's jobs ask for"
+    )
 
 
 def _write_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ HOMOGENEOUS = (
     "Ares measured (`costs: ares`). All else is as there."
 )
 FRAMES, FRAME_MS = 25, 300
-STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2}
+STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2, "Sharing": 16}
 """Of legal random steps; of the others ten, as ten edits make about one decision."""
 CURVE = "![On dev windows or traces, as {name} trains](../learned-agents/{name}.svg)\n\n"
 EVOLVED = CURVE + "`{name}`, trained by evolution ([the objective](../learned-agents/training.md)). "
@@ -39,6 +39,9 @@ REACHED = {
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
     "[placement](../placement.md).",
+    "Sharing": EVOLVED.format(name="sharing")
+    + "It allocates more than FGD, and rejects more requests for several GPUs: "
+    "[parts of GPUs](../learned-agents/sharing.md).",
 }
 """What agents or algorithms come to in a family, with the learning curve where one is committed."""
 USES = """\
@@ -124,6 +127,9 @@ def _table(rows: list[Any]) -> str:
     lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for row in rows:
         env = _made(row.id)
+        if hasattr(env, "source"):
+            lines.append(_of_divisible_nodes(row, env))
+            continue
         cluster = _cluster_of(env)
         figures = (
             int(cluster.capacity.sum()),
@@ -135,6 +141,16 @@ def _table(rows: list[Any]) -> str:
         shown = " | ".join(f"{figure:,}" for figure in figures)
         lines.append(f"| `{row.id}` | `{row.short_name}` | {cluster.name} | {shown} |")
     return "\n".join(lines)
+
+
+def _of_divisible_nodes(row: Any, env: Any) -> str:
+    from gymnasium.spaces import flatdim
+
+    gpus, models = int(env.source.nodes.devices.sum()), len(set(env.source.nodes.model.tolist()))
+    env.reset(seed=0)
+    sizes = (gpus, models, env.state.number, flatdim(env.action_space), flatdim(env.observation_space))
+    shown = " | ".join(f"{figure:,}" for figure in sizes)
+    return f"| `{row.id}` | `{row.short_name}` | like openb, {env.nodes:,} nodes | {shown} |"
 
 
 def _cluster_of(env: Any) -> Any:
@@ -151,7 +167,7 @@ def _arguments(family: str, row: Any) -> list[str]:
     chosen = _made(row.id).parameters
     values = asdict(chosen)
     parts = ["## Arguments", "`render_mode` is `ansi`, `rgb_array` or none. All others are parameters."]
-    if family in ("Elastic", "Placement"):
+    if family in ("Elastic", "Placement", "Sharing"):
         lines = ["| parameter | accepts | default | meaning |", "| --- | --- | --- | --- |"]
         for name, (kind, text) in described(type(chosen)).items():
             default = json.dumps(values[name], ensure_ascii=False)

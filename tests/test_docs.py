@@ -21,6 +21,8 @@ from clustergym.envs.observations import JOB_FEATURES, OPTION_FEATURES, QUEUE_FE
 from clustergym.envs.placement import PlacementEnv
 from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.envs.sharing import SharingEnv
+from clustergym.envs.sharing_parameters import SharingParameters
 from clustergym.interface.environments import ENVIRONMENTS
 from clustergym.interface.registry import entry_points
 
@@ -206,13 +208,13 @@ def test_the_columns_of_an_observation_are_documented(heading, names):
     assert columns(f"Column of `{heading}`") == list(names)
 
 
-@pytest.mark.parametrize("cls", [ElasticEnv, PlacementEnv])
+@pytest.mark.parametrize("cls", [ElasticEnv, PlacementEnv, SharingEnv])
 def test_an_environment_is_documented_in_full(cls):
     titles = re.findall(r"^ *## (.+)$", cls.__doc__, re.MULTILINE)
     assert titles == [*SECTIONS, "Arguments"]
 
 
-@pytest.mark.parametrize("cls", [SchedulingParameters, PlacementParameters])
+@pytest.mark.parametrize("cls", [SchedulingParameters, PlacementParameters, SharingParameters])
 def test_every_parameter_of_an_environment_is_described(cls, monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
     described = importlib.import_module("environment_pages").described(cls)
@@ -362,6 +364,7 @@ def broken_links(pages, site):
 def check_environments(pages, site):
     """Check that every id is on one page, which has a picture and all parts."""
     families = ("elastic", "elastic-homogeneous", "fair", "deadline", "meta", "auction", "placement")
+    families += ("sharing",)
     of_family = {name: pages[f"environments/{name}"] for name in families}
     for row in ENVIRONMENTS:
         assert sum(f"<code>{row.id}</code>" in page for page in of_family.values()) == 1, row.id

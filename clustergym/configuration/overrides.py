@@ -26,6 +26,7 @@ READ_WITH_FILE = {
         "gavel_steps",
         "sia_profiles",
         "sia_lengths",
+        "keep_shares",
         "seed",
         "load",
     ),

@@ -38,6 +38,8 @@ class Environment(NamedTuple):
 
 _PLACEMENT = "clustergym.envs.placement:PlacementEnv"
 
+_SHARING = "clustergym.envs.sharing:SharingEnv"
+
 _FAMILIES = "clustergym.envs.families"
 _TYPES = {16: "arena-16", 64: "arena-a", 384: "arena-384", 1280: "arena-sim"}
 _ONE_TYPE = {16: "ares-16", 64: "ares-64", 384: "ares-384", 1280: "ares-1280"}
@@ -67,5 +69,8 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Placement-v0", _PLACEMENT, {"setting": "ii"}),
     Environment("ClusterGym/Placement-small-v0", _PLACEMENT, {"setting": "i"}),
     Environment("ClusterGym/Placement-large-v0", _PLACEMENT, {"setting": "iii"}),
+    Environment("ClusterGym/Sharing-v0", _SHARING, {"nodes": 64}),
+    Environment("ClusterGym/Sharing-small-v0", _SHARING, {"nodes": 16}),
+    Environment("ClusterGym/Sharing-large-v0", _SHARING, {"nodes": 1213}),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

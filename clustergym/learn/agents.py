@@ -28,6 +28,7 @@ AGENTS = {
     "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",
     "placer_es": "clustergym.learn.placer_evolution:PlacerEvolution",
     "ppo": "clustergym.learn.baselines:Ppo",
+    "sharing_es": "clustergym.learn.sharing_evolution:SharingEvolution",
 }
 """Agent name -> `module:class`, imported on first use."""
 

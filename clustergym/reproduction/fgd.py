@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Floats
 from clustergym.compiled.numba_cache import announce_compilation, has_numba
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.reproduction.claims import PaperClaim, claims_table, quantity
@@ -19,9 +19,8 @@ from clustergym.reproduction.page import Report, passage
 from clustergym.reproduction.study import Options
 from clustergym.sharing import arrivals, openb
 from clustergym.sharing.filling_curve import LAST, at_arrived_pct
-from clustergym.sharing.fragmentation import Usual, usual_of
-from clustergym.sharing.nodes import Nodes, Requests, distinct
 from clustergym.sharing.placers import PLACERS
+from clustergym.sharing.streams import read_source
 from clustergym.sharing.tuned_arrivals import drawn_orders
 from clustergym.terminal.markdown import table
 from clustergym.terminal.processes import in_order
@@ -110,42 +109,22 @@ def _runs(folder: Path, options: Options, placers: tuple[str, ...]) -> Iterator[
     for workload in chosen:
         seeds = options.seeds
         if seeds is None:
-            seeds = tuple(_study(folder, workload).orders) or (SEED,)
+            seeds = tuple(read_source(folder, workload).orders) or (SEED,)
             seeds = seeds[:1] if options.quick else seeds
         yield from (Run(folder, workload, seed, placers) for seed in seeds)
 
 
-class _Study(NamedTuple):
-    """What the runs of a workload have in common."""
-
-    nodes: Nodes
-    rows: Requests
-    kinds: Requests
-    kind: Ints
-    usual: Usual
-    orders: Mapping[int, openb.Orders]
-
-
-@cache
-def _study(folder: Path, workload: str) -> _Study:
-    nodes, models = openb.read_nodes(openb.packed(folder / openb.NODES))
-    path = openb.packed(folder / "pods" / f"{openb.PODS}{workload}.csv")
-    rows, accepted = openb.read_requests(path, models)
-    orders = openb.read_orders(folder, workload, len(rows.gpus), len(nodes.devices))
-    return _Study(nodes, rows, *distinct(rows), usual_of(rows, accepted), orders)
-
-
 def _fills(run: Run) -> dict[str, Fill]:
     """Fill the cluster once with each placer."""
-    study = _study(run.folder, run.workload)
-    order = study.orders.get(run.seed) or drawn_orders(study.nodes, study.rows, run.seed)
-    kinds, kind, installed = study.kinds, study.kind[order.arrivals], study.nodes.installed_milli
+    source = read_source(run.folder, run.workload)
+    order = source.orders.get(run.seed) or drawn_orders(source.nodes, source.rows, run.seed)
+    kinds, kind, installed = source.kinds, source.kind[order.arrivals], source.nodes.installed_milli
     arrived = np.cumsum((kinds.gpus * kinds.gpu_milli)[kind])
     curve = partial(at_arrived_pct, arrived, installed_milli=installed)
     found = {}
     for placer in run.placers:
-        nodes = study.nodes.ranked(order.node_rank)
-        filling = arrivals.fill(nodes, kinds, kind, study.usual, placer, run.seed)
+        nodes = source.nodes.ranked(order.node_rank)
+        filling = arrivals.fill(nodes, kinds, kind, source.usual, placer, run.seed)
         curves = {ALLOCATED: curve(filling.used_milli), FRAGMENTED: curve(filling.fragments_milli)}
         found[placer] = Fill(curves, int((filling.node < 0).sum()), len(kind))
     return found

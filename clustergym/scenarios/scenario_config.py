@@ -275,6 +275,8 @@ class TraceChoice(Parameters):
         How jobs end (`clustergym.workload.outcomes`): `ignore`, each completes after the work it did in its
         log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
         `kalos`.
+    keep_shares : bool
+        Keep the parts of GPUs that PAI's jobs ask for.
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
@@ -295,6 +297,7 @@ class TraceChoice(Parameters):
     gavel_steps: str = "job"
     sia_profiles: str | None = None
     sia_lengths: Literal["validated", "noise"] = "validated"
+    keep_shares: bool = False
     deadlines: bool = False
     requests: str = "source"
     max_gpus: int | None = None
@@ -385,6 +388,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: 
         sia_profiles=choice.sia_profiles,
         sia_lengths=choice.sia_lengths,
         outcomes=choice.outcomes,
+        keep_shares=choice.keep_shares,
     )
 
 

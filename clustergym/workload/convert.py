@@ -77,6 +77,7 @@ def _options(args: argparse.Namespace) -> ReadOptions:
         gavel_steps=args.gavel_steps,
         outcomes=args.outcomes or "ignore",
         power_of_two=not args.keep_counts,
+        keep_shares=args.keep_shares,
     )
 
 

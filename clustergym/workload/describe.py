@@ -13,6 +13,8 @@ from clustergym.inputs.writing import write_json
 from clustergym.workload.drawn_outcomes import with_outcomes
 from clustergym.workload.options import ReadOptions, types_to_draw
 from clustergym.workload.outcomes import CHOICES
+from clustergym.workload.part_columns import RECORDED
+from clustergym.workload.part_statistics import part_statistics
 from clustergym.workload.trace import OUTCOMES, Trace
 from clustergym.workload.trace_statistics import trace_statistics
 
@@ -27,9 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="a trace of any known format")
     parser.add_argument(
         "--cluster",
-        default="arena-a",
         metavar="NAME",
-        help="cluster to load, by name or YAML file (default arena-a)",
+        help="cluster to load, by name or file (arena-a; openb-like for jobs that ask for parts of GPUs)",
     )
     parser.add_argument("--format", default="auto", help="format of the file; auto: found out")
     parser.add_argument(
@@ -40,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-counts", action="store_true", help="do not round GPU counts up to powers of two"
     )
     add_outcomes_argument(parser)
+    parser.add_argument(
+        "--keep-shares", action="store_true", help="keep parts of GPUs that PAI's jobs ask for"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of that draw")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same figures, unrounded")
 
@@ -59,20 +63,24 @@ def run(args: argparse.Namespace) -> int:
     from clustergym.cluster.cluster_files import load_cluster
     from clustergym.workload.formats import load_trace
 
-    cluster = load_cluster(args.cluster)
+    cluster = load_cluster(args.cluster or "arena-a")
     options = ReadOptions(
         seed=args.seed,
         rule=args.rule,
         gpu_types=types_to_draw(args.rule, args.any_type, cluster.gpu_types),
         outcomes=args.outcomes or "ignore",
         power_of_two=not args.keep_counts,
+        keep_shares=args.keep_shares,
     )
     trace = load_trace(args.file, format=args.format, options=options)
     check_models(trace)
     if args.outcomes is not None:
         trace = with_outcomes(trace, args.outcomes, cluster, args.seed, "--outcomes")
     figures = {"name": trace.name, "file": str(args.file), "sha256": trace.sha256}
-    figures |= trace_statistics(trace, cluster)
+    if trace.gpu_milli is None:
+        figures |= trace_statistics(trace, cluster)
+    else:
+        figures |= part_statistics(trace, load_cluster(args.cluster or "openb-like"))
     write_json(args.json, figures)
     print_statistics(figures)
     print_drawn(trace, "--rule, --any-type")
@@ -116,7 +124,7 @@ def check_models(trace: Trace) -> None:
     catalog, known = load_catalog(), set()
     for row in range(len(trace)):
         model = trace.model_class(row)
-        if model not in known:
+        if model not in known and model.family != RECORDED:
             field = "model_size" if model.family in catalog.families else "model_family"
             catalog.get(model, file=trace.path or None, line=int(trace.line[row]) or None, field=field)
             known.add(model)
@@ -133,9 +141,12 @@ def print_statistics(figures: dict[str, Any]) -> None:
         ("Percentiles", _percentile_table(figures)),
         ("Arrivals", _bursts(figures)),
         ("Shares of jobs", _shares(figures)),
+        ("Requests by what they ask for", _requests(figures)),
         (f"Offered load on {figures['cluster']}", _loads(figures)),
         *([("Outcomes in the log", _outcomes(figures["outcomes"]))] if "outcomes" in figures else []),
     ):
+        if table is None:
+            continue
         console.print(title, style="bold", markup=False)
         console.print(table)
         console.print()
@@ -195,8 +206,9 @@ def _overview(figures: dict[str, Any]) -> Table:
 def _percentile_table(figures: dict[str, Any]) -> Table:
     table = _plain("", *SHOWN_PERCENTILES, "mean", "max")
     gpus, duration = figures["gpus"], figures["duration_s"]
-    cells = [f"{gpus[rank]:,.0f}" for rank in SHOWN_PERCENTILES]
-    table.add_row("GPUs requested", *cells, f"{gpus['mean']:,.2f}", f"{gpus['max']:,}")
+    digits = 2 if "requests" in figures else 0
+    cells = [f"{gpus[rank]:,.{digits}f}" for rank in SHOWN_PERCENTILES]
+    table.add_row("GPUs requested", *cells, f"{gpus['mean']:,.2f}", f"{gpus['max']:,.{digits}f}")
     if duration["mean"] is not None:
         cells = [duration_text(duration[rank]) for rank in SHOWN_PERCENTILES]
         table.add_row("duration at the request", *cells, duration_text(duration["mean"]), "")
@@ -232,10 +244,27 @@ def _shares(figures: dict[str, Any]) -> Table:
     return table
 
 
+def _requests(figures: dict[str, Any]) -> Table | None:
+    """Return the classes of requests of a trace whose jobs ask for parts of GPUs."""
+    if "requests" not in figures:
+        return None
+    table = _plain(
+        "", "jobs", "share of jobs", "of the GPUs asked for", "mean GPUs", "mean cores", "mean GiB"
+    )
+    for name, row in figures["requests"].items():
+        shares = [f"{row['jobs']:,}", f"{row['job_share']:.1%}", f"{row['gpu_share']:.1%}"]
+        table.add_row(name, *shares, *(_number(row[key]) for key in ("gpus", "cores", "memory_gib")))
+    return table
+
+
 def _loads(figures: dict[str, Any]) -> Table:
-    table = _plain("GPU type", "load")
     load = figures["offered_load"]
-    for kind, value in [*load["by_gpu_type"].items(), ("all", load["overall"])]:
+    if "requests" in figures:
+        table, rows = _plain("", "load"), [("GPU", load["overall"])]
+        rows += [(name, load[name]) for name in ("cpu", "memory")]
+    else:
+        table, rows = _plain("GPU type", "load"), [*load["by_gpu_type"].items(), ("all", load["overall"])]
+    for kind, value in rows:
         table.add_row(kind, _load(value), style="yellow" if value is None or value > 1.0 else None)
     return table
 

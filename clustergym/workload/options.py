@@ -43,6 +43,8 @@ class ReadOptions:
     outcomes : str
         `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
         each job does what it did in the log, and all complete.
+    keep_shares : bool
+        Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
     power_of_two : bool
         Round GPU counts up to powers of two; a drawn job keeps its GPU time, any other its iterations.
     """
@@ -57,6 +59,7 @@ class ReadOptions:
     sia_profiles: str | None = None
     sia_lengths: str = "validated"
     outcomes: str = "ignore"
+    keep_shares: bool = False
     power_of_two: bool = True
 
 

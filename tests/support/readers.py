@@ -17,7 +17,14 @@ from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import read_entry, read_results
 from clustergym.leaderboard.entry_curves import read_curves
-from clustergym.learn import auction_checkpoints, checkpoints, network_checkpoints, placer_checkpoints, plot
+from clustergym.learn import (
+    auction_checkpoints,
+    checkpoints,
+    network_checkpoints,
+    placer_checkpoints,
+    plot,
+    sharing_checkpoints,
+)
 from clustergym.learn.training_state import read_state
 from clustergym.models.catalog import load_catalog
 from clustergym.models.model_class import ModelClass
@@ -190,6 +197,8 @@ READERS: Mapping[str, Reader] = {
     "network-weights": _weights(network_checkpoints.load, "elastic-16"),
     "placer": _about(placer_checkpoints.load, "placer"),
     "placer-weights": _weights(placer_checkpoints.load, "placer"),
+    "sharing": _about(sharing_checkpoints.load, "sharing"),
+    "sharing-weights": _weights(sharing_checkpoints.load, "sharing"),
     "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
     "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }
@@ -212,6 +221,8 @@ SEEDS: Mapping[str, tuple[Path, ...]] = {
     "network-weights": (checkpoints.TRAINED / "elastic-16.safetensors",),
     "placer": (checkpoints.TRAINED / "placer.yaml",),
     "placer-weights": (checkpoints.TRAINED / "placer.safetensors",),
+    "sharing": (checkpoints.TRAINED / "sharing.yaml",),
+    "sharing-weights": (checkpoints.TRAINED / "sharing.safetensors",),
     "network-curves": (checkpoints.TRAINED / "elastic-16.yaml",),
 }
 """Valid files of the repository to start from, besides those among the regressions."""

@@ -73,6 +73,10 @@ ELASTICFLOW = (
     "1,105,1548,ncf,533,32768,8,66\n"
 )
 PAI_JOBS = "j1,i,u,Terminated,100,400\nj2,i,u,Terminated,200,500\n"
+OPENB = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time,scheduled_time\n"
+    "a,4000,2048,1,500,,100,160,110\nb,2000,1024,0,0,T4,50,150,60\n"
+)
 PAI_TASKS = "j1,w,2,Terminated,110,400,600,29,50,T4\nj2,w,1,Terminated,210,500,600,29,100,V100\n"
 
 
@@ -261,6 +265,7 @@ def test_the_good_twins_are_read(tmp_path: Path) -> None:
         "g.trace": GAVEL,
         "h.csv": ELASTICFLOW,
         "i.csv": DURATIONS,
+        "j.csv": OPENB,
         "pai_job_table.csv": PAI_JOBS,
     }
     logs = {"acme": ACME, "swf": SWF, "supercloud": SUPERCLOUD}
@@ -326,6 +331,7 @@ def test_damaged_files_never_end_in_a_traceback(form: str, tmp_path: Path) -> No
         "supercloud": SUPERCLOUD,
         "alibaba-2025": ALIBABA_2025,
         "alibaba-2026": ALIBABA_2026,
+        "openb": OPENB,
     }
     (tmp_path / "pai_task_table.csv").write_text(PAI_TASKS)
     path = tmp_path / ("pai_job_table.csv" if form == "pai" else "damaged")

@@ -70,6 +70,12 @@ def names(only: str) -> list[str]:
     return [name for name in known if only.lower() in name.lower() and name.split("-")[-2].isdigit()]
 
 
+def plain_names(only: str) -> list[str]:
+    """Return the ids of the environments without compiled episodes that have a text in them."""
+    known = (row.id for row in ENVIRONMENTS if row.vector_entry_point is None)
+    return [name for name in known if only.lower() in name.lower()]
+
+
 def environment_figures(options: EnvironmentOptions, say: Callable[[str], None]) -> dict[str, Any]:
     """Return all figures as plain values; `say` is told each row when it is there."""
     register_envs()
@@ -80,7 +86,7 @@ def environment_figures(options: EnvironmentOptions, say: Callable[[str], None])
         for row in vector_rows(name, options):
             rows.append(row)
             say(f"{name}, {row['environments']}: {row['steps_per_s']:,.0f} steps a CPU-second")
-    for name in OTHERS:
+    for name in (*plain_names(options.only), *OTHERS):
         others.append(other_row(name, options.seconds))
         found = others[-1]["steps_per_s"]
         say(f"{name}: " + ("not installed" if found is None else f"{found:,.0f} steps a CPU-second"))
@@ -223,20 +229,24 @@ def _part_s(envs: SchedulingVectorEnv, part: int) -> float:
 
 
 def other_row(name: str, seconds: float) -> dict[str, Any]:
-    """Return steps a CPU-second of an environment of another package with random actions."""
+    """Return steps a CPU-second of an environment with random actions, legal where it has masks."""
     try:
         if name.startswith("MiniGrid"):
             import minigrid  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
         env = gymnasium.make(name).unwrapped
     except (ImportError, gymnasium.error.Error):
         return {"id": name, "steps_per_s": None}
-    env.reset(seed=0)
+    last, rng = [env.reset(seed=0)[1]], np.random.default_rng(0)
     env.action_space.seed(0)
 
     def play(times: int) -> None:
         for _ in range(times):
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            masked = "action_mask" in last[0]
+            action = random_action(env, last[0], rng) if masked else env.action_space.sample()
+            _, _, terminated, truncated, last[0] = env.step(action)
             if terminated or truncated:
-                env.reset()
+                last[0] = env.reset()[1]
+
+    play(1)
 
     return {"id": name, "steps_per_s": rate(play, seconds)}

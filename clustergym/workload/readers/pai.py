@@ -12,12 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.inputs.columns import MAX_GPUS, numbers
+from clustergym.inputs.columns import MAX_GPUS, from_first, numbers
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, read_csv
+from clustergym.workload.options import ReadOptions
 from clustergym.workload.outcomes import UNKNOWN, read_outcomes
-from clustergym.workload.records import RecordedJobs
-from clustergym.workload.trace import COMPLETED, FAILED
+from clustergym.workload.part_columns import RECORDED, WHOLE, PartColumns
+from clustergym.workload.records import RecordedJobs, provenance, trace_of
+from clustergym.workload.trace import COMPLETED, FAILED, Trace
+from clustergym.workload.trace_checks import build_trace
 
 NAME = "pai"
 JOB_TABLE, TASK_TABLE = "pai_job_table", "pai_task_table"
@@ -117,6 +120,42 @@ def _kept(jobs: TextTable, submit_s: Floats, need: dict[str, Need]) -> tuple[lis
     return kept, left_out
 
 
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read PAI's jobs: with models drawn, or with `keep_shares` as recorded jobs for parts of GPUs."""
+    if not options.keep_shares:
+        return trace_of(read_log(path), options)
+    return _shares(*_log(path))
+
+
+def _shares(log: RecordedJobs, mine: Sequence[Need]) -> Trace:
+    """Return jobs that take as long as they did, an iteration a second.
+
+    A job that plans with less than a GPU asks for that, in thousandths; one that plans with several and a
+    part of another, for whole ones, rounded up. CPU and memory are left open: a job's are of several nodes.
+    """
+    zeros = np.zeros(len(mine), dtype=np.int64)
+    planned = np.array([np.rint(10 * need.gpu_percent) for need in mine]).astype(np.int64)
+    milli = np.where(log.gpus == 1, np.clip(planned, 1, WHOLE), WHOLE)
+    submit_s, origin = from_first(log.submit_s)
+    facts = {"rounded_up": int(((log.gpus > 1) & (planned % WHOLE > 0)).sum()), **log.facts}
+    left_out = dict(sorted(log.left_out.items()))
+    return build_trace(
+        path=log.path,
+        line=log.line,
+        job_id=log.job_id,
+        submit_s=submit_s,
+        model_family=[RECORDED] * len(mine),
+        global_batch=np.ones(len(mine), dtype=np.int64),
+        iterations=np.ceil(log.duration_s).astype(np.int64),
+        gpus=log.gpus,
+        gpu_type=log.gpu_type,
+        user=log.user,
+        parts=PartColumns(log.gpus, milli, zeros, zeros, [""] * len(mine)),
+        source_names=log.source_names,
+        provenance=provenance(log.path, NAME, log.sha256, origin, left_out=left_out, **facts),
+    )
+
+
 def read_log(path: Path) -> RecordedJobs:
     """Read PAI's records without drawing models.
 
@@ -126,6 +165,10 @@ def read_log(path: Path) -> RecordedJobs:
     they differ or are MISC. Its outcome is that of its status in the job table.
     Left out: jobs without GPUs, without start or end, and of 0 s.
     """
+    return _log(path)[0]
+
+
+def _log(path: Path) -> tuple[RecordedJobs, list[Need]]:
     job_path, task_path = both_tables(path)
     jobs = read_csv(job_path, (), names=JOB_COLUMNS)
     tasks = read_csv(task_path, (), names=TASK_COLUMNS)
@@ -134,7 +177,7 @@ def read_log(path: Path) -> RecordedJobs:
     submit_s = numbers(jobs, "start_time", low=0, default=math.nan)
     kept, left_out = _kept(jobs, submit_s, need)
     mine = [need[jobs.columns["job_name"][row]] for row in kept]
-    return RecordedJobs(
+    log = RecordedJobs(
         path=job_path,
         format=NAME,
         sha256=hashlib.sha256(f"{jobs.sha256} {tasks.sha256}".encode()).hexdigest(),
@@ -154,6 +197,7 @@ def read_log(path: Path) -> RecordedJobs:
         source_names={"job_id": "job_name", "submit_s": "start_time", "gpus": "plan_gpu"},
         facts={"sha256_of": {job_path.name: jobs.sha256, task_path.name: tasks.sha256}},
     )
+    return log, mine
 
 
 def _gpus(need: Need, jobs: TextTable, row: int) -> int:

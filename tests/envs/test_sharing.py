@@ -1,0 +1,360 @@
+"""What an episode of the Sharing environment is, on cases small enough to follow by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import warnings
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
+
+from clustergym.envs.random_actions import random_action
+from clustergym.envs.sharing import SharingEnv
+from clustergym.inputs.errors import InputError
+from clustergym.interface.environments import ENVIRONMENTS
+from clustergym.sharing.arrivals import fill
+from clustergym.sharing.desk import begun
+from clustergym.sharing.fragmentation import Usual
+from clustergym.sharing.learned import SHAPE, choose, play
+from clustergym.sharing.nodes import Requests, empty_nodes
+from clustergym.sharing.placement import fragments_of
+from clustergym.sharing.placers import PLACERS
+from clustergym.sharing.streams import NEVER, Stream, drawn, generated_source
+
+OPENB = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "openb"
+IDS = [row.id for row in ENVIRONMENTS if "/Sharing" in row.id]
+SMALL = "ClusterGym/Sharing-small-v0"
+NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,X\nb,10000,4096,1,X\n"
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1024,1,500\n"
+HALF, WHOLE, CPU_ONLY = range(3)
+KINDS = Requests(
+    cpu_milli=np.array([1000, 8000, 2000]),
+    memory_mib=np.array([1024, 2048, 0]),
+    gpus=np.array([1, 1, 0]),
+    gpu_milli=np.array([500, 1000, 0]),
+    models=np.ones(3, dtype=np.int64),
+)
+USUAL = Usual(KINDS.cpu_milli, KINDS.gpus, KINDS.gpu_milli, KINDS.models, np.array([0.5, 0.25, 0.25]))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder laid out as openb: a node of 8 cores and 2 GPUs, one of 10 cores and 1 GPU."""
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text(NODES)
+    (tmp_path / "pods" / "openb_pod_list_default.csv").write_text(PODS)
+    return tmp_path
+
+
+def stream_of(*kinds, leaves_at=()):
+    """Return a stream of those two nodes."""
+    nodes = empty_nodes(np.array([8000, 10000]), np.array([4096] * 2), np.array([2, 1]), np.array([0, 0]))
+    leaves = np.array(leaves_at or [NEVER] * len(kinds))
+    return Stream(nodes, KINDS, np.array(kinds), leaves, USUAL)
+
+
+def legal_episode(env, seed, **options):
+    """Play legal actions at random; return the observations, rewards and the last info."""
+    observation, info = env.reset(seed=seed, **options)
+    rng, seen, rewards, over = np.random.default_rng(seed), [observation], [], False
+    while not over:
+        observation, reward, over, truncated, info = env.step(random_action(env, info, rng))
+        assert not truncated
+        seen.append(observation)
+        rewards.append(reward)
+    return seen, rewards, info
+
+
+def test_an_episode_by_hand(folder):
+    env = SharingEnv(data=str(folder), reward={"allocated": 1.0, "fragments": 0.0, "rejected": 0.0})
+    _, info = env.reset(options={"stream": stream_of(HALF, WHOLE, HALF, WHOLE, WHOLE)})
+    # The empty nodes: a CPU request uses none of 3,000, 0.25; HALF and WHOLE can use all.
+    assert (info["action_mask"].tolist(), info["fragments"]) == ([1, 1], 0.25)
+    # 7 cores are left on node 0, so WHOLE fits on node 1 alone.
+    _, first, _, _, info = env.step(0)
+    assert (first, info["action_mask"].tolist()) == (pytest.approx(500 / 3000), [0, 1])
+    observation, second, _, _, info = env.step(1)
+    assert (second, info["action_mask"].tolist()) == (pytest.approx(1000 / 3000), [1, 0])
+    # On node 0 1,500 are idle: neither WHOLE, for which 7 cores are too few, nor CPU_ONLY uses them: 750.
+    # With HALF on GPU 0 as well 1,000 are idle, of which HALF can use all: 500, so 250 less.
+    seen = {name: part.tolist() for name, part in observation.items()}
+    assert seen == {
+        "alike": [1, 0],
+        # 6 cores for a GPU; usual: (0.5 x 1 + 0.25 x 8) / (0.5 x 0.5 + 0.25 x 1) = 5 cores.
+        "balance_after": [pytest.approx(6 / 11), 0],
+        "cpu": [7 / 8, pytest.approx(0.2)],
+        "cpu_after": [6 / 8, 0],
+        "device_after": [0, 0],
+        "devices": [1, 0.5],
+        "fits": [1, 0],
+        "fragments": [750 / 2000, 0],
+        "fragments_after": [500 / 2000, 0],
+        "gpu": [1500 / 2000, 0],
+        "gpu_after": [1000 / 2000, 0],
+        "growth": [-250 / 2000, 0],
+        "memory": [0.75, 0.5],
+        "memory_after": [0.5, 0],
+        "request": [pytest.approx(0.1), 0.25, 0.5, 0.5],
+        "stream": [pytest.approx(2 / 5), 0.5],
+        "untouched": [0.5, 0],
+        "untouched_after": [0.5, 0],
+    }
+    # The last two requests fit nowhere: 6 cores, and no GPU.
+    _, third, terminated, truncated, info = env.step(0)
+    assert (third, terminated, truncated) == (pytest.approx(500 / 3000), True, False)
+    assert (info["rejected"], info["allocated"]) == (2, pytest.approx(2000 / 3000))
+    assert info["rewards"]["rejected"] == -2 / 5
+    assert env.state.desk.node.tolist() == [0, 1, 0, -1, -1]
+    assert env.state.desk.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
+    with pytest.raises(ResetNeeded):
+        env.step(0)
+
+
+def test_departures_by_hand(folder):
+    env = SharingEnv(data=str(folder), reward={"mean_allocated": 1.0})
+    stream = stream_of(HALF, WHOLE, HALF, WHOLE, leaves_at=[NEVER, 3, NEVER, NEVER])
+    env.reset(options={"stream": stream})
+    rewards = [env.step(node)[1] for node in (0, 1, 0, 1)]
+    # The first WHOLE leaves before the second comes: 500, 1,500, 2,000 and 2,000 are allocated of 3,000.
+    assert rewards == pytest.approx([500 / 12000, 1500 / 12000, 2000 / 12000, 2000 / 12000])
+    assert env.state.desk.nodes.gpu_milli.tolist() == [[0, 1000], [0, 0]]
+
+
+def test_devices_by_hand(folder):
+    env = SharingEnv(data=str(folder), action="device", on_illegal="noop")
+    _, info = env.reset(options={"stream": stream_of(HALF, WHOLE, HALF)})
+    # Two nodes of up to two devices; node 1 has one. A whole GPU has device 0 alone.
+    assert info["action_mask"].tolist() == [1, 1, 1, 0]
+    _, _, _, _, info = env.step(1)
+    assert info["action_mask"].tolist() == [0, 0, 1, 0]
+    observation, reward, _, _, info = env.step(0)
+    assert (reward, info["illegal"], info["arrival"]) == (0, True, 1)
+    assert observation["device_free"].tolist() == [1, 0.5, 1, 0]
+    assert env.step(2)[-1]["action_mask"].tolist() == [1, 1, 0, 0]
+
+
+def test_what_cannot_fit_ends_at_once(folder):
+    env = SharingEnv(data=str(folder))
+    stream = stream_of(WHOLE)
+    _, info = env.reset(
+        options={"stream": stream._replace(kinds=KINDS._replace(cpu_milli=np.full(3, 20000)))}
+    )
+    assert info["action_mask"].tolist() == [1, 1]
+    _, reward, terminated, _, info = env.step(1)
+    assert (reward, terminated, info["rejected"]) == (0, True, 1)
+
+
+@pytest.mark.parametrize("placer", PLACERS[1:])
+def test_placers_in_the_environment_are_those_of_the_experiment(placer):
+    env = SharingEnv(nodes=16, action="device", on_illegal="raise")
+    env.reset(seed=3)
+    stream = drawn(env.source, 1.3, False, np.random.default_rng(3))
+    _, info = env.reset(options={"stream": stream})
+    alone = fill(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual, placer, 0)
+    while not env.state.over:
+        info = env.step(env.action_of(placer))[-1]
+    desk = env.state.desk
+    assert (desk.node == alone.node).all()
+    assert (desk.devices == alone.devices).all()
+    assert desk.fragments.tolist() == fragments_of(desk.nodes, stream.usual).tolist()
+    assert info["allocated"] == alone.used_milli[-1] / stream.nodes.installed_milli
+
+
+def test_fgd_by_nodes_has_fgds_devices():
+    both = [SharingEnv(nodes=16, action=action) for action in ("node", "device")]
+    for env in both:
+        env.reset(seed=5)
+        while not env.state.over:
+            env.step(env.action_of("fgd"))
+    assert (both[0].state.desk.devices == both[1].state.desk.devices).all()
+    with pytest.raises(InputError, match="best-fit chooses devices"):
+        both[0].action_of("best-fit")
+
+
+@pytest.mark.parametrize("departures", [False, True])
+def test_the_learned_placer_plays_the_environment(departures):
+    weights = np.random.default_rng(1).normal(size=SHAPE)
+    env = SharingEnv(nodes=16, departures=departures, on_illegal="raise")
+    stream = drawn(generated_source(16), 1.3, departures, np.random.default_rng(2))
+    env.reset(options={"stream": stream})
+    while not env.state.over:
+        env.step(choose(env.state.desk, weights))
+    desk = begun(stream)
+    play(desk, weights)
+    assert (desk.node == env.state.desk.node).all()
+    assert set(desk.node.tolist()) == {-1, *range(16)}
+    # What is free and what is held is what there is.
+    held = np.zeros_like(stream.nodes.gpu_milli)
+    last = desk.counts[1]
+    for arrival in set(range(len(desk.node))) - set(desk.leaving[:last].tolist()):
+        if desk.node[arrival] >= 0:
+            bits = (desk.devices[arrival] >> np.arange(8)) & 1
+            held[desk.node[arrival]] += bits * stream.kinds.gpu_milli[desk.arrivals[arrival]]
+    assert (held + desk.nodes.gpu_milli == stream.nodes.gpu_milli).all()
+
+
+@pytest.mark.parametrize("name", IDS[:2])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"observation": "flat", "departures": True}, {"action": "device"}]
+)
+def test_checkers_have_nothing_to_say(name, parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gymnasium.make(name, **parameters)
+        check_env(env.unwrapped)
+        checker = pytest.importorskip("stable_baselines3.common.env_checker", reason="SB3 is not installed")
+        checker.check_env(env)
+
+
+@pytest.mark.parametrize("action", ["node", "device"])
+def test_observations_are_in_their_space_to_the_end(action):
+    env, flat = (gymnasium.make(SMALL, action=action, observation=form) for form in ("dict", "flat"))
+    seen, rewards, info = legal_episode(env, 4)
+    one, same, _ = legal_episode(flat, 4)
+    assert rewards == same
+    assert sum(rewards) == pytest.approx(info["allocated"])
+    for parts, numbers in zip(seen, one, strict=True):
+        assert env.observation_space.contains(parts)
+        assert flat.observation_space.contains(numbers)
+        assert list(parts) == sorted(parts)
+        assert np.concatenate(list(parts.values())).tolist() == numbers.tolist()
+
+
+GOLDEN = "615a64ca7e7a04c4"
+"""Of rewards and observations; where it changes the environment gets another version."""
+
+
+def test_an_episode_is_the_same_on_any_machine():
+    seen, rewards, info = legal_episode(gymnasium.make(SMALL, observation="flat"), 0)
+    digest = hashlib.sha256(np.array(rewards).tobytes() + np.stack(seen).tobytes())
+    digest.update(str((info["arrival"], info["rejected"], info["allocated"])).encode())
+    assert digest.hexdigest()[:16] == GOLDEN
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_vectors(mode):
+    envs = gymnasium.make_vec(SMALL, num_envs=2, vectorization_mode=mode)
+    try:
+        observation, info = envs.reset(seed=3)
+        for at, seed in enumerate((3, 4)):
+            alone, _ = gymnasium.make(SMALL).reset(seed=seed)
+            assert {key: part[at].tolist() for key, part in observation.items()} == {
+                key: part.tolist() for key, part in alone.items()
+            }
+        _, rewards, terminated, truncated, info = envs.step(info["action_mask"].argmax(axis=1))
+        assert not (terminated | truncated | info["illegal"]).any()
+        assert (rewards >= 0).all()
+    finally:
+        envs.close()
+
+
+def test_a_copy_goes_on_by_itself():
+    env = SharingEnv(nodes=4)
+    _, info = env.reset(seed=9)
+    copy = pickle.loads(pickle.dumps(env))
+    actions = np.flatnonzero(info["action_mask"])[[0, -1]]
+    copy.step(int(actions[1]))
+    env.step(int(actions[0]))
+    assert env.state.desk.node[0] == actions[0]
+    assert copy.state.desk.node[0] == actions[1]
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_pictures(name):
+    pictures, texts = (gymnasium.make(name, render_mode=mode) for mode in ("rgb_array", "ansi"))
+    for env in (pictures, texts):
+        env.reset(seed=4)
+    before = pictures.render()
+    for _ in range(5):
+        action = int(np.flatnonzero(pictures.unwrapped.action_masks())[0])
+        for env in (pictures, texts):
+            env.step(action)
+    assert pictures.render().shape == before.shape
+    assert (pictures.render() != before).any()
+    assert "0 rejected" in texts.render()
+
+
+def test_text_by_hand(folder):
+    env = SharingEnv("ansi", data=str(folder))
+    env.reset(options={"stream": stream_of(HALF, WHOLE, CPU_ONLY)})
+    env.step(0)
+    assert env.render().splitlines() == [
+        "request 1 of 3: 1 GPU, 8 cores, 2 GiB",
+        "node  free cores  free GiB  free thousandths of each GPU  fits",
+        "   0           7         3                      500 1000    no",
+        "   1          10         4                          1000   yes",
+        "allocated 16.67 %, fragments 33.33 %, 0 rejected",
+    ]
+    assert SharingEnv(nodes=2).render() is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "message"),
+    [
+        ({"nodes": 0}, {}, r"env\.nodes: 0 .*give"),
+        ({"load": -1.0}, {}, r"env\.load: -1"),
+        ({"reward": {"gpus": 1.0}}, {}, r"reward\.gpus: unknown term 'gpus'"),
+        ({"data": "/nowhere"}, {}, "/nowhere"),
+        ({}, {"orders": 1}, r"options\.orders: unknown option 'orders'"),
+        ({}, {"order": 42}, r"options\.order: there is no order of seed 42 .*give data"),
+        ({}, {"stream": 3}, r"options\.stream: is not a Stream"),
+        (
+            {"data": "folder"},
+            {"stream": stream_of(WHOLE)._replace(leaves_at=np.zeros(1))},
+            r"leaves_at: has a request that leaves before it comes .*give NEVER",
+        ),
+        (
+            {"data": "folder"},
+            {"stream": stream_of(3)},
+            r"arrivals: names a kind that is not one of its 3 .*give 0 to 2",
+        ),
+        (
+            {"data": "folder"},
+            {"stream": stream_of(0)._replace(kinds=KINDS._replace(gpus=np.array([2, 1, 0])))},
+            r"gpu_milli: kind 0 asks for 500 thousandths of 2 GPUs",
+        ),
+        ({}, {"stream": stream_of(HALF)}, r"options\.stream: has 2 nodes of up to 2 GPUs .*give 4 nodes"),
+    ],
+)
+def test_bad_input_is_told_in_a_line(parameters, options, message, folder):
+    if parameters.get("data") == "folder":
+        parameters = {"data": str(folder)}
+    with pytest.raises(InputError, match=message):
+        SharingEnv(**({} if "data" in parameters else {"nodes": 4}) | parameters).reset(options=options)
+
+
+def test_generated_nodes_go_with_no_folder(folder):
+    with pytest.raises(InputError, match=r"env\.nodes: goes with generated nodes alone"):
+        SharingEnv(nodes=4, data=str(folder))
+
+
+def test_illegal_actions(folder):
+    for how, reward in (("penalty", -2.0), ("noop", 0.0)):
+        env = SharingEnv(data=str(folder), on_illegal=how, illegal_penalty=2.0, max_steps=3)
+        env.reset(options={"stream": stream_of(WHOLE, WHOLE, HALF)})
+        env.step(0)
+        assert [env.step(0)[1:4] for _ in range(2)] == [(reward, False, False), (reward, False, True)]
+    env = SharingEnv(data=str(folder), on_illegal="raise")
+    env.reset(options={"stream": stream_of(WHOLE, WHOLE)})
+    env.step(0)
+    with pytest.raises(InputError, match=r"does not fit at 0 .*legal: 1"):
+        env.step(0)
+    with pytest.raises(InputError, match="7 is not an action"):
+        env.step(7)
+
+
+@pytest.mark.skipif(not OPENB.is_dir(), reason=f"{OPENB} is not here; set CLUSTERGYM_DATA")
+def test_best_fit_plays_openbs_default_list_as_published():
+    env = SharingEnv(data=str(OPENB), action="device", on_illegal="raise")
+    env.reset(options={"order": 42})
+    while not env.state.over:
+        desk, state = env.state.desk, env.state
+        node, device = divmod(env.action_of("best-fit"), 8)
+        state.put(node, device if state.part else -1)
+    assert (env.state.rejected, desk.nodes.installed_milli) == (2676, 6_212_000)
