@@ -35,6 +35,7 @@ OPTIONS: Mapping[str, Any] = {
     "progress": bool,
     "table": bool,
     "report": bool,
+    "live": Mapping[str, Any],
 }
 """Keys of `conf/config.yaml` outside of its groups, with their types."""
 

@@ -102,7 +102,7 @@ class Simulation(World):
         """
         self._limits = None
         while self._present or self._ahead:
-            instant = self._clock.peek()
+            instant = self._next_instant()
             if instant == math.inf:
                 raise self._stalled()
             if self._horizon is not None and instant > self._horizon:
@@ -124,6 +124,11 @@ class Simulation(World):
             self._share_links()
         self._finish(self.now)
         return None
+
+    def _next_instant(self) -> float:
+        """Return the tick of the next instant at which anything happens; inf: never."""
+        instant: float = self._clock.peek()
+        return instant
 
     def _finish(self, end: int) -> None:
         self.end_s = seconds(end)
@@ -167,6 +172,7 @@ class Simulation(World):
 
     def _enact(self, decision: Decision, rows: Ints) -> None:
         """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""
+        decided_s = self.now_s
         held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
         changed = (held_type != decision.gpu_type) | (held != decision.gpus)
         leaving = self.jobs.gpus[rows] > 0
@@ -195,7 +201,7 @@ class Simulation(World):
             self._change_batch(row, batches[row])
         if drops or preempts or launches or batches:
             logged = tuple(sorted(batches.items()))
-            self.changes.append(Change(self.now_s, moved, tuple(preempts), tuple(drops), logged))
+            self.changes.append(Change(decided_s, moved, tuple(preempts), tuple(drops), logged))
 
     def _new_batches(self, decision: Decision, launched: Bools) -> dict[int, int]:
         """Return the new batch of each job, by row.

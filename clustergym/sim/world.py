@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import simpy
@@ -47,6 +47,8 @@ class World(ABC):
     allocations : Allocations
     """
 
+    clock_type: ClassVar[type[simpy.Environment]] = simpy.Environment
+
     def __init__(
         self, scenario: Scenario, placer: Placer, information: InformationClass, round_s: float | None
     ) -> None:
@@ -65,7 +67,7 @@ class World(ABC):
         self.allocations = Allocations(scenario.cluster)
         self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
         self._views = ViewMaker(scenario, self.jobs, information, self.setting)
-        self._clock = simpy.Environment()
+        self._clock = self.clock_type()
         self._left: dict[int, simpy.Event] = {}
         self._in_view: set[int] = set()
         self._rows: Ints | None = None
@@ -173,23 +175,26 @@ class World(ABC):
         for kind, queue in enumerate(book.waiting):
             while queue and self.allocations.free[kind] >= book.gpus:
                 nodes = self._place(kind, book.gpus, self.now + queue[0].left)
-                if isinstance(nodes, Infeasible):
+                if isinstance(nodes, Infeasible) or not self._start_profile(queue.popleft(), nodes):
                     break
-                self._start_profile(queue.popleft(), nodes)
 
-    def _start_profile(self, profile: Profile, nodes: Nodes) -> None:
+    def _start_profile(self, profile: Profile, nodes: Nodes) -> bool:
+        """Start a profile on nodes; if they are not given, queue it first of its type and return False."""
+        if isinstance(self._take(self._profile_holder(profile), nodes), Infeasible):
+            self._profiles.put_off(profile)
+            return False
         started, row, kind = self.now, profile.row, profile.kind
-        self.allocations.allocate(self._profile_holder(profile), nodes)
         self._profiles.start(profile, started)
         self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
         self._after(profile.left, lambda: self._profiled(profile, started))
+        return True
 
     def _profile_holder(self, profile: Profile) -> int:
         return -1 - (profile.row * len(self.setting.gpu_types) + profile.kind)
 
     def _stop_profile(self, profile: Profile) -> Nodes:
         """Stop a profile and return the nodes it held."""
-        nodes = self.allocations.release(self._profile_holder(profile))
+        nodes = self._give_up(self._profile_holder(profile))
         self._profiles.stop(profile, self.now)
         row, kind = profile.row, profile.kind
         self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
@@ -230,10 +235,11 @@ class World(ABC):
         overhead = ticks(self._overhead_s(row, kind, level))
         what = self._launch_kind(row, rescale, bool(on))
         nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
+        if not isinstance(nodes, Infeasible):
+            nodes = self._take(row, nodes)
         if isinstance(nodes, Infeasible):
             self._unplaced(row, kind, gpus, nodes)
             return
-        self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
         iteration_s = self._pace(row, kind, level, nodes, float(jobs.remaining[row]))
         jobs.phase[row], jobs.gpu_type[row], jobs.gpus[row] = Phase.RUNNING, kind, gpus
@@ -248,6 +254,15 @@ class World(ABC):
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
         for course in self._courses:
             course.launched(row)
+
+    def _take(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
+        """Give nodes to a job or profile and return them, or why whoever has the nodes refuses them."""
+        self.allocations.allocate(holder, nodes)
+        return nodes
+
+    def _give_up(self, holder: int) -> Nodes:
+        """Take back the nodes of a job or profile, and return them."""
+        return self.allocations.release(holder)
 
     def _place(self, kind: int, gpus: int, until: float) -> Nodes | Infeasible:
         """Ask the placer for nodes that a job or profile will hold until tick `until`.
@@ -369,7 +384,7 @@ class World(ABC):
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
         if self._links is not None:
             self._links.leave(row)
-        return self.allocations.release(row)
+        return self._give_up(row)
 
     def _preempt(self, row: int) -> None:
         self._vacate(row)
@@ -461,12 +476,17 @@ class World(ABC):
         The first of the `events` is logged now, the second when the time is over. A node that several
         disturbances have taken out is back in use when the last of them is over.
         """
+        self._lose(node, events[0], reason)
+        self._after(duration, lambda: self._give_back(node, events[1]))
+
+    def _lose(self, node: int, event: str, reason: str) -> None:
+        """Take a node out of use until `_give_back`."""
         self._failures_in_a_row += 1
         if self._failures_in_a_row > FRUITLESS_FAILURES:
             raise StalledError(
                 f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
             )
-        self._record_node(events[0], node)
+        self._record_node(event, node)
         self._out[node] += 1
         if self._out[node] == 1:
             for holder in self._holders_on((node,)):
@@ -475,7 +495,6 @@ class World(ABC):
                 else:
                     self._profiles.forget(self._put_off(holder))
             self.allocations.fail(node)
-        self._after(duration, lambda: self._give_back(node, events[1]))
         self._request_decision()
 
     def _give_back(self, node: int, event: str) -> None:

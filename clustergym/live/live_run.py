@@ -1,0 +1,174 @@
+"""Run a policy on a real scheduler and write the result beside the simulator's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Placer, Policy
+from clustergym.live.backend import Backend, Finished, Part
+from clustergym.live.bridge import LiveSimulation
+from clustergym.live.checks import check_alone, check_scenario, words_of
+from clustergym.live.fake import FakeBackend, PrintingBackend
+from clustergym.live.journal import open_journal
+from clustergym.live.link import Link
+from clustergym.live.local_slurm import LocalSlurm, node_names
+from clustergym.live.options import LiveOptions
+from clustergym.live.slurm import PREFIX, Slurm, SlurmBackend, SlurmWords
+from clustergym.results.measured_run import result_of
+from clustergym.results.result_writing import content_of, finished, run_key, write_result
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import Progress, Run, drive
+from clustergym.sim.engine import StalledError
+from clustergym.terminal.progress import progress_of
+
+
+def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:
+    """Return the SHA-256 of everything that determines a live run but what the scheduler does."""
+    parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def run_live(
+    scenario: Scenario,
+    policy: Policy,
+    placer: Placer,
+    config: Mapping[str, Any],
+    options: LiveOptions,
+    folder: Path,
+) -> dict[str, Any]:
+    """Run a policy live, write its result into a folder and return it, unless the folder has it.
+
+    Raises
+    ------
+    InputError
+        If the scenario or the cluster lacks what a live run needs, or the run stalls.
+    """
+    seed = int(config["seed"])
+    key = live_key(scenario, policy, placer, seed, options)
+    done = finished(folder, key)
+    if done is not None:
+        print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
+        return done
+    check_scenario(scenario, policy, options)
+    with open_journal(folder, key, options.clock) as journal:
+        if journal.entries:
+            print(f"goes on where run {journal.header.run} was, after {len(journal.entries)} calls")
+        with back_end(scenario, options, folder, journal.header.run) as backend:
+            link = Link(
+                backend, options.live_clock(journal.header.epoch_s), options.poll_s, options.patience_s
+            )
+            ask = journal.asking(link.ask, resumed=backend.poll)
+            name = PREFIX + journal.header.run
+            simulation = LiveSimulation(
+                scenario, placer, policy.information_class, policy.round_s, seed, ask, name
+            )
+            link.expected = simulation.expected
+            with progress_of(policy.name, len(scenario.trace), bool(config.get("progress", True))) as show:
+                run = _driven(simulation, policy, seed, show)
+            log = backend.log()
+    result = result_of(run)
+    content = content_of(result, policy, placer, seed) | {"run_key": key}
+    content["live"] = {
+        "engine": options.engine,
+        "scheduler": backend.told,
+        "clock": options.clock,
+        "seconds_per_hour": options.seconds_per_hour if options.clock == "scaled" else None,
+        "run": journal.header.run,
+        "calls": {
+            call: {"count": len(seconds), "median_ms": 1000 * median(seconds), "max_ms": 1000 * max(seconds)}
+            for call, seconds in sorted(link.seconds.items())
+        },
+        "completions": completions(simulation.started, log),
+    }
+    write_result(folder, config, result, content)
+    return content
+
+
+def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> None:
+    """Print the calls of a live run in lock-step, and make none but those that ask what the cluster is."""
+    check_scenario(scenario, policy, options)
+    if options.engine == "slurm":
+        slurm = Slurm()
+        words = words_of(slurm, scenario.cluster, options)
+        check_alone(SlurmBackend(slurm, words, "dry").poll().others)
+    else:
+        words = SlurmWords(node_names(scenario.cluster), "", False, ())
+    backend = PrintingBackend(scenario.cluster.node_gpus, words.printed)
+    link = Link(backend, LiveOptions().live_clock(0.0), options.poll_s, options.patience_s)
+    simulation = LiveSimulation(
+        scenario, placer, policy.information_class, policy.round_s, seed, link.ask, f"{PREFIX}dry"
+    )
+    drive(simulation, policy, seed)
+
+
+def _driven(simulation: LiveSimulation, policy: Policy, seed: int, show: Progress | None) -> Run:
+    try:
+        return drive(simulation, policy, seed, show)
+    except StalledError as error:
+        raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
+
+
+@contextmanager
+def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
+    """Yield the back end of a run, which has the cluster for itself; end at last what the run started.
+
+    Raises
+    ------
+    InputError
+        If the cluster is missing, does not suffice, or is in use.
+    """
+    if options.engine == "fake":
+        yield FakeBackend(scenario.cluster.node_gpus)
+        return
+    local = LocalSlurm(scenario.cluster, folder / "slurm") if options.engine == "slurm-local" else None
+    try:
+        if local is None:
+            slurm = Slurm()
+            words = words_of(slurm, scenario.cluster, options)
+        else:
+            local.start()
+            slurm, words = local.slurm, SlurmWords(local.names, "", False, ())
+        backend = SlurmBackend(slurm, words, run)
+        check_alone(backend.poll().others)
+        try:
+            holder = backend.claim(run, str(folder.absolute()))
+            if holder:
+                message = f"the cluster is driven by {holder}"
+                remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
+                raise InputError(message, field="live.engine", remedy=remedy)
+            yield backend
+        finally:
+            backend.close()
+    finally:
+        if local is not None:
+            local.stop()
+
+
+def completions(started: Mapping[str, Part], log: Sequence[Finished] | None) -> dict[str, Any] | None:
+    """Compare a scheduler's own log of ended allocations with those that it gave to a run.
+
+    Returns
+    -------
+    dict or None
+        `started`: allocations given; `recorded`: of these, how many the log has; `same_nodes`: of these,
+        how many on the same nodes; `states`: how often each ended how; `mean_s`: mean seconds from start to
+        end by the log. None: the scheduler keeps no log.
+    """
+    if log is None:
+        return None
+    held = {entry.name: entry for entry in log if entry.name in started and entry.nodes}
+    states = sorted(entry.state for entry in held.values())
+    return {
+        "started": len(started),
+        "recorded": len(held),
+        "same_nodes": sum(entry.nodes == started[name].nodes for name, entry in held.items()),
+        "states": {state: states.count(state) for state in dict.fromkeys(states)},
+        "mean_s": mean(entry.end_s - entry.start_s for entry in held.values()) if held else None,
+    }
