@@ -19,7 +19,6 @@ from clustergym.scenarios.disturbances.failures import NODE_FAIL, NODE_REPAIR
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import Simulation
 from clustergym.sim.log import Event, EventKind, EventLog
-from clustergym.sim.state import Phase
 
 RETRY_S = 60.0
 """Seconds of the run after which a decision is asked for because the scheduler refused a launch."""
@@ -62,6 +61,7 @@ class LiveSimulation(Simulation):
     ) -> None:
         self._ask_link, self._run = ask, run
         self.started: dict[str, Part] = {}
+        self._stopped: dict[int, Event] = {}
         self._names: dict[int, str] = {}
         self._attempts: Counter[int] = Counter()
         self._leaving: list[str] = []
@@ -118,11 +118,11 @@ class LiveSimulation(Simulation):
         if due == math.inf and not self._seen_down:
             return due
         waited = self._ask("wait", due=None if due == math.inf else due, down=sorted(lost))
-        for name in waited.get("gone", ()):
-            self._after(0, partial(self._is_gone, name))
         down = set(waited.get("down", lost))
         for node in sorted(down - lost):
             self._after(0, partial(self._is_down, node))
+        for name in waited.get("gone", ()):
+            self._after(0, partial(self._is_gone, name))
         for node in sorted(self._seen_down - down):
             self._after(0, partial(self._is_back, node))
         return super()._next_instant()
@@ -182,21 +182,23 @@ class LiveSimulation(Simulation):
             super()._record(kind, row, *columns, **named)  # type: ignore[arg-type]
 
     def _vacate(self, row: int) -> Nodes:
-        self._note_end_of_work(row)
-        return super()._vacate(row)
-
-    def _note_end_of_work(self, row: int) -> None:
-        """Log that a job has stood still since its work was done, if it holds its GPUs longer than that."""
         jobs = self.jobs
-        if jobs.phase[row] != Phase.RUNNING:
-            return
         done = max(int(jobs.worked_until[row]), int(jobs.ready[row]))
         done += math.ceil(float(jobs.remaining[row]) * float(jobs.iteration_s[row]) * TICKS_PER_S)
+        locality = int(self.scenario.cluster.locality(self.allocations.holding(row)))
+        pace = int(jobs.gpu_type[row]), int(jobs.gpus[row]), (), locality, 0.0, float(jobs.iteration_s[row])
+        self._stopped[row] = Event(self.now_s, EventKind.RATE, row, *pace)
         if done < self.now:
-            nodes, still_s = self.allocations.holding(row), seconds(self.now - done)
-            self.log.append(
-                Event(
-                    *(seconds(done), EventKind.RATE, row, int(jobs.gpu_type[row]), int(jobs.gpus[row]), ()),
-                    *(int(self.scenario.cluster.locality(nodes)), still_s, float(jobs.iteration_s[row])),
-                )
-            )
+            self._stand_still(row, done)
+        return super()._vacate(row)
+
+    def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, on: Nodes = ()) -> None:
+        stopped = self.now
+        super()._launch(row, kind, gpus, rescale=rescale, on=on)
+        if rescale and stopped < self.now:
+            self._stand_still(row, ticks(self._stopped[row].time_s))
+
+    def _stand_still(self, row: int, since: int) -> None:
+        """Log that a job whose GPUs were last given up has stood still from a tick until now."""
+        still_s = seconds(self.now - since)
+        self.log.append(self._stopped[row]._replace(time_s=seconds(since), overhead_s=still_s))

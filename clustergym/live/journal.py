@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.reading import opened
 from clustergym.live.link import Answer, Ask
+from clustergym.results.result_writing import finished
 
 JOURNAL_SCHEMA = "clustergym.live/1"
 FILE_NAME = "journal.jsonl"
@@ -46,28 +47,40 @@ class Header(NamedTuple):
 
 
 class Journal:
-    """An open journal."""
+    """An open journal.
+
+    Attributes
+    ----------
+    header : Header
+    entries : list
+        Call, what it names, and answer, of each call before the journal was opened.
+    used : bool
+        Whether any call is in it.
+    """
 
     def __init__(self, header: Header, entries: list[Any], file: IO[bytes]) -> None:
         self.header, self.entries, self._file = header, entries, file
+        self.used = bool(entries)
 
     def asking(self, ask: Ask, resumed: Callable[[], object] = lambda: None) -> Ask:
         """Return a way to make calls that answers from the journal first, and then asks and writes.
 
         `resumed` is called before the first call that the journal does not answer, if it answers any.
         """
-        answers = answering(self.entries)
+        answers, resuming = answering(self.entries), bool(self.entries)
 
         def asked(call: str, given: dict[str, Any]) -> Answer:
+            nonlocal resuming
             answer = answers(call, given)
             if answer is not None:
                 return answer
-            if self.entries:
+            if resuming:
+                resuming = False
                 resumed()
-                self.entries.clear()
             answer = ask(call, given)
             self._file.write((json.dumps([call, given, answer]) + "\n").encode())
             self._file.flush()
+            self.used = True
             return answer
 
         return asked
@@ -124,12 +137,14 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
 
 @contextmanager
 def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
-    """Open the journal of a folder, or begin one; only one process can have it open.
+    """Open the journal of a folder, or begin one if it has none or that of another run, which has ended.
+
+    Only one process can have it open. A journal that is still without calls at the end is removed.
 
     Raises
     ------
     InputError
-        If another process has it open, or it is of another run.
+        If another process has it open, or it is of another run that has not ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE_NAME
@@ -141,13 +156,23 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
             raise InputError(message, file=path, remedy=remedy) from None
         header = Header(os.urandom(4).hex(), key, clock, time.time())
         entries: list[Any] = []
+        length = 0
         if path.stat().st_size:
-            header, entries, length = read_journal(path)
-            file.truncate(length)
-            if header.key != key:
+            found, entries, length = read_journal(path)
+            if found.key == key:
+                header = found
+            elif finished(folder, found.key) is None:
                 message, remedy = "is of another run, which has not ended", "give another hydra.run.dir"
                 raise InputError(message, file=path, remedy=remedy)
-        else:
+            else:
+                entries, length = [], 0
+        file.truncate(length)
+        if not length:
             file.write((json.dumps({"schema": JOURNAL_SCHEMA, **header._asdict()}) + "\n").encode())
             file.flush()
-        yield Journal(header, entries, file)
+        journal = Journal(header, entries, file)
+        try:
+            yield journal
+        finally:
+            if not journal.used:
+                path.unlink()

@@ -133,9 +133,9 @@ class LocalSlurm:
                 os.kill(process[0], sent)
             until = time.monotonic() + STOP_S
             while any(map(_runs, known)) and time.monotonic() < until:
-                for child in self._children:
-                    child.poll()
                 time.sleep(0.02)
+        for child in self._children:
+            child.wait()
         self._children = []
         shutil.rmtree(self.folder, ignore_errors=True)
 
