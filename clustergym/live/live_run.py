@@ -136,13 +136,13 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
             local.start()
             slurm, words = local.slurm, SlurmWords(local.names, "", False, ())
         backend = SlurmBackend(slurm, words, run)
-        check_alone(backend.poll().others)
         try:
             holder = backend.claim(run, str(folder.absolute()))
             if holder:
                 message = f"the cluster is driven by {holder}"
                 remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
                 raise InputError(message, field="live.engine", remedy=remedy)
+            check_alone(backend.poll().others)
             yield backend
         finally:
             backend.close()
