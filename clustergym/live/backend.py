@@ -76,8 +76,12 @@ class Backend(ABC):
     told: str = ""
 
     @abstractmethod
-    def claim(self, run: str, where: str) -> str:
-        """Claim the nodes for a run, described by `where`; return who has them already, or nothing."""
+    def claims(self) -> dict[str, str]:
+        """Return the runs that claim the cluster and where they are, in words; the first has it."""
+
+    @abstractmethod
+    def claim(self, where: str) -> None:
+        """Claim the cluster for this run, described by `where`."""
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:

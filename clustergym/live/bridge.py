@@ -67,6 +67,7 @@ class LiveSimulation(Simulation):
         self._leaving: list[str] = []
         self._seen_down: set[int] = set()
         super().__init__(scenario, placer, information, policy_round_s, seed)
+        self._ask("begin")
 
     def expected(self) -> dict[str, Part]:
         """Return the allocations that the table holds, by name."""

@@ -17,6 +17,10 @@ class LiveClock(ABC):
     """Says what time it is in a live run."""
 
     @abstractmethod
+    def begin(self, epoch_s: float) -> None:
+        """Begin at a time, seconds since 1970."""
+
+    @abstractmethod
     def reading(self) -> int | None:
         """Return the tick of now; None if only confirmed events move the clock."""
 
@@ -27,6 +31,9 @@ class LiveClock(ABC):
 
 class LockStepClock(LiveClock):
     """Stands still until an event is confirmed, and then is at that event's time."""
+
+    def begin(self, epoch_s: float) -> None:
+        """Stand still."""
 
     def reading(self) -> None:
         """Return None."""
@@ -44,12 +51,14 @@ class ScaledClock(LiveClock):
     ----------
     seconds_per_hour : float
         Wall seconds for an hour of the run.
-    epoch_s : float
-        When the run began, seconds since 1970.
     """
 
-    def __init__(self, seconds_per_hour: float, epoch_s: float) -> None:
+    def __init__(self, seconds_per_hour: float) -> None:
         self._ticks_per_s = 3600.0 / seconds_per_hour * TICKS_PER_S
+        self._began = time.monotonic()
+
+    def begin(self, epoch_s: float) -> None:
+        """Count from a time, seconds since 1970."""
         self._began = time.monotonic() - (time.time() - epoch_s)
 
     def reading(self) -> int:

@@ -24,12 +24,13 @@ class FakeBackend(Backend):
         self.down: set[int] = set()
         self.others: list[str] = []
         self.ended: list[Finished] = []
-        self.claimed = ""
 
-    def claim(self, run: str, where: str) -> str:
-        """Claim the nodes for a run."""
-        self.claimed = self.claimed or run
-        return "" if self.claimed == run else f"run {self.claimed}"
+    def claims(self) -> dict[str, str]:
+        """Return nothing: nobody else can have what is in memory."""
+        return {}
+
+    def claim(self, where: str) -> None:
+        """Do nothing."""
 
     def submit(self, name: str, part: Part) -> str:
         """Hold GPUs, if they are free."""
@@ -73,7 +74,6 @@ class FakeBackend(Backend):
     def close(self) -> None:
         """End what is held."""
         self.cancel(list(self.parts))
-        self.claimed = ""
 
 
 class PrintingBackend(FakeBackend):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,14 +35,11 @@ class Header(NamedTuple):
     key : str
         Hash of all that determines the run.
     clock : str
-    epoch_s : float
-        When the run began, seconds since 1970.
     """
 
     run: str
     key: str
     clock: str
-    epoch_s: float
 
 
 class Journal:
@@ -62,10 +58,11 @@ class Journal:
         self.header, self.entries, self._file = header, entries, file
         self.used = bool(entries)
 
-    def asking(self, ask: Ask, resumed: Callable[[], object] = lambda: None) -> Ask:
+    def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
         """Return a way to make calls that answers from the journal first, and then asks and writes.
 
-        `resumed` is called before the first call that the journal does not answer, if it answers any.
+        `go_on` is called before the first call that the journal does not answer, if it answers any, with its
+        first answer.
         """
         answers, resuming = answering(self.entries), bool(self.entries)
 
@@ -76,7 +73,7 @@ class Journal:
                 return answer
             if resuming:
                 resuming = False
-                resumed()
+                go_on(self.entries[0][2])
             answer = ask(call, given)
             self._file.write((json.dumps([call, given, answer]) + "\n").encode())
             self._file.flush()
@@ -126,7 +123,7 @@ def read_journal(path: Path) -> tuple[Header, list[Any], int]:
         first, *rest = (json.loads(line) for line in whole.splitlines())
         if first.pop("schema") != JOURNAL_SCHEMA:
             raise ValueError("another schema")
-        header = Header(str(first["run"]), str(first["key"]), str(first["clock"]), float(first["epoch_s"]))
+        header = Header(str(first["run"]), str(first["key"]), str(first["clock"]))
         for call, given, answer in rest:
             if not (isinstance(call, str) and isinstance(given, dict) and isinstance(answer, dict)):
                 raise ValueError("an entry is not a call with its answer")
@@ -154,7 +151,7 @@ def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
         except OSError:
             message, remedy = "another process drives this run", "wait for it, or give another hydra.run.dir"
             raise InputError(message, file=path, remedy=remedy) from None
-        header = Header(os.urandom(4).hex(), key, clock, time.time())
+        header = Header(os.urandom(4).hex(), key, clock)
         entries: list[Any] = []
         length = 0
         if path.stat().st_size:

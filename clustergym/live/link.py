@@ -44,12 +44,22 @@ class Link:
         self._polled = 0.0
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
-        """Make a call: start, stop, fail, repair or wait."""
+        """Make a call: begin, start, stop, fail, repair or wait."""
         before = time.perf_counter()
         answer: Answer = getattr(self, f"_{call}")(**given)
-        if call != "wait":
+        if call not in ("begin", "wait"):
             self.seconds.setdefault(call, []).append(time.perf_counter() - before)
         return {"t": self.clock.reading(), **answer}
+
+    def go_on(self, begun: Answer) -> None:
+        """Go on with a run that was killed, by the answer to its call to begin."""
+        self.clock.begin(begun["epoch_s"])
+        self.backend.poll()
+
+    def _begin(self) -> Answer:
+        epoch_s = time.time()
+        self.clock.begin(epoch_s)
+        return {"epoch_s": epoch_s}
 
     def _start(self, name: str, nodes: Any) -> Answer:
         begun: list[str] = []

@@ -15,6 +15,7 @@ from clustergym.interface.policy import Placer, Policy
 from clustergym.live.backend import Backend, Finished, Part
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.checks import check_alone, check_scenario, words_of
+from clustergym.live.clocks import LockStepClock
 from clustergym.live.fake import FakeBackend, PrintingBackend
 from clustergym.live.journal import open_journal
 from clustergym.live.link import Link
@@ -61,10 +62,8 @@ def run_live(
         if journal.entries:
             print(f"goes on where run {journal.header.run} was, after {len(journal.entries)} calls")
         with back_end(scenario, options, folder, journal.header.run) as backend:
-            link = Link(
-                backend, options.live_clock(journal.header.epoch_s), options.poll_s, options.patience_s
-            )
-            ask = journal.asking(link.ask, resumed=backend.poll)
+            link = Link(backend, options.live_clock(), options.poll_s, options.patience_s)
+            ask = journal.asking(link.ask, link.go_on)
             name = PREFIX + journal.header.run
             simulation = LiveSimulation(
                 scenario, placer, policy.information_class, policy.round_s, seed, ask, name
@@ -101,7 +100,7 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
     else:
         words = SlurmWords(node_names(scenario.cluster), "", False, ())
     backend = PrintingBackend(scenario.cluster.node_gpus, words.printed)
-    link = Link(backend, LiveOptions().live_clock(0.0), options.poll_s, options.patience_s)
+    link = Link(backend, LockStepClock(), options.poll_s, options.patience_s)
     simulation = LiveSimulation(
         scenario, placer, policy.information_class, policy.round_s, seed, link.ask, f"{PREFIX}dry"
     )
@@ -137,18 +136,27 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
             slurm, words = local.slurm, SlurmWords(local.names, "", False, ())
         backend = SlurmBackend(slurm, words, run)
         try:
-            holder = backend.claim(run, str(folder.absolute()))
-            if holder:
-                message = f"the cluster is driven by {holder}"
-                remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
-                raise InputError(message, field="live.engine", remedy=remedy)
-            check_alone(backend.poll().others)
+            _claim(backend, run, str(folder.absolute()))
             yield backend
         finally:
             backend.close()
     finally:
         if local is not None:
             local.stop()
+
+
+def _claim(backend: Backend, run: str, where: str) -> None:
+    """Claim the cluster for a run, unless it has it from before it was killed."""
+    claims = backend.claims()
+    if not claims:
+        check_alone(backend.poll().others)
+        backend.claim(where)
+        claims = backend.claims()
+    holder = next(iter(claims))
+    if holder != run:
+        message = f"the cluster is driven by run {holder} of {claims[holder]}"
+        remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
+        raise InputError(message, field="live.engine", remedy=remedy)
 
 
 def completions(started: Mapping[str, Part], log: Sequence[Finished] | None) -> dict[str, Any] | None:

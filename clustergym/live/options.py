@@ -36,6 +36,6 @@ class LiveOptions(Parameters):
         if twice:
             raise InputError(f"node {twice[0]} is named twice", field="live.nodes", remedy="name each once")
 
-    def live_clock(self, epoch_s: float) -> LiveClock:
-        """Return the clock of a run that began at `epoch_s`, seconds since 1970."""
-        return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour, epoch_s)
+    def live_clock(self) -> LiveClock:
+        """Return a clock."""
+        return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)

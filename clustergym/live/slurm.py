@@ -150,37 +150,23 @@ class SlurmBackend(Backend):
         self._claim = ""
         self.told = " ".join(slurm.read("sinfo", "--version"))
 
-    def claim(self, run: str, where: str) -> str:
-        """Claim the cluster by a held job: of several, Slurm's first has it."""
-        name = CLAIM + run
-        claims = self._claims()
-        if name not in claims.values():
-            words = [
-                "sbatch",
-                "--parsable",
-                "-H",
-                "-n",
-                "1",
-                "-J",
-                name,
-                f"--comment={where}",
-                "-o",
-                "/dev/null",
-            ]
-            partition = ["-p", self.words.partition] if self.words.partition else []
-            self.slurm.read(*words, *partition, *_accounting(self.words.further), "--wrap=true")
-            claims = self._claims()
-        first = min(claims)
-        self._claim = str(next(number for number, claimed in claims.items() if claimed == name))
-        if claims[first] == name:
-            return ""
-        self._release()
-        told = self.slurm.read("squeue", "-h", "-j", str(first), "-o", "%u, %k")
-        return f"run {claims[first].removeprefix(CLAIM)} of {last_line(' '.join(told))}"
+    def claims(self) -> dict[str, str]:
+        """Return the runs of which held jobs claim the cluster, Slurm's first job first."""
+        found = {}
+        for line in self.slurm.read("squeue", "-h", "-a", "-S", "i", "-o", "%A|%u|%k|%j"):
+            number, user, rest = line.split("|", 2)
+            where, _, name = rest.rpartition("|")
+            if name.startswith(CLAIM):
+                found[name.removeprefix(CLAIM)] = f"{user}, {where}"
+                if name == CLAIM + self.run:
+                    self._claim = number
+        return found
 
-    def _claims(self) -> dict[int, str]:
-        rows = (line.split("|") for line in self.slurm.read("squeue", "-h", "-a", "-o", "%i|%j"))
-        return {int(number): name for number, name in rows if name.startswith(CLAIM)}
+    def claim(self, where: str) -> None:
+        """Submit a held job."""
+        words = ["sbatch", "-H", "-n", "1", "-J", CLAIM + self.run, f"--comment={where}", "-o", "/dev/null"]
+        partition = ["-p", self.words.partition] if self.words.partition else []
+        self.slurm.read(*words, *partition, *_accounting(self.words.further), "--wrap=true")
 
     def submit(self, name: str, part: Part) -> str:
         """Allocate whole nodes' or parts of nodes' GPUs, at once or not at all."""
@@ -203,10 +189,10 @@ class SlurmBackend(Backend):
         """Return this run's allocations, others' jobs on its nodes, and the nodes that are out of use."""
         parts, others = {}, []
         self._ids = {}
-        for line in self.slurm.read("squeue", "-h", "-a", "-o", "%i|%j|%T|%u|%C|%b|%N"):
-            number, name, state, user, cpus, gres, listed = line.split("|")
+        for line in self.slurm.read("squeue", "-h", "-a", "-o", "%i|%T|%u|%C|%b|%N|%j"):
+            number, state, user, cpus, gres, listed, name = line.split("|", 6)
             nodes = self._nodes(listed)
-            if name.startswith(f"{PREFIX}{self.run}-"):
+            if name.startswith(f"{PREFIX}{self.run}-") and nodes:
                 self._ids[name] = number
                 each = _gpus_each(gres) if self.words.gres else int(cpus) // max(len(nodes), 1)
                 parts[name] = Part(nodes, each)

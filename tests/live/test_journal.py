@@ -47,7 +47,7 @@ def run(scenario, backend, folder, calls=10**9, lost=False):
         return answer
 
     with open_journal(folder, "key", "lockstep") as journal:
-        asking = journal.asking(ask, backend.poll)
+        asking = journal.asking(ask, link.go_on)
         name = f"cg-{journal.header.run}"
         arguments = (policy.information_class, policy.round_s, 0, asking, name)
         simulation = LiveSimulation(scenario, make_placer({"name": "buddy"}), *arguments)
@@ -88,7 +88,7 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_the_journal_of_another_run_stays(tmp_path):
     with open_journal(tmp_path, "one", "lockstep") as journal:
-        journal.asking(lambda call, given: {"t": None})("stop", {"names": []})
+        journal.asking(lambda call, given: {"t": None}, print)("stop", {"names": []})
     with pytest.raises(InputError, match="is of another run, which has not ended"):
         open_journal(tmp_path, "two", "lockstep").__enter__()
     assert read_journal(tmp_path / FILE_NAME)[0].key == "one"

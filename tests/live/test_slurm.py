@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import gzip
 import json
 import os
@@ -120,8 +121,8 @@ def test_lock_step_equals_the_simulator(cluster, tmp_path, capsys):
 
 def test_a_second_run_and_others_jobs_are_refused_and_stay(cluster, tmp_path, capsys):
     first = backend(cluster, "first")
-    assert first.claim("first", "/somewhere") == ""
-    assert first.claim("first", "/somewhere") == ""
+    first.claim("/somewhere")
+    assert first.claims() == {"first": f"{getpass.getuser()}, /somewhere"}
     assert live.main(on_the_users(tmp_path / "out")) == 2
     told = error_line(capsys)
     assert "the cluster is driven by run first of " in told
