@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from clustergym.arrays import Ints
@@ -21,6 +22,7 @@ class FakeBackend(Backend):
     def __init__(self, node_gpus: Ints) -> None:
         self.node_gpus: list[int] = node_gpus.tolist()
         self.parts: dict[str, Part] = {}
+        self._began: dict[str, float] = {}
         self.down: set[int] = set()
         self.others: list[str] = []
         self.ended: list[Finished] = []
@@ -40,7 +42,7 @@ class FakeBackend(Backend):
             held = sum(other.gpus for other in self.parts.values() if node in other.nodes)
             if node in self.down or held + part.gpus > self.node_gpus[node]:
                 return f"node {node} has not {part.gpus} GPUs free"
-        self.parts[name] = part
+        self.parts[name], self._began[name] = part, time.time()
         return ""
 
     def cancel(self, names: Collection[str]) -> None:
@@ -51,7 +53,7 @@ class FakeBackend(Backend):
     def _end(self, name: str, state: str) -> None:
         part = self.parts.pop(name, None)
         if part is not None:
-            self.ended.append(Finished(name, state, part.nodes, 0.0, 0.0))
+            self.ended.append(Finished(name, state, part.nodes, self._began.pop(name), time.time()))
 
     def poll(self) -> Seen:
         """Return what is held."""

@@ -33,6 +33,8 @@ class Link:
     ----------
     expected : callable
         Returns the parts that the run's table holds, by name.
+    epoch_s : float
+        When the run began, seconds since 1970.
     seconds : dict of str to list of float
         Wall seconds that each call took, by its name.
     """
@@ -41,7 +43,7 @@ class Link:
         self.backend, self.clock, self.poll_s, self.patience_s = backend, clock, poll_s, patience_s
         self.expected: Callable[[], Mapping[str, Part]] = dict
         self.seconds: dict[str, list[float]] = {}
-        self._polled = 0.0
+        self.epoch_s = self._polled = 0.0
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
         """Make a call: begin, start, stop, fail, repair or wait."""
@@ -53,13 +55,16 @@ class Link:
 
     def go_on(self, begun: Answer) -> None:
         """Go on with a run that was killed, by the answer to its call to begin."""
-        self.clock.begin(begun["epoch_s"])
+        self._begin_at(begun["epoch_s"])
         self.backend.poll()
 
     def _begin(self) -> Answer:
-        epoch_s = time.time()
+        self._begin_at(time.time())
+        return {"epoch_s": self.epoch_s}
+
+    def _begin_at(self, epoch_s: float) -> None:
+        self.epoch_s = epoch_s
         self.clock.begin(epoch_s)
-        return {"epoch_s": epoch_s}
 
     def _start(self, name: str, nodes: Any) -> Answer:
         begun: list[str] = []

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Placer, Policy
-from clustergym.live.backend import Backend, Finished, Part
+from clustergym.live.backend import Backend
 from clustergym.live.bridge import LiveSimulation
 from clustergym.live.checks import check_alone, check_scenario, words_of
 from clustergym.live.clocks import LockStepClock
+from clustergym.live.completions import compare, write_completions
 from clustergym.live.fake import FakeBackend, PrintingBackend
 from clustergym.live.journal import open_journal
 from clustergym.live.link import Link
@@ -84,9 +85,11 @@ def run_live(
             call: {"count": len(seconds), "median_ms": 1000 * median(seconds), "max_ms": 1000 * max(seconds)}
             for call, seconds in sorted(link.seconds.items())
         },
-        "completions": completions(simulation.started, log),
+        "held_gpu_hours": float((result.jobs.held_gpu_s + result.jobs.profile_gpu_s).sum()) / 3600,
+        "completions": compare(simulation.started, log),
     }
     write_result(folder, config, result, content)
+    write_completions(folder, simulation.started, log, link.epoch_s)
     return content
 
 
@@ -157,26 +160,3 @@ def _claim(backend: Backend, run: str, where: str) -> None:
         message = f"the cluster is driven by run {holder} of {claims[holder]}"
         remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
         raise InputError(message, field="live.engine", remedy=remedy)
-
-
-def completions(started: Mapping[str, Part], log: Sequence[Finished] | None) -> dict[str, Any] | None:
-    """Compare a scheduler's own log of ended allocations with those that it gave to a run.
-
-    Returns
-    -------
-    dict or None
-        `started`: allocations given; `recorded`: of these, how many the log has; `same_nodes`: of these,
-        how many on the same nodes; `states`: how often each ended how; `mean_s`: mean seconds from start to
-        end by the log. None: the scheduler keeps no log.
-    """
-    if log is None:
-        return None
-    held = {entry.name: entry for entry in log if entry.name in started and entry.nodes}
-    states = sorted(entry.state for entry in held.values())
-    return {
-        "started": len(started),
-        "recorded": len(held),
-        "same_nodes": sum(entry.nodes == started[name].nodes for name, entry in held.items()),
-        "states": {state: states.count(state) for state in dict.fromkeys(states)},
-        "mean_s": mean(entry.end_s - entry.start_s for entry in held.values()) if held else None,
-    }

@@ -131,9 +131,9 @@ def test_a_failure_of_the_scenario_happens_on_the_back_end_and_is_seen_there():
 def test_a_refused_launch_waits_and_is_tried_again():
     scenario = two_nodes([Job("a", 0, 100, gpus=4)])
     backend = Watched(scenario.cluster.node_gpus)
-    backend.parts["someone"] = Part((1,), 1)
+    backend.submit("someone", Part((1,), 1))
     simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
-    backend.at_poll[2] = lambda: backend.parts.pop("someone")
+    backend.at_poll[2] = lambda: backend.cancel(["someone"])
     drive(simulation, policy)
     assert [kind for _, kind in kinds(simulation, 0)] == ["submit", "unplaced", "start", "complete"]
     assert kinds(simulation, 0)[2][0] == RETRY_S
