@@ -61,13 +61,13 @@ class LiveSimulation(Simulation):
     ) -> None:
         self._ask_link, self._run = ask, run
         self.started: dict[str, Part] = {}
+        self._begun = False
         self._stopped: dict[int, Event] = {}
         self._names: dict[int, str] = {}
         self._attempts: Counter[int] = Counter()
         self._leaving: list[str] = []
         self._seen_down: set[int] = set()
         super().__init__(scenario, placer, information, policy_round_s, seed)
-        self._ask("begin")
 
     def expected(self) -> dict[str, Part]:
         """Return the allocations that the table holds, by name."""
@@ -78,6 +78,9 @@ class LiveSimulation(Simulation):
         }
 
     def _ask(self, call: str, **given: object) -> Answer:
+        if not self._begun:
+            self._begun = True
+            self._ask("begin")
         answer = self._ask_link(call, given)
         if answer["t"] is not None:
             self._clock.catch_up(answer["t"])
@@ -113,6 +116,9 @@ class LiveSimulation(Simulation):
     def _next_instant(self) -> float:
         self._stop_leaving()
         due = super()._next_instant()
+        if due == 0 and not self._begun:
+            # The clock runs from the first call on: what is due at 0 is not late.
+            return due
         if self._horizon is not None:
             due = min(due, self._horizon + 1)
         lost = {node for node, times in self._out.items() if times}

@@ -89,8 +89,8 @@ def test_a_job_that_is_gone_is_a_failure_and_runs_again():
     scenario = two_nodes([Job("a", 0, 100), Job("b", 10, 10)])
     backend = Watched(scenario.cluster.node_gpus)
     simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
-    # The first wait, before anything is there, is poll 1; after job b's arrival at 10 s job a is gone.
-    backend.at_poll[3] = lambda: backend.cancel(["cg-x-0-1.0"])
+    # Poll 1 is before job b's arrival at 10 s, poll 2 after it.
+    backend.at_poll[2] = lambda: backend.cancel(["cg-x-0-1.0"])
     drive(simulation, policy)
     assert kinds(simulation, 0) == [
         *((0.0, "submit"), (0.0, "start"), (10.0, "fail"), (10.000001, "resume")),
@@ -104,8 +104,8 @@ def test_a_node_that_is_down_is_left_and_used_again_when_it_is_back():
     scenario = two_nodes([Job("a", 0, 100, gpus=2), Job("b", 10, 20, gpus=2), Job("c", 40, 10, gpus=2)])
     backend = Watched(scenario.cluster.node_gpus)
     simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
-    backend.at_poll[3] = lambda: backend.node_down(0)
-    backend.at_poll[7] = lambda: backend.node_up(0)
+    backend.at_poll[2] = lambda: backend.node_down(0)
+    backend.at_poll[6] = lambda: backend.node_up(0)
     drive(simulation, policy)
     nodes = [(event.time_s, event.kind) for event in simulation.log.events if event.job < 0]
     assert [kind for _, kind in nodes] == ["node_fail", "node_repair"]
@@ -133,7 +133,7 @@ def test_a_refused_launch_waits_and_is_tried_again():
     backend = Watched(scenario.cluster.node_gpus)
     backend.submit("someone", Part((1,), 1))
     simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
-    backend.at_poll[2] = lambda: backend.cancel(["someone"])
+    backend.at_poll[1] = lambda: backend.cancel(["someone"])
     drive(simulation, policy)
     assert [kind for _, kind in kinds(simulation, 0)] == ["submit", "unplaced", "start", "complete"]
     assert kinds(simulation, 0)[2][0] == RETRY_S
@@ -143,7 +143,7 @@ def test_other_nodes_than_asked_end_the_run():
     scenario = two_nodes([Job("a", 0, 100), Job("b", 10, 10)])
     backend = Watched(scenario.cluster.node_gpus)
     simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
-    backend.at_poll[2] = lambda: backend.parts.update({"cg-x-0-1.0": Part((1,), 1)})
+    backend.at_poll[1] = lambda: backend.parts.update({"cg-x-0-1.0": Part((1,), 1)})
     with pytest.raises(InputError, match=r"cg-x-0-1\.0: holds 1 GPUs on each of nodes \[1\]"):
         drive(simulation, policy)
 
