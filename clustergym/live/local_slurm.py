@@ -27,7 +27,6 @@ PACKAGES = (
     *("libmunge2", "libhwloc15", "libxnvctrl0"),
 )
 """Debian's packages that the daemons need beyond a small installation: 3.4 MB."""
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
 START_S, STOP_S = 60.0, 5.0
 """Most wall seconds until all nodes are idle, and until a daemon that was asked to end is killed."""
 SETTINGS = """\
@@ -96,8 +95,8 @@ class LocalSlurm:
     def _environment(self) -> Mapping[str, str]:
         environment = dict(os.environ)
         if self._root is not None:
-            libraries = f"{self._root / LIBRARIES}/slurm-wlm:{self._root / LIBRARIES}"
-            environment["LD_LIBRARY_PATH"] = libraries
+            plugins = _plugins(self._root)
+            environment["LD_LIBRARY_PATH"] = f"{plugins}:{plugins.parent}"
             environment["PATH"] = f"{self._root}/usr/bin:{environment.get('PATH', '')}"
         environment["SLURM_CONF"] = str(self.folder / "slurm.conf")
         return environment
@@ -144,7 +143,7 @@ class LocalSlurm:
         host, user = socket.gethostname().partition(".")[0], pwd.getpwuid(os.geteuid()).pw_name
         text = SETTINGS.format(host=host, port=ports[0], user=user, folder=self.folder)
         if self._root is not None:
-            text += f"PluginDir={self._root / LIBRARIES}/slurm-wlm\n"
+            text += f"PluginDir={_plugins(self._root)}\n"
         types = [self.cluster.gpu_types[kind].lower() for kind in self.cluster.node_type.tolist()]
         for name, kind, gpus, port in zip(
             self.names, types, self.cluster.node_gpus.tolist(), ports[1:], strict=True
@@ -222,6 +221,11 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def _plugins(root: Path) -> Path:
+    """Return the folder of the plugins in the unpacked packages, which the machine's architecture names."""
+    return next(root.glob("usr/lib/*/slurm-wlm"))
 
 
 def _search_path() -> str:

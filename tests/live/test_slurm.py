@@ -44,12 +44,15 @@ def slurm_is_there():
         pytest.skip(str(error))
 
 
-def processes(folder: Path) -> int:
-    """Return how many processes have the Slurm configuration of a run's folder."""
-    found = 0
-    for path in Path("/proc").glob("[0-9]*/environ"):
+def daemons(folder: Path) -> int:
+    """Return how many daemons of Slurm have the configuration of a run's folder."""
+    found, own = 0, f"SLURM_CONF={folder}/slurm/slurm.conf".encode()
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            found += f"SLURM_CONF={folder}/slurm/slurm.conf".encode() in path.read_bytes()
+            command = (path / "cmdline").read_bytes()
+            found += (b"slurmctld" in command or b"slurmd" in command) and own in (
+                path / "environ"
+            ).read_bytes()
     return found
 
 
@@ -155,12 +158,12 @@ def test_killed_and_started_again_it_takes_up_what_runs_and_leaves_nothing(out):
     first.send_signal(signal.SIGKILL)
     assert first.wait() == -signal.SIGKILL
     # slurmctld with its helper, and four slurmd.
-    assert processes(out) == 6
+    assert daemons(out) == 6
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert "goes on where run " in again.stdout
     assert "equal the simulator's" in again.stdout
     done = json.loads((out / "result.json").read_text())["live"]["completions"]
     assert done["started"] == done["recorded"] == done["same_nodes"]
-    assert processes(out) == 0
+    assert daemons(out) == 0
     assert not (out / "slurm").exists()
