@@ -10,6 +10,7 @@ import gzip
 import json
 import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +101,14 @@ def held_over_time(folder: Path) -> list[tuple[float, int]]:
 
 def logged_over_time(folder: Path, seconds_per_hour: float) -> list[tuple[float, int]]:
     """Return (hour, GPUs held from then on) by Slurm's log of ended allocations."""
-    changes = []
+    changes: dict[float, int] = defaultdict(int)
     with (folder / "completions.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             gpus = len(row["nodes"].split()) * int(row["gpus_per_node"])
-            changes += [(float(row["start_s"]), gpus), (float(row["end_s"]), -gpus)]
+            changes[float(row["start_s"])] += gpus
+            changes[float(row["end_s"])] -= gpus
     total, course = 0, []
-    for time_s, gpus in sorted(changes):
+    for time_s, gpus in sorted(changes.items()):
         total += gpus
         course.append((time_s / seconds_per_hour, total))
     return course
