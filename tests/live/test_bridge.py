@@ -215,7 +215,7 @@ def test_on_a_running_clock_what_calls_take_is_standstill():
     assert still[0].time_s + still[0].overhead_s == moved.time_s
 
 
-@pytest.mark.parametrize("name", ["fcfs", "srtf", "arena", "ares", "sia"])
+@pytest.mark.parametrize("name", ["fcfs", "arena", "ares"])
 def test_on_a_running_clock_the_log_is_sound_and_jobs_are_late_but_whole(name):
     scenario = load_scenario("live-small", ["trace.jobs=12"])
     policy = make_policy({"name": name})

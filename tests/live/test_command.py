@@ -160,7 +160,6 @@ def test_a_controller_that_does_not_answer(slurm, tmp_path, capsys):
         (["scenario.contention=true"], "scenario.contention: jobs would share links"),
         (["policy=srtf"], "policy: policy srtf must know the times jobs will really run at"),
         (["scenario.failures.mtbf_s=1e5"], "scenario.failures: would set nodes of your cluster down"),
-        (["live.clock=fast"], "live.clock: unknown value 'fast'"),
         (["live.seconds_per_hour=0"], "live.seconds_per_hour: "),
     ],
 )

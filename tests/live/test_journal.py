@@ -57,7 +57,7 @@ def run(scenario, backend, folder, calls=10**9, lost=False):
 
 
 @pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("calls", [1, 2, 7, 20, 45, 80])
+@pytest.mark.parametrize("calls", [1, 7, 45])
 def test_a_killed_run_takes_up_what_runs(scenario, expected, tmp_path, calls, lost):
     backend = FakeBackend(scenario.cluster.node_gpus)
     with pytest.raises(KilledError):
