@@ -11,7 +11,12 @@ import pytest
 from error_lines import error_line
 
 from clustergym import collect, replay
+from clustergym.cluster.cluster_files import cluster_from_config
+from clustergym.inputs.errors import InputError
 from clustergym.live import __main__ as live
+from clustergym.live.checks import words_of
+from clustergym.live.options import LiveOptions
+from clustergym.live.slurm import Slurm
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]
 SMALL = [*FOUR, "trace.jobs=6", "trace.max_gpus=8", "progress=false", "report=false", "table=false"]
@@ -151,12 +156,7 @@ def test_a_controller_that_does_not_answer(slurm, tmp_path, capsys):
     ("words", "told"),
     [
         (["live.partition=gpus"], "live.partition: no partition 'gpus' (did you mean gpu or cpu?)"),
-        (["live.partition=cpu"], "live.nodes: 0 nodes have the feature a40, live-16 has 2"),
         (["live.nodes=[a40-1,a40-2,a10-1,a10-1]"], "live.nodes: node a10-1 is named twice (name each once)"),
-        (["live.nodes=[a40-1,a40-2,a10-1]"], "live.nodes: names 3 nodes, cluster live-16 has 4"),
-        (["live.nodes=[a40-1,a40-2,a10-1,a10-9]"], "live.nodes: the partition has no node 'a10-9'"),
-        (["live.nodes=[a40-1,a40-2,a10-1,a10-3]"], "live.gpus: node a10-3 has 2 GPUs (Gres gpu)"),
-        (["live.partition=cpu", "live.nodes=[c-1,c-1,c-1,c-1]"], "node c-1 is named twice"),
         (["scenario.contention=true"], "scenario.contention: jobs would share links"),
         (["policy=srtf"], "policy: policy srtf must know the times jobs will really run at"),
         (["scenario.failures.mtbf_s=1e5"], "scenario.failures: would set nodes of your cluster down"),
@@ -165,6 +165,23 @@ def test_a_controller_that_does_not_answer(slurm, tmp_path, capsys):
 )
 def test_what_is_refused(slurm, tmp_path, capsys, words, told):
     assert told in refused(capsys, tmp_path, *words)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({"partition": "cpu"}, "live.nodes: 0 nodes have the feature a40, four has 2"),
+        ({"nodes": ("a40-1", "a40-2", "a10-1")}, "live.nodes: names 3 nodes, cluster four has 4"),
+        ({"nodes": ("a40-1", "a40-2", "a10-1", "a10-9")}, "live.nodes: the partition has no node 'a10-9'"),
+        ({"nodes": ("a40-1", "a40-2", "a10-1", "a10-3")}, "live.gpus: node a10-3 has 2 GPUs (Gres gpu)"),
+        ({"partition": "cpu", "nodes": ("c-1",)}, "live.nodes: names 1 nodes"),
+    ],
+)
+def test_nodes_that_do_not_suffice(slurm, chosen, told):
+    kinds = [{"gpu_type": name, "count": 2, "gpus_per_node": 4} for name in ("A40", "A10")]
+    cluster = cluster_from_config({"name": "four", "nodes": kinds})
+    with pytest.raises(InputError, match=re.escape(told)):
+        words_of(Slurm(), cluster, LiveOptions(engine="slurm", **chosen))
 
 
 def test_gpus_where_the_cluster_has_none(slurm, tmp_path, capsys):
