@@ -9,6 +9,7 @@ from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
 
 COMMANDS = {
     "run": ("clustergym.run", "run a policy on a scenario and compare it with a reference policy"),
+    "live": ("clustergym.live.__main__", "let a policy drive Slurm, beside the simulator"),
     "train": ("clustergym.train", "train an agent and write its checkpoint"),
     "evaluate": ("clustergym.evaluate", "compare policies and checkpoints on the windows of a split"),
     "bound": ("clustergym.bound", "prove what no schedule of a scenario can beat"),

@@ -168,12 +168,12 @@ def test_every_command_has_a_page_with_an_example():
 
 
 def commands_with_keys():
-    """Every `clustergym run|train|evaluate KEY=VALUE…` that a page names, outside of what is run above."""
+    """Every `clustergym run|live|train|evaluate KEY=VALUE…` that a page names, except what is run above."""
     found = set()
     for text in [*texts().values(), (ROOT / "README.md").read_text(encoding="utf-8")]:
         plain = re.sub(r"^```sh\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).replace("\\\n", " ")
-        inline = re.findall(r"`(clustergym (?:run|train|evaluate) [^`]+)`", plain)
-        lines = re.findall(r"^(?: {4})?(clustergym (?:run|train|evaluate) .*=.*)$", plain, re.MULTILINE)
+        inline = re.findall(r"`(clustergym (?:run|live|train|evaluate) [^`]+)`", plain)
+        lines = re.findall(r"^(?: {4})?(clustergym (?:run|live|train|evaluate) .*=.*)$", plain, re.MULTILINE)
         found |= {" ".join(line.split("  #")[0].split()) for line in [*inline, *lines]}
     return sorted(line for line in found if "=" in line and "…" not in line)
 

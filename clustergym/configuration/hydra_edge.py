@@ -20,9 +20,13 @@ Job = Callable[[Mapping[str, Any], Path], float | None]
 
 
 def run_hydra(
-    job: Job, argv: list[str], program: str, cells: Mapping[str, Sequence[str]] | None = None
+    job: Job,
+    argv: list[str],
+    program: str,
+    cells: Mapping[str, Sequence[str]] | None = None,
+    name: str = "config",
 ) -> int:
-    """Compose `conf/config.yaml` with the overrides in `argv` and run a job on it, or on each run of a sweep.
+    """Compose `conf/NAME.yaml` with the overrides in `argv` and run a job on it, or on each run of a sweep.
 
     Parameters
     ----------
@@ -33,6 +37,8 @@ def run_hydra(
     cells : mapping of str to sequence of str, optional
         The runs of a study: folder below the sweep's to overrides. Hydra then composes `conf/study.yaml`, and
         `argv` says which runs, where, and by which launcher.
+    name : str
+        `config`, or a configuration that has all of its keys.
 
     Returns
     -------
@@ -90,7 +96,7 @@ def run_hydra(
 
     words = _flags_first(argv)
     check_words(words)
-    status = _call_hydra(task, "config" if cells is None else "study", program, words)
+    status = _call_hydra(task, name if cells is None else "study", program, words)
     if failed:
         raise failed[0]
     return status or _report(SweepCallback.failures)

@@ -48,6 +48,8 @@ OPTIONS: Mapping[str, Any] = {
     "report": bool,
 }
 """Keys of `conf/config.yaml` outside of its groups, with their types."""
+EXTENSIONS: Mapping[str, Any] = {"live": Mapping[str, Any]}
+"""Keys of configurations that extend it, with their types."""
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -123,10 +125,11 @@ def check_composed(config: Mapping[str, Any]) -> None:
     groups = (*GROUPS, *OPTIONAL_GROUPS)
     for group in GROUPS:
         require(isinstance(config.get(group), Mapping), group, config.get(group), f"give {group}=NAME")
+    options = {**OPTIONS, **EXTENSIONS}
     for key in [key for key in config if key not in groups]:
-        if key not in OPTIONS:
+        if key not in options:
             raise InputError(f"unknown key {key!r}", field=key, remedy=nearest(key, [*groups, *OPTIONS]))
-        checked(config[key], OPTIONS[key], key)
+        checked(config[key], options[key], key)
     name = config["scenario"].get("name")
     require(isinstance(name, str) and name != "", "scenario.name", name, "give a name")
 

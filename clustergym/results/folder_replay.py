@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from clustergym.results.result_files import read_result
 from clustergym.scenarios.scenario_config import build_scenario
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay
-from clustergym.sim.engine import StalledError
+from clustergym.sim.engine import Simulation, StalledError
 
 
-def replay_folder(folder: Path) -> dict[str, Any]:
+def replay_folder(folder: Path, rebuild: Callable[..., Simulation] = replay) -> dict[str, Any]:
     """Replay the run in a folder without its policy.
+
+    `rebuild` rebuilds a simulation from a decision log, as `clustergym.sim.drive.replay`.
 
     Returns
     -------
@@ -57,7 +60,7 @@ def replay_folder(folder: Path) -> dict[str, Any]:
             remedy="run it again",
         ) from error
     try:
-        simulation = replay(scenario, placer, information, round_s, seed, changes)
+        simulation = rebuild(scenario, placer, information, round_s, seed, changes)
     except (DecisionError, StalledError) as error:
         message, remedy = f"its decisions cannot be replayed: {error}", "run it again"
         raise InputError(message, file=folder / "decisions.jsonl.gz", remedy=remedy) from error

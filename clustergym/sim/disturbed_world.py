@@ -60,13 +60,7 @@ class DisturbedWorld(World):
         restart_s : float
             Seconds that the next launch of each job stands still longer.
         """
-        self._failures_in_a_row += 1
-        if self._failures_in_a_row > FRUITLESS_FAILURES:
-            raise StalledError(
-                f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
-            )
-        self.note(events[0], node, cause)
-        self._out[node] += 1
+        self._count_out(node, events[0], cause)
         blow, rows = _Blow(reason, cause, restart_s), self.jobs_on(node)
         if detection and rows:
             self._suspect[node] = "a check"
@@ -77,6 +71,20 @@ class DisturbedWorld(World):
             detection = 0
             self._close(node, blow)
         self._after(detection + duration, lambda: self._give_back(node, events[1]))
+
+    def _lose(self, node: int, event: str, reason: str) -> None:
+        """Take a node out of use, as is noticed at once, until `_give_back`."""
+        self._count_out(node, event, "")
+        self._close(node, _Blow(reason, "", 0.0))
+
+    def _count_out(self, node: int, event: str, cause: str) -> None:
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row > FRUITLESS_FAILURES:
+            raise StalledError(
+                f"stalled at {self.now_s:.0f} s: {FRUITLESS_FAILURES} node failures since a job completed"
+            )
+        self.note(event, node, cause)
+        self._out[node] += 1
 
     def _close(self, node: int, blow: _Blow) -> None:
         self._suspect.pop(node, None)

@@ -146,6 +146,12 @@ def replay(
         If the log names a time that is not a decision point, or has entries after the end of the run.
     """
     simulation = Simulation(scenario, placer, information, round_s, seed)
+    follow(simulation, changes)
+    return simulation
+
+
+def follow(simulation: Simulation, changes: Sequence[Change]) -> None:
+    """Let a new simulation carry out the decisions of a log; raises as `replay`."""
     at = 0
     while (view := simulation.advance()) is not None:
         if at < len(changes) and changes[at].time_s < view.now_s:
@@ -157,7 +163,6 @@ def replay(
             simulation.apply(Decision.keep(view))
     if at < len(changes):
         raise _diverged(changes[at])
-    return simulation
 
 
 def _diverged(change: Change) -> InputError:

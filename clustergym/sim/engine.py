@@ -111,7 +111,7 @@ class Simulation(DisturbedWorld):
         """
         self._limits = None
         while self._present or self._ahead:
-            instant = self._clock.peek()
+            instant = self._next_instant()
             if instant == math.inf:
                 raise self._stalled()
             if self._horizon is not None and instant > self._horizon:
@@ -133,6 +133,11 @@ class Simulation(DisturbedWorld):
             self._change_speeds()
         self._finish(self.now)
         return None
+
+    def _next_instant(self) -> float:
+        """Return the tick of the next instant at which anything happens; inf: never."""
+        instant: float = self._clock.peek()
+        return instant
 
     def _finish(self, end: int) -> None:
         self.end_s = seconds(end)
@@ -178,6 +183,7 @@ class Simulation(DisturbedWorld):
 
     def _enact(self, decision: Decision, rows: Ints) -> None:
         """Preempt, drop and launch the jobs `rows` of the View so that they hold what was decided."""
+        decided_s = self.now_s
         joins: Mapping[int, int] = {}
         if self.jobs.partner is None:
             held_type, held = self.jobs.gpu_type[decision.job], self.jobs.gpus[decision.job]
@@ -212,7 +218,7 @@ class Simulation(DisturbedWorld):
         if drops or preempts or launches or batches:
             logged = tuple(sorted(batches.items()))
             gone, pairs = (tuple(preempts), tuple(drops)), tuple(sorted(joins.items()))
-            self.changes.append(Change(self.now_s, moved, *gone, logged, pairs))
+            self.changes.append(Change(decided_s, moved, *gone, logged, pairs))
 
     def _launch_all(
         self, launches: Sequence[tuple[int, int, int]], batches: Mapping[int, int], joins: Mapping[int, int]

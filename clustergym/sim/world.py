@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import simpy
@@ -48,6 +48,8 @@ class World(ABC):
         Which jobs share GPUs in pairs; None: the scenario has none.
     """
 
+    clock_type: ClassVar[type[simpy.Environment]] = simpy.Environment
+
     def __init__(
         self, scenario: Scenario, placer: Placer, information: InformationClass, round_s: float | None
     ) -> None:
@@ -69,7 +71,7 @@ class World(ABC):
         self.sharing = None if scenario.pairs is None else Sharing(scenario, self.jobs, self.allocations)
         self._links = None if scenario.communication_s is None else SharedLinks(scenario.cluster)
         self._views = ViewMaker(scenario, self.jobs, information, self.setting)
-        self._clock = simpy.Environment()
+        self._clock = self.clock_type()
         self._left: dict[int, simpy.Event] = {}
         self._in_view: set[int] = set()
         self._rows: Ints | None = None
@@ -185,23 +187,26 @@ class World(ABC):
         for kind, queue in enumerate(book.waiting):
             while queue and self.allocations.free[kind] >= book.gpus:
                 nodes = self._place(kind, book.gpus, self.now + queue[0].left)
-                if isinstance(nodes, Infeasible):
+                if isinstance(nodes, Infeasible) or not self._start_profile(queue.popleft(), nodes):
                     break
-                self._start_profile(queue.popleft(), nodes)
 
-    def _start_profile(self, profile: Profile, nodes: Nodes) -> None:
+    def _start_profile(self, profile: Profile, nodes: Nodes) -> bool:
+        """Start a profile on nodes; if they are not given, queue it first of its type and return False."""
+        if isinstance(self._take(self._profile_holder(profile), nodes), Infeasible):
+            self._profiles.put_off(profile)
+            return False
         started, row, kind = self.now, profile.row, profile.kind
-        self.allocations.allocate(self._profile_holder(profile), nodes)
         self._profiles.start(profile, started)
         self._record(EventKind.PROFILE_START, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
         self._after(profile.left, lambda: self._profiled(profile, started))
+        return True
 
     def _profile_holder(self, profile: Profile) -> int:
         return -1 - (profile.row * len(self.setting.gpu_types) + profile.kind)
 
     def _stop_profile(self, profile: Profile) -> Nodes:
         """Stop a profile and return the nodes it held."""
-        nodes = self.allocations.release(self._profile_holder(profile))
+        nodes = self._release(self._profile_holder(profile))
         self._profiles.stop(profile, self.now)
         row, kind = profile.row, profile.kind
         self._record(EventKind.PROFILE_END, row, gpu_type=kind, gpus=self._profiles.gpus, nodes=nodes)
@@ -257,11 +262,11 @@ class World(ABC):
             nodes = self.sharing.join(row, beside, self.now)
         else:
             nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
+        if beside == NO_JOB and not isinstance(nodes, Infeasible):
+            nodes = self._take(row, nodes)
         if isinstance(nodes, Infeasible):
             self._unplaced(row, kind, gpus, nodes)
             return
-        if beside == NO_JOB:
-            self.allocations.allocate(row, nodes)
         locality = int(scenario.cluster.locality(nodes))
         if jobs.disturbed:
             self._plan_checkpoints(row, nodes)
@@ -278,6 +283,15 @@ class World(ABC):
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
         for course in self._courses:
             course.launched(row)
+
+    def _take(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
+        """Give nodes to a job or profile and return them, or why whoever has the nodes refuses them."""
+        self.allocations.allocate(holder, nodes)
+        return nodes
+
+    def _release(self, holder: int) -> Nodes:
+        """Take back the nodes of a job or profile, and return them."""
+        return self.allocations.release(holder)
 
     def _change_speeds(self) -> None:
         """Update the speed of each running job whose partner or share of the links has changed."""
@@ -428,7 +442,7 @@ class World(ABC):
         self.jobs.gpu_type[row], self.jobs.gpus[row] = -1, 0
         if self._links is not None:
             self._links.leave(row)
-        return self.allocations.release(row)
+        return self._release(row)
 
     def _preempt(self, row: int) -> None:
         if self.jobs.hangs[row]:

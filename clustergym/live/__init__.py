@@ -1,0 +1,1 @@
+"""Live runs: the policy of a simulation decides what a real scheduler runs."""

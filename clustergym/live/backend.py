@@ -1,0 +1,112 @@
+"""What a live run asks of a scheduler: the interface of back ends."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from clustergym.cluster.spec import Nodes
+
+
+@dataclass(frozen=True)
+class Part:
+    """An allocation with the same number of GPUs on each of its nodes.
+
+    Attributes
+    ----------
+    nodes : tuple of int
+        Nodes of the scenario's cluster, ascending.
+    gpus : int
+        GPUs on each.
+    """
+
+    nodes: tuple[int, ...]
+    gpus: int
+
+
+def parts_of(name: str, nodes: Nodes) -> dict[str, Part]:
+    """Return the parts, by name, that together hold the nodes and GPUs of a launch."""
+    counts = sorted({gpus for _, gpus in nodes}, reverse=True)
+    return {
+        f"{name}.{number}": Part(tuple(node for node, on_node in nodes if on_node == gpus), gpus)
+        for number, gpus in enumerate(counts)
+    }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a back end shows when it is polled.
+
+    Attributes
+    ----------
+    parts : mapping of str to Part
+        Allocations of this run that hold nodes, by name.
+    others : tuple of str
+        Jobs of others on the run's nodes, in words.
+    down : frozenset of int
+        Nodes that are out of use.
+    """
+
+    parts: Mapping[str, Part]
+    others: tuple[str, ...]
+    down: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An entry of the scheduler's own log of ended jobs; times are seconds since 1970."""
+
+    name: str
+    state: str
+    nodes: tuple[int, ...]
+    start_s: float
+    end_s: float
+
+
+class Backend(ABC):
+    """A scheduler that holds GPUs for a live run. All calls may be repeated without harm.
+
+    Attributes
+    ----------
+    told : str
+        What it is, for the result.
+    """
+
+    told: str = ""
+
+    @abstractmethod
+    def claims(self) -> dict[str, str]:
+        """Return the runs that claim the cluster and where they are, in words; the first has it."""
+
+    @abstractmethod
+    def claim(self, where: str) -> None:
+        """Claim the cluster for this run, described by `where`."""
+
+    @abstractmethod
+    def submit(self, name: str, part: Part) -> str:
+        """Hold GPUs under a name; return why not, or nothing."""
+
+    @abstractmethod
+    def cancel(self, names: Collection[str]) -> None:
+        """End allocations of this run; unknown names are already gone."""
+
+    @abstractmethod
+    def poll(self) -> Seen:
+        """Return what is held and which nodes are out of use."""
+
+    @abstractmethod
+    def node_down(self, node: int) -> None:
+        """Take a node out of use, with all that runs there."""
+
+    @abstractmethod
+    def node_up(self, node: int) -> None:
+        """Put a node back into use."""
+
+    @abstractmethod
+    def log(self) -> Sequence[Finished] | None:
+        """Return the scheduler's own log of this run's ended allocations; None if it keeps none."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all that this run started."""

@@ -1,0 +1,134 @@
+"""Checks before a live run: what it needs of the scenario and of a cluster; nothing is submitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs.errors import InputError, nearest
+from clustergym.interface.policy import InformationClass, Policy
+from clustergym.live.options import LiveOptions
+from clustergym.live.slurm import COMMANDS, Slurm, SlurmWords
+from clustergym.scenarios.disturbances.failures import Failures
+from clustergym.scenarios.disturbances.reservations import PlannedJobs
+from clustergym.scenarios.scenario import Scenario
+
+
+def check_scenario(scenario: Scenario, policy: Policy, options: LiveOptions) -> None:
+    """Raise an `InputError` if the scenario or the policy needs what a scheduler cannot tell or do."""
+    if scenario.communication_s is not None:
+        message = "jobs would share links, and the scheduler cannot tell how fast they then are"
+        raise InputError(message, field="scenario.contention", remedy="give scenario.contention=false")
+    if scenario.batch_choices is not None:
+        message = "jobs would choose batches, whose efficiency the scheduler cannot tell"
+        raise InputError(message, field="oracle", remedy="use an oracle without a choice of batches")
+    if scenario.parts is not None or scenario.pairs is not None:
+        message = "jobs would share GPUs, and the bridge gives whole ones to one job"
+        field = "cluster" if scenario.pairs is None else "scenario.pairs"
+        raise InputError(message, field=field, remedy="use a scenario of whole GPUs")
+    for disturbance in scenario.disturbances:
+        if not isinstance(disturbance, Failures | PlannedJobs):
+            message = "the scheduler cannot be made to do it"
+            raise InputError(message, field=f"scenario.{disturbance.key}", remedy="leave it out")
+        if isinstance(disturbance, Failures) and options.engine == "slurm" and not options.inject_failures:
+            raise InputError(
+                "would set nodes of your cluster down",
+                field="scenario.failures",
+                remedy="give scenario.failures.mtbf_s=null, or live.inject_failures=true",
+            )
+    if options.engine == "slurm" and policy.information_class == InformationClass.CLAIRVOYANT:
+        raise InputError(
+            f"policy {policy.name} must know the times jobs will really run at, which Slurm cannot tell",
+            field="policy",
+            remedy="choose one of another information class, or live.engine=slurm-local",
+        )
+
+
+@dataclass(frozen=True)
+class _Node:
+    name: str
+    partition: str
+    cpus: int
+    features: tuple[str, ...]
+    gpus: int
+
+
+def _nodes_of(slurm: Slurm) -> list[_Node]:
+    nodes = []
+    for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
+        name, partition, cpus, features, gres = line.split("|")
+        gpus = sum(int(found) for found in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", gres))
+        nodes.append(_Node(name, partition, int(cpus.rstrip("+")), tuple(features.lower().split(",")), gpus))
+    return nodes
+
+
+def words_of(slurm: Slurm, cluster: ClusterSpec, options: LiveOptions) -> SlurmWords:
+    """Choose the nodes of a user's cluster that stand for the scenario's, after checking them.
+
+    Raises
+    ------
+    InputError
+        If a command of Slurm or the partition is missing, the nodes do not suffice, or they have too few
+        GPUs.
+    """
+    for command in COMMANDS:
+        slurm.run(command, "--version")
+    every = _nodes_of(slurm)
+    partitions = {node.partition.rstrip("*") for node in every}
+    default = next((node.partition[:-1] for node in every if node.partition.endswith("*")), "")
+    partition = options.partition or default
+    if partition not in partitions:
+        message = f"no partition {partition!r}" if partition else "there is no default partition"
+        raise InputError(message, field="live.partition", remedy=nearest(partition, partitions))
+    nodes = [node for node in every if node.partition.rstrip("*") == partition]
+    named = {node.name: node for node in nodes}
+    names = _by_feature(cluster, nodes) if options.nodes is None else _as_named(cluster, named, options.nodes)
+    for name, gpus in zip(names, cluster.node_gpus.tolist(), strict=True):
+        has = named[name].gpus if options.gpus == "gres" else named[name].cpus
+        if has < gpus:
+            unit = "GPUs (Gres gpu)" if options.gpus == "gres" else "CPUs"
+            raise InputError(
+                f"node {name} has {has} {unit}, the scenario's node has {gpus}",
+                field="live.gpus",
+                remedy="name another cluster=, or let CPUs stand for GPUs with live.gpus=cpus",
+            )
+    return SlurmWords(names, options.partition or "", options.gpus == "gres", options.arguments)
+
+
+def _as_named(cluster: ClusterSpec, known: dict[str, _Node], names: Sequence[str]) -> list[str]:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        message = f"the partition has no node {unknown[0]!r}"
+        raise InputError(message, field="live.nodes", remedy=nearest(unknown[0], known))
+    if len(names) != len(cluster.node_type):
+        message = f"names {len(names)} nodes, cluster {cluster.name} has {len(cluster.node_type)}"
+        raise InputError(message, field="live.nodes", remedy="name one for each, in its order")
+    return list(names)
+
+
+def _by_feature(cluster: ClusterSpec, nodes: Sequence[_Node]) -> list[str]:
+    names: list[str] = []
+    for kind, gpu_type in enumerate(cluster.gpu_types):
+        wanted = int((cluster.node_type == kind).sum())
+        found = [node.name for node in nodes if gpu_type.lower() in node.features]
+        if len(found) < wanted:
+            raise InputError(
+                f"{len(found)} nodes have the feature {gpu_type.lower()}, {cluster.name} has {wanted}",
+                field="live.nodes",
+                remedy="name Slurm's nodes with live.nodes=[…], or another cluster=",
+            )
+        names += found[:wanted]
+    return names
+
+
+def check_alone(others: Sequence[str]) -> None:
+    """Raise an `InputError` if others' jobs are on the run's nodes."""
+    if others:
+        more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+        raise InputError(
+            f"its nodes have jobs that this run did not start: {others[0]}{more}",
+            field="live.engine",
+            remedy="name free nodes with live.nodes=[…], or wait until they have ended",
+        )

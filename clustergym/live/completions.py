@@ -1,0 +1,55 @@
+"""A scheduler's own log of ended allocations beside what a live run says it held."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustergym.inputs.writing import atomic_path
+from clustergym.live.backend import Finished, Part
+
+FILE_NAME = "completions.csv"
+COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
+"""Wall seconds since the run began; nodes are numbers with blanks between them."""
+
+
+def compare(started: Mapping[str, Part], log: Sequence[Finished] | None) -> dict[str, Any] | None:
+    """Compare a scheduler's log of ended allocations with those that it gave to a run.
+
+    Returns
+    -------
+    dict or None
+        `started`: allocations given; `recorded`: of these, how many the log has; `same_nodes`: of these,
+        how many on the same nodes; `states`: how often each ended how; `held_gpu_s`: GPU-seconds by the log's
+        whole seconds. None: the scheduler keeps no log.
+    """
+    if log is None:
+        return None
+    held = {entry.name: entry for entry in log if entry.name in started and entry.nodes}
+    states = sorted(entry.state for entry in held.values())
+    return {
+        "started": len(started),
+        "recorded": len(held),
+        "same_nodes": sum(entry.nodes == started[name].nodes for name, entry in held.items()),
+        "states": {state: states.count(state) for state in dict.fromkeys(states)},
+        "held_gpu_s": sum(
+            (entry.end_s - entry.start_s) * len(entry.nodes) * started[name].gpus
+            for name, entry in held.items()
+        ),
+    }
+
+
+def write_completions(
+    folder: Path, started: Mapping[str, Part], log: Sequence[Finished] | None, epoch_s: float
+) -> None:
+    """Write a scheduler's log of the allocations that it gave to a run, with `COLUMNS`."""
+    with atomic_path(folder / FILE_NAME) as path, path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for entry in log or ():
+            if entry.name in started and entry.nodes:
+                nodes, gpus = " ".join(map(str, entry.nodes)), started[entry.name].gpus
+                times = (round(entry.start_s - epoch_s, 3), round(entry.end_s - epoch_s, 3))
+                writer.writerow((entry.name, entry.state, nodes, gpus, *times))

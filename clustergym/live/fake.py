@@ -1,0 +1,116 @@
+"""A back end in memory, for tests and for a look at what a live run does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from clustergym.arrays import Ints
+from clustergym.live.backend import Backend, Finished, Part, Seen
+
+
+class FakeBackend(Backend):
+    """Holds the GPUs of nodes in memory.
+
+    Parameters
+    ----------
+    node_gpus : ndarray of int, shape (N,)
+    """
+
+    told = "in memory"
+
+    def __init__(self, node_gpus: Ints) -> None:
+        self.node_gpus: list[int] = node_gpus.tolist()
+        self.parts: dict[str, Part] = {}
+        self._began: dict[str, float] = {}
+        self.down: set[int] = set()
+        self.others: list[str] = []
+        self.ended: list[Finished] = []
+
+    def claims(self) -> dict[str, str]:
+        """Return nothing: nobody else can have what is in memory."""
+        return {}
+
+    def claim(self, where: str) -> None:
+        """Do nothing."""
+
+    def submit(self, name: str, part: Part) -> str:
+        """Hold GPUs, if they are free."""
+        if name in self.parts:
+            return ""
+        for node in part.nodes:
+            held = sum(other.gpus for other in self.parts.values() if node in other.nodes)
+            if node in self.down or held + part.gpus > self.node_gpus[node]:
+                return f"node {node} has not {part.gpus} GPUs free"
+        self.parts[name], self._began[name] = part, time.time()
+        return ""
+
+    def cancel(self, names: Collection[str]) -> None:
+        """End allocations."""
+        for name in names:
+            self._end(name, "CANCELLED")
+
+    def _end(self, name: str, state: str) -> None:
+        part = self.parts.pop(name, None)
+        if part is not None:
+            self.ended.append(Finished(name, state, part.nodes, self._began.pop(name), time.time()))
+
+    def poll(self) -> Seen:
+        """Return what is held."""
+        return Seen(dict(self.parts), tuple(self.others), frozenset(self.down))
+
+    def node_down(self, node: int) -> None:
+        """Let a node fail."""
+        self.down.add(node)
+        for name in [name for name, part in self.parts.items() if node in part.nodes]:
+            self._end(name, "NODE_FAIL")
+
+    def node_up(self, node: int) -> None:
+        """Repair a node."""
+        self.down.discard(node)
+
+    def log(self) -> Sequence[Finished] | None:
+        """Return what has ended."""
+        return self.ended
+
+    def close(self) -> None:
+        """End what is held."""
+        self.cancel(list(self.parts))
+
+
+class PrintingBackend(FakeBackend):
+    """Prints the calls that another back end would make, and makes them in memory.
+
+    Parameters
+    ----------
+    node_gpus : ndarray of int, shape (N,)
+    words : callable
+        Returns the words of a call: of a submission by name and part, of the others by their name and what
+        they name.
+    """
+
+    def __init__(self, node_gpus: Ints, words: Callable[..., str]) -> None:
+        super().__init__(node_gpus)
+        self._words = words
+
+    def submit(self, name: str, part: Part) -> str:
+        """Print and hold."""
+        print(self._words("submit", name, part))
+        return super().submit(name, part)
+
+    def cancel(self, names: Collection[str]) -> None:
+        """Print and end."""
+        held = sorted(set(names) & self.parts.keys())
+        if held:
+            print(self._words("cancel", held))
+        super().cancel(names)
+
+    def node_down(self, node: int) -> None:
+        """Print and let fail."""
+        print(self._words("down", node))
+        super().node_down(node)
+
+    def node_up(self, node: int) -> None:
+        """Print and repair."""
+        print(self._words("up", node))
+        super().node_up(node)

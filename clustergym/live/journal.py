@@ -1,0 +1,175 @@
+"""The journal of a live run: every answer it was given, so that a killed run goes on where it was.
+
+The table of a live run is a function of its scenario, policy, placer, seed and the answers. A run that is
+started again is given the answers of its journal first, and then asks the scheduler.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.reading import opened
+from clustergym.live.link import Answer, Ask
+from clustergym.results.result_writing import finished
+
+JOURNAL_SCHEMA = "clustergym.live/1"
+FILE_NAME = "journal.jsonl"
+LARGEST_BYTES = 256_000_000
+REMEDY = "give the folder of a live run"
+
+
+class Header(NamedTuple):
+    """The first line of a journal.
+
+    Attributes
+    ----------
+    run : str
+        The run's name.
+    key : str
+        Hash of all that determines the run.
+    clock : str
+    """
+
+    run: str
+    key: str
+    clock: str
+
+
+class Journal:
+    """An open journal.
+
+    Attributes
+    ----------
+    header : Header
+    entries : list
+        Call, what it names, and answer, of each call before the journal was opened.
+    used : bool
+        Whether any call is in it.
+    """
+
+    def __init__(self, header: Header, entries: list[Any], file: IO[bytes]) -> None:
+        self.header, self.entries, self._file = header, entries, file
+        self.used = bool(entries)
+
+    def asking(self, ask: Ask, go_on: Callable[[Answer], object]) -> Ask:
+        """Return a way to make calls that answers from the journal first, and then asks and writes.
+
+        `go_on` is called before the first call that the journal does not answer, if it answers any, with its
+        first answer.
+        """
+        answers, resuming = answering(self.entries), bool(self.entries)
+
+        def asked(call: str, given: dict[str, Any]) -> Answer:
+            nonlocal resuming
+            answer = answers(call, given)
+            if answer is not None:
+                return answer
+            if resuming:
+                resuming = False
+                go_on(self.entries[0][2])
+            answer = ask(call, given)
+            self._file.write((json.dumps([call, given, answer]) + "\n").encode())
+            self._file.flush()
+            self.used = True
+            return answer
+
+        return asked
+
+
+def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | None]:
+    """Return a way to be answered by the entries of a journal, in order; None after the last."""
+    at = 0
+
+    def answer(call: str, given: dict[str, Any]) -> Answer | None:
+        nonlocal at
+        if at == len(entries):
+            return None
+        entry, at = entries[at], at + 1
+        if [call, given] != entry[:2]:
+            raise InputError(
+                f"entry {at} answers {entry[0]} {entry[1]}, not {call} {given}",
+                file=FILE_NAME,
+                remedy="the policy decides otherwise than before: give another hydra.run.dir",
+            )
+        told: Answer = entry[2]
+        return told
+
+    return answer
+
+
+def read_journal(path: Path) -> tuple[Header, list[Any], int]:
+    """Read a journal; return its header, its entries, and the bytes of its whole lines.
+
+    A last line that was cut off, as when the run was killed, is left out.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is too large, or is no journal.
+    """
+    with opened(path, REMEDY) as file:
+        content = file.read(LARGEST_BYTES + 1)
+    whole = content[: content.rfind(b"\n") + 1]
+    try:
+        if len(content) > LARGEST_BYTES:
+            raise ValueError(f"more than {LARGEST_BYTES:,} bytes")
+        first, *rest = (json.loads(line) for line in whole.splitlines())
+        if first.pop("schema") != JOURNAL_SCHEMA:
+            raise ValueError("another schema")
+        header = Header(str(first["run"]), str(first["key"]), str(first["clock"]))
+        for call, given, answer in rest:
+            if not (isinstance(call, str) and isinstance(given, dict) and isinstance(answer, dict)):
+                raise ValueError("an entry is not a call with its answer")
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"is no journal of a live run: {error}", file=path, remedy=REMEDY) from None
+    return header, rest, len(whole)
+
+
+@contextmanager
+def open_journal(folder: Path, key: str, clock: str) -> Iterator[Journal]:
+    """Open the journal of a folder, or begin one if it has none or that of another run, which has ended.
+
+    Only one process can have it open. A journal that is still without calls at the end is removed.
+
+    Raises
+    ------
+    InputError
+        If another process has it open, or it is of another run that has not ended.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE_NAME
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            message, remedy = "another process drives this run", "wait for it, or give another hydra.run.dir"
+            raise InputError(message, file=path, remedy=remedy) from None
+        header = Header(os.urandom(4).hex(), key, clock)
+        entries: list[Any] = []
+        length = 0
+        if path.stat().st_size:
+            found, entries, length = read_journal(path)
+            if found.key == key:
+                header = found
+            elif finished(folder, found.key) is None:
+                message, remedy = "is of another run, which has not ended", "give another hydra.run.dir"
+                raise InputError(message, file=path, remedy=remedy)
+            else:
+                entries, length = [], 0
+        file.truncate(length)
+        if not length:
+            file.write((json.dumps({"schema": JOURNAL_SCHEMA, **header._asdict()}) + "\n").encode())
+            file.flush()
+        journal = Journal(header, entries, file)
+        try:
+            yield journal
+        finally:
+            if not journal.used:
+                path.unlink()

@@ -1,0 +1,162 @@
+"""Run a policy on a real scheduler and write the result beside the simulator's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Placer, Policy
+from clustergym.live.backend import Backend
+from clustergym.live.bridge import LiveSimulation
+from clustergym.live.checks import check_alone, check_scenario, words_of
+from clustergym.live.clocks import LockStepClock
+from clustergym.live.completions import compare, write_completions
+from clustergym.live.fake import FakeBackend, PrintingBackend
+from clustergym.live.journal import open_journal
+from clustergym.live.link import Link
+from clustergym.live.local_slurm import LocalSlurm, node_names
+from clustergym.live.options import LiveOptions
+from clustergym.live.slurm import PREFIX, Slurm, SlurmBackend, SlurmWords
+from clustergym.results.measured_run import result_of
+from clustergym.results.result_writing import content_of, finished, run_key, write_result
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import Progress, Run, drive
+from clustergym.sim.engine import StalledError
+from clustergym.terminal.progress import progress_of
+
+
+def live_key(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> str:
+    """Return the SHA-256 of everything that determines a live run but what the scheduler does."""
+    parts = [run_key(scenario, policy, placer, seed), options.engine, options.clock, options.seconds_per_hour]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def run_live(
+    scenario: Scenario,
+    policy: Policy,
+    placer: Placer,
+    config: Mapping[str, Any],
+    options: LiveOptions,
+    folder: Path,
+) -> dict[str, Any]:
+    """Run a policy live, write its result into a folder and return it, unless the folder has it.
+
+    Raises
+    ------
+    InputError
+        If the scenario or the cluster lacks what a live run needs, or the run stalls.
+    """
+    seed = int(config["seed"])
+    key = live_key(scenario, policy, placer, seed, options)
+    done = finished(folder, key)
+    if done is not None:
+        print(f"{policy.name}: finished already, not run again ({folder / 'result.json'})")
+        return done
+    check_scenario(scenario, policy, options)
+    with open_journal(folder, key, options.clock) as journal:
+        if journal.entries:
+            print(f"goes on where run {journal.header.run} was, after {len(journal.entries)} calls")
+        with back_end(scenario, options, folder, journal.header.run) as backend:
+            link = Link(backend, options.live_clock(), options.poll_s, options.patience_s)
+            ask = journal.asking(link.ask, link.go_on)
+            name = PREFIX + journal.header.run
+            simulation = LiveSimulation(
+                scenario, placer, policy.information_class, policy.round_s, seed, ask, name
+            )
+            link.expected = simulation.expected
+            with progress_of(policy.name, len(scenario.trace), bool(config.get("progress", True))) as show:
+                run = _driven(simulation, policy, seed, show)
+            log = backend.log()
+    result = result_of(run)
+    content = content_of(result, policy, placer, seed) | {"run_key": key}
+    content["live"] = {
+        "engine": options.engine,
+        "scheduler": backend.told,
+        "clock": options.clock,
+        "seconds_per_hour": options.seconds_per_hour if options.clock == "scaled" else None,
+        "run": journal.header.run,
+        "calls": {
+            call: {"count": len(seconds), "median_ms": 1000 * median(seconds), "max_ms": 1000 * max(seconds)}
+            for call, seconds in sorted(link.seconds.items())
+        },
+        "held_gpu_hours": float((result.jobs.held_gpu_s + result.jobs.profile_gpu_s).sum()) / 3600,
+        "completions": compare(simulation.started, log),
+    }
+    write_result(folder, config, result, content)
+    write_completions(folder, simulation.started, log, link.epoch_s)
+    return content
+
+
+def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, options: LiveOptions) -> None:
+    """Print the calls of a live run in lock-step, and make none but those that ask what the cluster is."""
+    check_scenario(scenario, policy, options)
+    if options.engine == "slurm":
+        slurm = Slurm()
+        words = words_of(slurm, scenario.cluster, options)
+        check_alone(SlurmBackend(slurm, words, "dry").poll().others)
+    else:
+        words = SlurmWords(node_names(scenario.cluster), "", False, ())
+    backend = PrintingBackend(scenario.cluster.node_gpus, words.printed)
+    link = Link(backend, LockStepClock(), options.poll_s, options.patience_s)
+    simulation = LiveSimulation(
+        scenario, placer, policy.information_class, policy.round_s, seed, link.ask, f"{PREFIX}dry"
+    )
+    drive(simulation, policy, seed)
+
+
+def _driven(simulation: LiveSimulation, policy: Policy, seed: int, show: Progress | None) -> Run:
+    try:
+        return drive(simulation, policy, seed, show)
+    except StalledError as error:
+        raise InputError(str(error), field=f"policy {policy.name}", remedy="nothing was written") from error
+
+
+@contextmanager
+def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -> Iterator[Backend]:
+    """Yield the back end of a run, which has the cluster for itself; end at last what the run started.
+
+    Raises
+    ------
+    InputError
+        If the cluster is missing, does not suffice, or is in use.
+    """
+    if options.engine == "fake":
+        yield FakeBackend(scenario.cluster.node_gpus)
+        return
+    local = LocalSlurm(scenario.cluster, folder / "slurm") if options.engine == "slurm-local" else None
+    try:
+        if local is None:
+            slurm = Slurm()
+            words = words_of(slurm, scenario.cluster, options)
+        else:
+            local.start()
+            slurm, words = local.slurm, SlurmWords(local.names, "", False, ())
+        backend = SlurmBackend(slurm, words, run)
+        try:
+            _claim(backend, run, str(folder.absolute()))
+            yield backend
+        finally:
+            backend.close()
+    finally:
+        if local is not None:
+            local.stop()
+
+
+def _claim(backend: Backend, run: str, where: str) -> None:
+    """Claim the cluster for a run, unless it has it from before it was killed."""
+    claims = backend.claims()
+    if not claims:
+        check_alone(backend.poll().others)
+        backend.claim(where)
+        claims = backend.claims()
+    holder = next(iter(claims))
+    if holder != run:
+        message = f"the cluster is driven by run {holder} of {claims[holder]}"
+        remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
+        raise InputError(message, field="live.engine", remedy=remedy)

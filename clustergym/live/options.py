@@ -1,0 +1,41 @@
+"""The `live` group of the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from clustergym.inputs.errors import InputError
+from clustergym.inputs.parameter_types import Period
+from clustergym.inputs.parameters import Parameters
+from clustergym.live.clocks import LiveClock, LockStepClock, ScaledClock
+
+
+@dataclass(frozen=True)
+class LiveOptions(Parameters):
+    """How a live run drives its scheduler; `conf/live.yaml` says what each key is."""
+
+    config_key: ClassVar[str] = "live"
+    engine: Literal["slurm-local", "slurm", "fake"] = "slurm-local"
+    clock: Literal["lockstep", "scaled"] = "lockstep"
+    seconds_per_hour: Period = 60.0
+    dry_run: bool = False
+    partition: str | None = None
+    nodes: tuple[str, ...] | None = None
+    gpus: Literal["gres", "cpus"] = "gres"
+    inject_failures: bool = False
+    arguments: tuple[str, ...] = ()
+    poll_s: Period = 0.2
+    patience_s: Period = 60.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nodes is None:
+            return
+        twice = [name for place, name in enumerate(self.nodes) if name in self.nodes[:place]]
+        if twice:
+            raise InputError(f"node {twice[0]} is named twice", field="live.nodes", remedy="name each once")
+
+    def live_clock(self) -> LiveClock:
+        """Return a clock."""
+        return LockStepClock() if self.clock == "lockstep" else ScaledClock(self.seconds_per_hour)

@@ -1,0 +1,228 @@
+"""The bridge on the back end in memory: what it calls, in which order, and how it answers what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scenarios import Job, Script, small_scenario
+
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import Decision
+from clustergym.interface.registry import make_placer, make_policy
+from clustergym.live.backend import Part, parts_of
+from clustergym.live.bridge import RETRY_S, LiveSimulation
+from clustergym.live.clocks import LateClock, LiveClock, LockStepClock
+from clustergym.live.fake import FakeBackend
+from clustergym.live.link import Link
+from clustergym.metrics.metrics import measure_scenario
+from clustergym.results.measured_run import simulate
+from clustergym.scenarios.by_name import load_scenario
+from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
+from clustergym.sim.drive import drive
+
+
+class Watched(FakeBackend):
+    """Notes its calls, and lets a test change the cluster at some poll."""
+
+    def __init__(self, node_gpus):
+        super().__init__(node_gpus)
+        self.calls, self.polls, self.at_poll = [], 0, {}
+
+    def submit(self, name, part):
+        refused = super().submit(name, part)
+        self.calls.append(("submit", name, part.nodes, part.gpus))
+        return refused
+
+    def cancel(self, names):
+        self.calls.append(("cancel", *names))
+        super().cancel(names)
+
+    def poll(self):
+        self.polls += 1
+        self.at_poll.pop(self.polls, lambda: None)()
+        return super().poll()
+
+
+def live(scenario, policy, backend, clock=None, placer="buddy"):
+    link = Link(backend, clock or LockStepClock(), 0.005, 1.0)
+    simulation = LiveSimulation(
+        scenario, make_placer({"name": placer}), policy.information_class, policy.round_s, 0, link.ask, "cg-x"
+    )
+    link.expected = simulation.expected
+    return simulation
+
+
+def two_nodes(jobs, **keys):
+    """Two nodes of two GPUs; an iteration takes 1 s on any count."""
+    return small_scenario(jobs, {"A": (2, 2)}, {"m": {"A": dict.fromkeys((1, 2, 4), 1.0)}}, **keys)
+
+
+def kinds(simulation, job):
+    events = [event for event in simulation.log.events if event.job == job]
+    return [(event.time_s, str(event.kind)) for event in events]
+
+
+def test_an_allotment_is_one_part_for_each_number_of_gpus():
+    assert parts_of("n", ((0, 4), (1, 4), (5, 2))) == {"n.0": Part((0, 1), 4), "n.1": Part((5,), 2)}
+
+
+def test_stops_come_before_starts_and_the_result_is_the_simulators():
+    scenario = two_nodes([Job("a", 0, 100), Job("b", 50, 100)])
+    entries = {0.0: {"a": ("A", 2)}, 50.0: {"b": ("A", 4)}, 150.0: {"a": ("A", 1)}}
+    backend = Watched(scenario.cluster.node_gpus)
+    simulation = live(scenario, policy := Script(scenario, dict(entries)), backend)
+    drive(simulation, policy)
+    assert backend.calls == [
+        ("submit", "cg-x-0-1.0", (0,), 2),
+        ("cancel", "cg-x-0-1.0"),
+        ("submit", "cg-x-1-1.0", (0, 1), 2),
+        ("cancel", "cg-x-1-1.0"),
+        ("submit", "cg-x-0-2.0", (0,), 1),
+        ("cancel", "cg-x-0-2.0"),
+    ]
+    assert simulation.log.digest == simulate(scenario, Script(scenario, dict(entries)), "buddy").digest
+
+
+def test_a_job_that_is_gone_is_a_failure_and_runs_again():
+    scenario = two_nodes([Job("a", 0, 100), Job("b", 10, 10)])
+    backend = Watched(scenario.cluster.node_gpus)
+    simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
+    # Poll 1 is before job b's arrival at 10 s, poll 2 after it.
+    backend.at_poll[2] = lambda: backend.cancel(["cg-x-0-1.0"])
+    drive(simulation, policy)
+    assert kinds(simulation, 0) == [
+        *((0.0, "submit"), (0.0, "start"), (10.0, "fail"), (10.000001, "resume")),
+        # A job without a failure's interval between checkpoints goes back to its launch.
+        (110.000001, "complete"),
+    ]
+    assert "ended by the scheduler" in [event.reason for event in simulation.log.events]
+
+
+def test_a_node_that_is_down_is_left_and_used_again_when_it_is_back():
+    scenario = two_nodes([Job("a", 0, 100, gpus=2), Job("b", 10, 20, gpus=2), Job("c", 40, 10, gpus=2)])
+    backend = Watched(scenario.cluster.node_gpus)
+    simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
+    backend.at_poll[2] = lambda: backend.node_down(0)
+    backend.at_poll[6] = lambda: backend.node_up(0)
+    drive(simulation, policy)
+    nodes = [(event.time_s, event.kind) for event in simulation.log.events if event.job < 0]
+    assert [kind for _, kind in nodes] == ["node_fail", "node_repair"]
+    failed = next(event for event in simulation.log.events if event.kind == "fail")
+    assert (failed.job, failed.reason) == (0, "node 0 is down")
+    after = [event for event in simulation.log.events if event.kind == "resume"]
+    assert [(event.job, event.nodes) for event in after] == [(0, ((1, 2),))]
+
+
+def test_a_failure_of_the_scenario_happens_on_the_back_end_and_is_seen_there():
+    failures = Failures(schedule=(NodeFailure(30.0, 0, 20.0),), checkpoint_every_s=10.0)
+    scenario = replace(two_nodes([Job("a", 0, 100, gpus=4)]), disturbances=(failures,))
+    backend = Watched(scenario.cluster.node_gpus)
+    simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
+    drive(simulation, policy)
+    assert [(entry.name, entry.state) for entry in backend.ended] == [
+        ("cg-x-0-1.0", "NODE_FAIL"),
+        ("cg-x-0-2.0", "CANCELLED"),
+    ]
+    assert simulation.log.digest == simulate(scenario, make_policy({"name": "fcfs"}), "buddy").digest
+
+
+def test_a_refused_launch_waits_and_is_tried_again():
+    scenario = two_nodes([Job("a", 0, 100, gpus=4)])
+    backend = Watched(scenario.cluster.node_gpus)
+    backend.submit("someone", Part((1,), 1))
+    simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
+    backend.at_poll[1] = lambda: backend.cancel(["someone"])
+    drive(simulation, policy)
+    assert [kind for _, kind in kinds(simulation, 0)] == ["submit", "unplaced", "start", "complete"]
+    assert kinds(simulation, 0)[2][0] == RETRY_S
+
+
+def test_other_nodes_than_asked_end_the_run():
+    scenario = two_nodes([Job("a", 0, 100), Job("b", 10, 10)])
+    backend = Watched(scenario.cluster.node_gpus)
+    simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
+    backend.at_poll[1] = lambda: backend.parts.update({"cg-x-0-1.0": Part((1,), 1)})
+    with pytest.raises(InputError, match=r"cg-x-0-1\.0: holds 1 GPUs on each of nodes \[1\]"):
+        drive(simulation, policy)
+
+
+def test_what_is_not_confirmed_ends_the_run():
+    scenario = two_nodes([Job("a", 0, 100)])
+    backend = Watched(scenario.cluster.node_gpus)
+    backend.cancel = lambda names: None
+    simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
+    with pytest.raises(InputError, match=r"did not end cg-x-0-1\.0 within 1 s"):
+        drive(simulation, policy)
+
+
+@pytest.mark.parametrize("name", ["fcfs", "srtf", "arena", "ares", "sia"])
+def test_lock_step_is_the_simulator(name):
+    scenario = load_scenario("live-small", ["trace.jobs=12"])
+    policy = make_policy({"name": name})
+    simulation = live(scenario, policy, FakeBackend(scenario.cluster.node_gpus))
+    drive(simulation, policy)
+    assert simulation.log.digest == simulate(scenario, make_policy({"name": name}), "buddy").digest
+
+
+def test_late_events_keep_their_order():
+    clock, seen = LateClock(), []
+    for delay in (5, 3, 9):
+        clock.timeout(delay).callbacks.append(lambda _, delay=delay: seen.append((clock.now, delay)))
+    clock.catch_up(7)
+    assert clock.peek() == 7
+    while clock.peek() < float("inf"):
+        clock.step()
+    assert seen == [(7, 3), (7, 5), (9, 9)]
+
+
+class SlowCalls(LiveClock):
+    """A clock that runs by itself: every reading, as after each call, is a second later."""
+
+    def __init__(self):
+        self.now = 0
+
+    def begin(self, epoch_s):
+        pass
+
+    def reading(self):
+        self.now += 1_000_000
+        return self.now
+
+    def seconds_until(self, tick):
+        self.now = max(self.now, int(tick))
+        return 0.0
+
+
+def test_on_a_running_clock_what_calls_take_is_standstill():
+    scenario = two_nodes([Job("a", 0, 100), Job("b", 50, 100)])
+
+    class Shrink(Script):
+        """Job a has two GPUs until job b comes, and then one."""
+
+        def schedule(self, view):
+            self.entries = {view.now_s: {name: ("A", 3 - len(view)) for name in "ab"[: len(view)]}}
+            return super().schedule(view) if len(view) == 2 or not view.job[0] else Decision.keep(view)
+
+    policy = Shrink(scenario, {})
+    simulation = live(scenario, policy, Watched(scenario.cluster.node_gpus), SlowCalls())
+    drive(simulation, policy)
+    records = measure_scenario(scenario, simulation.log.events, simulation.end_s).records
+    np.testing.assert_allclose(records.iterations_done, [100, 100], atol=1e-5)
+    still = [event for event in simulation.log.events if event.kind == "rate" and event.job == 0]
+    moved = next(event for event in simulation.log.events if event.kind == "rescale")
+    assert still[0].time_s + still[0].overhead_s == moved.time_s
+
+
+@pytest.mark.parametrize("name", ["fcfs", "arena", "ares"])
+def test_on_a_running_clock_the_log_is_sound_and_jobs_are_late_but_whole(name):
+    scenario = load_scenario("live-small", ["trace.jobs=12"])
+    policy = make_policy({"name": name})
+    simulation = live(scenario, policy, FakeBackend(scenario.cluster.node_gpus), SlowCalls())
+    drive(simulation, policy)
+    records = measure_scenario(scenario, simulation.log.events, simulation.end_s).records
+    assert records.submit_s.tolist() == np.round(scenario.trace.submit_s, 6).tolist()
+    np.testing.assert_allclose(records.iterations_done, scenario.trace.iterations, rtol=1e-6)
+    plain = simulate(scenario, make_policy({"name": name}), "buddy").metrics["jct_mean"]
+    assert 0.95 * plain < records.jct_s.mean() < 1.1 * plain
