@@ -27,8 +27,8 @@ class Bounds(NamedTuple):
 def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     """Return the least run time (s) and the least work (GPU-seconds) of each job, both of shape (n,).
 
-    They are minima over all types, counts and localities; inf for a job that fits nowhere. Waiting,
-    profiling, plan search and restarts only add to them.
+    They are minima over all types, counts and localities; inf for a job that is dropped, as its request
+    fits nowhere. Waiting, profiling, plan search and restarts only add to them.
     """
     times = scenario.execution
     counts = scenario.tables.counts
@@ -36,7 +36,7 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     times = np.where(room[None, :, :, None], times, np.inf)
     fastest = times.min(axis=(1, 2, 3))[scenario.class_of]
     leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
-    iterations = scenario.trace.iterations.astype(np.float64)
+    iterations = np.where(scenario.request_gpus > 0, scenario.trace.iterations, np.inf)
     return fastest * iterations, leanest * iterations
 
 
