@@ -21,7 +21,7 @@ CLOSE = 0.005
 PATIENCE = 10
 DIGITS = 6
 MANY_JOBS = 1000
-"""With more, the search begins with a part of about `SOME_JOBS` of them."""
+"""Of more jobs, prices are searched for on a part of about `SOME_JOBS` of them."""
 SOME_JOBS = 250
 
 Report = Callable[[int, float], None]
@@ -46,7 +46,10 @@ class Bound(NamedTuple):
 
 
 def search(programme: Programme, report: Report | None = None) -> Bound:
-    """Search for prices on ever finer intervals until two refinements differ by less than `CLOSE`."""
+    """Search for prices on ever finer intervals until two refinements differ by less than `CLOSE`.
+
+    Of more jobs than `MANY_JOBS` a part is searched for the prices of all.
+    """
     found: list[tuple[int, float]] = []
 
     def reached(certificate: Certificate) -> None:
@@ -54,31 +57,25 @@ def search(programme: Programme, report: Report | None = None) -> Bound:
         if report is not None:
             report(*found[-1])
 
-    certificate, ahead = _first(programme), 0.1
-    if certificate.price.any():
+    if len(programme.jobs.weight) > MANY_JOBS and programme.metric != "deadline_satisfaction":
+        part, share = part_of(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
+        edges_s, price = search(part).certificate
+        certificate = rounded(Certificate(edges_s, share * price))
         reached(certificate)
-        ahead = 0.02
+        return Bound(found[-1][1], certificate, tuple(found))
+    edges_s = first_edges(programme)
+    certificate = Certificate(edges_s, np.zeros((len(programme.capacity), len(edges_s) - 1)))
+    ahead = 0.1
     for level in range(LEVELS):
         certificate = ascended(programme, certificate, ahead)
         reached(certificate)
-        if len(found) > 1 and abs(found[-1][1] - found[-2][1]) <= CLOSE * abs(found[-1][1]):
+        if level and abs(found[-1][1] - found[-2][1]) <= CLOSE * abs(found[-1][1]):
             break
         ahead = 0.02
         if level + 1 < LEVELS:
             certificate = split(programme, certificate)
     certificate = rounded(certificate)
     return Bound(proven(programme, certificate), certificate, tuple(found))
-
-
-def _first(programme: Programme) -> Certificate:
-    """Return the prices that a search begins with: 0, or with many jobs those of a part of them."""
-    if len(programme.jobs.weight) > MANY_JOBS and programme.metric != "deadline_satisfaction":
-        part, share = part_of(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
-        if share > 0.0:
-            edges_s, price = search(part).certificate
-            return Certificate(edges_s, share * price)
-    edges_s = first_edges(programme)
-    return Certificate(edges_s, np.zeros((len(programme.capacity), len(edges_s) - 1)))
 
 
 def part_of(programme: Programme, every: int) -> tuple[Programme, float]:
