@@ -46,7 +46,9 @@ add crius 'Crius' policy=crius
 add learned 'learned auction' policy=learned
 add learned-none 'learned auction, told no speeds' policy=learned policy.checkpoint=none
 add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
-add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
+if [[ $board != scale ]]; then
+  add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
+fi
 add learned-profiled 'learned auction, profiled' policy=learned policy.checkpoint=profiled
 add sia 'Sia' policy=sia
 if [[ $board != scale ]]; then
@@ -60,7 +62,11 @@ fi
 if [[ $board == fair ]]; then
   add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
 fi
-if [[ $board != scale && $board != faults ]]; then # On scale an episode on 10,240 GPUs takes 17 s; faults has no compiled episodes.
-  python -m clustergym.leaderboard best-known "$board" --evaluations 1500 --workers "$workers"
+known() { python -m clustergym.leaderboard best-known "$board" --workers "$workers" "$@"; }
+if [[ $board == scale ]]; then # An episode takes 0.1 s on 1,280 GPUs, and seconds on 10,240.
+  known --cells gpus-1280 --evaluations 20
+  known --cells gpus-10240 --evaluations 1
+elif [[ $board != faults ]]; then # which has no compiled episodes
+  known --evaluations 1500
 fi
 render

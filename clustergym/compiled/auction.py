@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
 from clustergym.compiled import auction_features as features
+from clustergym.compiled import move_queue
+from clustergym.compiled.move_queue import MoveQueue
 from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 from clustergym.interface.policy import View
 
@@ -85,6 +87,24 @@ class Moves(NamedTuple):
     level: Ints
     target: Ints
     score: Floats
+
+
+class Room(NamedTuple):
+    """What an auction works with.
+
+    Attributes
+    ----------
+    free : ndarray of int, shape (T,)
+        GPUs that nothing has.
+    values : ndarray of float, shape (features.COUNT,)
+        Of the move that is scored.
+    queue : MoveQueue
+        The moves that may come next.
+    """
+
+    free: Ints
+    values: Floats
+    queue: MoveQueue
 
 
 def bids_of(view: View, time_s: Floats) -> Bids:
@@ -319,15 +339,31 @@ def score_moves(
 
 
 @compiled_in_place
-def best_move(moves: Moves, counts: Ints, free: Ints) -> tuple[int, int]:
-    """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has."""
-    best, best_j, best_t = BARRED, NONE, NONE
-    for j in range(moves.score.shape[0]):
+def add_moves(j: int, moves: Moves, queue: MoveQueue) -> None:
+    """Queue the moves of job j that are not barred."""
+    types = moves.score.shape[1]
+    for t in range(types):
+        if moves.score[j, t] > BARRED:
+            move_queue.push(queue, moves.score[j, t], j * types + t)
+
+
+@compiled_in_place
+def best_move(moves: Moves, counts: Ints, free: Ints, queue: MoveQueue) -> tuple[int, int]:
+    """Return (job, type) of the best-scoring move that has room; the first of equals; NONE if none has.
+
+    It leaves the queue. Moves without room are put aside: there is no more room before something is reverted.
+    """
+    types = moves.score.shape[1]
+    while queue.size[0] > 0:
+        score, at = move_queue.pop(queue)
+        j, t = at // types, at % types
+        if moves.score[j, t] != score:  # The job has made another move since.
+            continue
         before = counts[moves.level[j]] if moves.level[j] >= 0 else 0
-        for t in range(moves.score.shape[1]):
-            if moves.score[j, t] > best and counts[moves.target[j, t]] - before <= free[t]:
-                best, best_j, best_t = moves.score[j, t], j, t
-    return best_j, best_t
+        if counts[moves.target[j, t]] - before <= free[t]:
+            return j, t
+        move_queue.put_aside(queue, score, at)
+    return NONE, NONE
 
 
 @compiled_in_place
@@ -351,7 +387,8 @@ def hold(
 ) -> tuple[Ints, Ints]:
     """Hold an auction by given scores or, if there are none, by weights; see `decide`."""
     moves = begin(bids)
-    make_moves(moves, given, weights, facts, available.copy(), counts, bids, np.empty(features.COUNT))
+    room = Room(available.copy(), np.empty(features.COUNT), move_queue.empty(moves.score.size))
+    make_moves(moves, given, weights, facts, counts, bids, room)
     return moves.kind, moves.level
 
 
@@ -361,18 +398,20 @@ def make_moves(
     given: Floats,
     weights: Floats,
     facts: Facts,
-    free: Ints,
     counts: Ints,
     bids: Bids,
-    values: Floats,
+    room: Room,
 ) -> None:
-    """Make the moves of an auction; `free` GPUs become fewer, and `values` is room for features."""
+    """Make the moves of an auction; the free GPUs become fewer."""
+    free, values, queue = room
     for j in range(len(moves.kind)):
         score_moves(j, moves, given, weights, values, facts, counts, bids)
+        add_moves(j, moves, queue)
     while True:
-        j, t = best_move(moves, counts, free)
+        j, t = best_move(moves, counts, free, queue)
         if j < 0:
             if revert(moves, free, counts, bids):
+                move_queue.take_back(queue)
                 continue
             return
         k, before = moves.target[j, t], moves.level[j]
@@ -380,6 +419,7 @@ def make_moves(
         moves.kind[j], moves.level[j] = t, k
         moves.target[j, t] = next_level(counts, bids.time_s[j, t], k)
         score_moves(j, moves, given, weights, values, facts, counts, bids)
+        add_moves(j, moves, queue)
 
 
 @compiled

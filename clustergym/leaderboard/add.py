@@ -279,8 +279,7 @@ def _measured(board: Board, cell: Cell) -> dict[str, Any]:
         "reference": run_cell(board, board.reference, cell, board.reference_overrides),
     }
     values = {label: float(run.row.metrics[board.metric] or 0.0) for label, run in runs.items()}
-    worse = values["reference"] - values["baseline"]
-    if (worse >= 0) if board.better == "lower" else (worse <= 0):
+    if board.sign * (values["reference"] - values["baseline"]) >= 0:
         message = f"the reference is not better than the baseline in {cell}: {values}"
         remedy = "choose another reference or load"
         raise InputError(message, file=board.folder / "board.yaml", field="reference", remedy=remedy)

@@ -127,7 +127,7 @@ def best_known(
     board.compose()
     for run in in_order(partial(_search, board, evaluations, seed, types), cells, workers):
         cell, before = run.row.cell, runs.get(run.row.cell)
-        if before is None or _better(board, _value(board, run), _value(board, before)):
+        if before is None or board.sign * (_value(board, run) - _value(board, before)) < 0:
             runs[cell], budgets[str(cell)] = run, {"evaluations": evaluations, "seed": seed, "types": types}
             _write(board, folder, runs, budgets)
         entry, best = _best(board, {name: of[cell] for name, of in others.items() if cell in of})
@@ -218,13 +218,9 @@ def _value(board: Board, run: CellRun) -> float:
     return float(run.row.metrics[board.metric] or 0.0)
 
 
-def _better(board: Board, one: float, other: float) -> bool:
-    return one < other if board.better == "lower" else one > other
-
-
 def _best(board: Board, values: dict[str, float]) -> tuple[str, float]:
     """Return the best entry and its value; nothing and NaN without entries."""
     if not values:
         return "", float("nan")
-    name = (min if board.better == "lower" else max)(values, key=lambda name: values[name])
+    name = min(values, key=lambda name: board.sign * values[name])
     return name, values[name]

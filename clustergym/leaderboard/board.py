@@ -143,6 +143,11 @@ class Board(Checked):
         """All cells, scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
 
+    @property
+    def sign(self) -> float:
+        """What a metric's value is multiplied by so that less is better: 1, or -1 where higher is better."""
+        return 1.0 if self.better == "lower" else -1.0
+
     def content(self) -> dict[str, Any]:
         """Return what board.yaml has."""
         return self.model_dump(exclude_none=True)

@@ -153,6 +153,4 @@ def problem(board: Board, cell: Cell, scenario: Scenario, found: CellBound) -> s
 
 def beaten(board: Board, claimed: float, bound: float) -> bool:
     """Whether a figure is better than a bound by more than rounding."""
-    if board.better == "lower":
-        return claimed < bound * (1 - TOLERANCE)
-    return claimed > bound * (1 + TOLERANCE)
+    return board.sign * (claimed - bound) < -TOLERANCE * bound

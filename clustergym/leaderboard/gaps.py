@@ -42,8 +42,7 @@ class Optimum(NamedTuple):
     def gap(self, board: Board, rows: Sequence[ResultRow]) -> Gap:
         """Return the gap of an entry, given by a row for each cell."""
         value = sum(float(row.metrics[board.metric] or 0.0) for row in rows) / len(rows)
-        sign = 1.0 if board.better == "lower" else -1.0
-        least, most = (sign * (value / limit - 1.0) if limit else None for limit in self)
+        least, most = (board.sign * (value / limit - 1.0) if limit else None for limit in self)
         return Gap(round(least or 0.0, 6), None if most is None else round(most, 6))
 
 
@@ -56,12 +55,11 @@ def optimum(board: Board) -> Optimum:
         If results or bounds are malformed.
     """
     best: dict[Cell, float] = {}
-    pick = min if board.better == "lower" else max
     for name in entry_names(board):
         for row in read_results(board.folder / name):
             value = row.metrics.get(board.metric)
             if value is not None:
-                best[row.cell] = pick(best.get(row.cell, value), value)
+                best[row.cell] = min(best.get(row.cell, value), value, key=lambda one: board.sign * one)
     bounds = cell_bounds(board)
     inside = [bounds[cell] for cell in board.cells if cell in bounds]
     return Optimum(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,18 +24,15 @@ from clustergym.inputs.parameter_types import (
     PositiveFloat,
     PositiveInt,
 )
-from clustergym.inputs.reading import read_regular
-from clustergym.inputs.writing import atomic_path
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import TERMS, Objective
+from clustergym.learn.training_history import TrainingHistory
 from clustergym.terminal.processes import workers
 
-STATE_SCHEMA = "clustergym.evolution/1"
-LARGEST_STATE_BYTES = 2**28
 START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
 """Where the search begins: the shortest remaining work first, doublings while they pay."""
 VALIDATION_SEED_OFFSET = 1_000_003
@@ -103,7 +99,7 @@ class AuctionEvolution(Agent):
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train from the beginning, or from where a killed run left its state."""
         key = {"agent": self.name, "seed": seed, "features": features.VERSION, **asdict(self)}
-        history = History.read(state, json.loads(json.dumps(key)))
+        history = History.read(state, key)
         searched, begin = self._searched(), self._start(seed)
         search = search_from(begin[searched], self.sigma, self.population, seed, self.hidden > 0)
         progress(0, self.generations, {})
@@ -250,49 +246,18 @@ def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal
 
 
 @dataclass
-class History:
+class History(TrainingHistory):
     """What a training needs to continue: given the same fitness, CMA-ES comes to the same state."""
 
-    key: dict[str, Any]
+    schema = "clustergym.evolution/1"
     fitness: list[list[float]] = field(default_factory=list)
     validated: list[list[float]] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, path: Path, key: dict[str, Any]) -> History:
-        """Read the history of a training with this key; an empty one if there is no file.
-
-        Raises
-        ------
-        InputError
-            If the file is damaged, or of another training.
-        """
-        if not path.is_file():
-            return cls(key)
-        try:
-            found = json.loads(read_regular(path, LARGEST_STATE_BYTES))
-            history = cls(found["key"], found["fitness"], found["validated"])
-            good = found["schema"] == STATE_SCHEMA and all(
-                len(row) == key["population"] for row in history.fitness
-            )
-            if good and history.key == key:
-                history.check()
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(
-                "is not a state of a training", file=path, remedy="delete it, or give another output="
-            ) from error
-        if history.key != key or not good:
-            raise InputError(
-                "is of a training with other parameters",
-                file=path,
-                remedy="delete it, or give another output=",
-            )
-        return history
 
     def check(self) -> None:
         """Raise a ValueError if no training with this key can have written the history."""
         every, last = int(self.key["validate_every"]), int(self.key["generations"])
         done = range(1, len(self.fitness) + 1)
-        numbers = np.array(self.fitness, dtype=np.float64)
+        numbers = np.array(self.fitness, dtype=np.float64).reshape(len(self.fitness), self.key["population"])
         validated = [[float(value) for value in row] for row in self.validated]
         due = [number for number in done if number % every == 0 or number == last]
         if [row[0] for row in validated] != due or len(done) > last or not np.isfinite(numbers).all():
@@ -314,8 +279,3 @@ class History:
             "validation": [[int(row[0]), float(row[1])] for row in self.validated],
         }
         return np.array(best[2:]), curves
-
-    def write(self, path: Path) -> None:
-        """Write it in one step."""
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps({"schema": STATE_SCHEMA, **asdict(self)}), encoding="utf-8")

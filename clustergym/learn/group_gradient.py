@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,16 +15,14 @@ from clustergym.compiled import auction_features as features
 from clustergym.envs.vector.groups import groups, relative_to_group
 from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameter_types import AtLeastTwo, Factor, NonNegativeInt, PositiveFloat, PositiveInt
-from clustergym.inputs.reading import read_regular
-from clustergym.inputs.writing import atomic_path
 from clustergym.interface.policy import InformationClass
-from clustergym.learn.agents import Agent, Progress, Trained
+from clustergym.learn.agents import Progress, Trained
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.auction_imitation import imitated
-from clustergym.learn.evolution import LARGEST_STATE_BYTES, start
-from clustergym.learn.split_env import fixed_trace, trace_seed
+from clustergym.learn.evolution import start
+from clustergym.learn.split_env import EnvironmentAgent, trace_seed
+from clustergym.learn.training_history import TrainingHistory
 
-STATE_SCHEMA = "clustergym.group-gradient/1"
 STREAM = 619
 MOMENTS = (0.9, 0.999)
 """Adam's (Kingma and Ba, 2015)."""
@@ -33,7 +30,7 @@ FROM = ("start", "zeros")
 
 
 @dataclass
-class GroupPolicyGradient(Agent):
+class GroupPolicyGradient(EnvironmentAgent):
     """Likelihood-ratio gradient of a Gaussian policy over the weights of an auction (Williams, 1992).
 
     At decision points the policy draws the weights of a move's features from a normal distribution, whose
@@ -84,22 +81,11 @@ class GroupPolicyGradient(Agent):
 
     name = "group_pg"
 
-    def leak(self) -> tuple[str, str] | None:
-        """Return the field and the message if training would see test traces; else None."""
-        if fixed_trace(self.env):
-            return "env.trace", "every episode would be the one trace that the agent is measured on"
-        return super().leak()
-
-    def record(self) -> dict[str, Any]:
-        """Return which traces are trained on."""
-        bounds = {"trace_seed": f"3 i + {('train', 'dev', 'test').index(self.split)}", "i_below": self.traces}
-        return {"env": dict(self.env), self.split: bounds}
-
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train from the beginning, or from where a killed run left its state."""
         require(self.groups <= self.traces, "agent.groups", self.groups, f"give at most {self.traces}")
         envs, judges = self._envs(self.groups * self.size), self._envs(self.validation)
-        kept = _State.read(state, json.loads(json.dumps({"agent": self.name, "seed": seed, **asdict(self)})))
+        kept = _State.read(state, {"agent": self.name, "seed": seed, **asdict(self)})
         progress(0, self.updates, {})
         if not kept.rows:
             kept.mean = self._first().tolist()
@@ -225,39 +211,16 @@ def play(
 
 
 @dataclass
-class _State:
-    """What a training needs to go on."""
-
-    key: dict[str, Any]
+class _State(TrainingHistory):
+    schema = "clustergym.group-gradient/1"
     mean: list[float] = field(default_factory=list)
     moments: Sequence[list[float]] = ()
     rows: list[dict[str, float]] = field(default_factory=list)
     best: float = float("inf")
     best_mean: list[float] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, path: Path, key: dict[str, Any]) -> _State:
-        if not path.is_file():
-            return cls(key)
-        try:
-            found = json.loads(read_regular(path, LARGEST_STATE_BYTES))
-            good = found.pop("schema") == STATE_SCHEMA
-            state = cls(**found)
-            numbers = [state.mean, *state.moments, state.best_mean, [state.best]]
-            good = good and all(np.isfinite(np.array(part, dtype=np.float64)).all() for part in numbers)
-            good = good and [int(row["update"]) for row in state.rows] == list(range(len(state.rows)))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(
-                "is not a state of a training", file=path, remedy="delete it, or give another output="
-            ) from error
-        if not good or state.key != key:
-            raise InputError(
-                "is of a training with other parameters",
-                file=path,
-                remedy="delete it, or give another output=",
-            )
-        return state
-
-    def write(self, path: Path) -> None:
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps({"schema": STATE_SCHEMA, **asdict(self)}), encoding="utf-8")
+    def check(self) -> None:
+        numbers = [self.mean, *self.moments, self.best_mean, [self.best]]
+        finite = all(np.isfinite(np.array(part, dtype=np.float64)).all() for part in numbers)
+        if not finite or [int(row["update"]) for row in self.rows] != list(range(len(self.rows))):
+            raise ValueError("values that no training has written")

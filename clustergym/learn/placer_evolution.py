@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,10 +69,8 @@ class PlacerEvolution(Agent):
 
     def train(self, seed: int, processes: int, state: Path, progress: Progress) -> Trained:
         """Train in this process, from the beginning or from where a killed run left its state."""
-        history = History.read(
-            state,
-            json.loads(json.dumps({"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)})),
-        )
+        key = {"agent": self.name, "seed": seed, "features": NAMES, **asdict(self)}
+        history = History.read(state, key)
         start = np.array([START.get(name, 0.0) for name in NAMES])
         search = search_from(start, self.sigma, self.population, seed, diagonal=False)
         train, dev = self._drawn("train", self.seeds), self._drawn("dev", self.validation)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from clustergym.envs.registration import make_env
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.inputs.errors import InputError
+from clustergym.learn.agents import Agent
 from clustergym.learn.windows import SPLITS
 
 LARGEST_REWARD = 1e12
@@ -70,6 +71,31 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Return 1 for each legal action, else 0."""
         masks: npt.NDArray[np.int8] = self.env.get_wrapper_attr("action_masks")()
         return masks
+
+
+class EnvironmentAgent(Agent):
+    """An agent that is trained in an environment, on the first traces of a split.
+
+    Attributes
+    ----------
+    env : mapping
+        `{id: …, parameter: value, …}`, as `clustergym.envs.registration.make_env` takes it.
+    traces : int
+    """
+
+    env: Mapping[str, Any]
+    traces: int
+
+    def leak(self) -> tuple[str, str] | None:
+        """Return the field and the message if training would see test traces; else None."""
+        if fixed_trace(self.env):
+            return "env.trace", "every episode would be the one trace that the agent is measured on"
+        return super().leak()
+
+    def record(self) -> dict[str, Any]:
+        """Return which traces are trained on."""
+        bounds = {"trace_seed": f"3 i + {SPLITS.index(self.split)}", "i_below": self.traces}
+        return {"env": dict(self.env), self.split: bounds}
 
 
 def check_reward(scaled: float) -> None:

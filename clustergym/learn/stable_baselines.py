@@ -19,14 +19,13 @@ from clustergym.envs.scheduling_costs import jobs_in_system
 from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameter_types import Factor, PositiveFraction, PositiveInt
 from clustergym.interface.policy import InformationClass
-from clustergym.learn.agents import Agent, Progress, Trained
-from clustergym.learn.split_env import SplitEnv, fixed_trace, make_split_env
+from clustergym.learn.agents import Progress, Trained
+from clustergym.learn.split_env import EnvironmentAgent, SplitEnv, make_split_env
 from clustergym.learn.training_state import (
     History,
     Tensors,
     arrays,
     part_of,
-    plain,
     read_state,
     restore,
     write_state,
@@ -37,7 +36,7 @@ FIGURES = ("approx_kl", "entropy_loss", "explained_variance", "value_loss", "los
 
 
 @dataclass
-class NetworkAgent(Agent):
+class NetworkAgent(EnvironmentAgent):
     """The common part of the agents of Stable-Baselines3.
 
     A segment is `validate_every` steps; it begins with new episodes and random streams of its own, so that
@@ -83,17 +82,6 @@ class NetworkAgent(Agent):
         remedy = f"give a divisor of n_steps x n_envs = {rollout}"
         require(rollout % self.batch_size == 0, "agent.batch_size", self.batch_size, remedy)
 
-    def leak(self) -> tuple[str, str] | None:
-        """Return the field and the message if training would see test traces; else None."""
-        if fixed_trace(self.env):
-            return "env.trace", "every episode would be the one trace that the agent is measured on"
-        return super().leak()
-
-    def record(self) -> dict[str, Any]:
-        """Return which traces are trained on."""
-        bounds = {"trace_seed": f"3 i + {('train', 'dev', 'test').index(self.split)}", "i_below": self.traces}
-        return {"env": dict(self.env), self.split: bounds}
-
     @abstractmethod
     def model(self, envs: Any, seed: int) -> Any:
         """Return the algorithm of Stable-Baselines3, untrained."""
@@ -111,7 +99,7 @@ class NetworkAgent(Agent):
         """Train from the beginning, or from the last segment that a killed run ended."""
         _needs_torch()
         path = state.with_suffix(".safetensors")
-        history, tensors = read_state(path, plain({"agent": self.name, "seed": seed, **asdict(self)}))
+        history, tensors = read_state(path, {"agent": self.name, "seed": seed, **asdict(self)})
         # First in this process, so that what is not valid is said before others are started.
         validation = self.env_of("dev", self.validation)
         with self._envs(processes) as envs:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import atomic_path
+from clustergym.learn.training_history import REMEDY, damaged, of_another, plain
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -47,11 +48,6 @@ class History:
     stage: dict[str, Any] = field(default_factory=dict)
 
 
-def plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON."""
-    return json.loads(json.dumps(value))
-
-
 def write_state(path: Path, history: History, model: Any, best: Tensors) -> None:
     """Write the whole state of a training at the end of a segment."""
     from safetensors.numpy import save as packed
@@ -81,11 +77,11 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
     InputError
         If the file is not a state, or is of a training with other parameters.
     """
+    key = plain(key)
     if not path.is_file():
         return History(key), {}
     from safetensors import SafetensorError, safe_open
 
-    remedy = "delete it, or give another output="
     try:
         with safe_open(path, "np") as opened:
             digest, _, text = opened.metadata()["state"].partition(" ")
@@ -104,9 +100,9 @@ def read_state(path: Path, key: dict[str, Any]) -> tuple[History, Tensors]:
         AttributeError,
         RecursionError,
     ) as error:
-        raise InputError("is not a state of a training", file=path, remedy=remedy) from error
+        raise damaged(path) from error
     if not good or history.key != key:
-        raise InputError("is of a training with other parameters", file=path, remedy=remedy)
+        raise of_another(path)
     return history, tensors
 
 
@@ -126,9 +122,7 @@ def restore(model: Any, history: History, tensors: Mapping[str, npt.NDArray[Any]
         _restore_optimizer(model.policy.optimizer, part_of(tensors, "optimizer."))
         _restore_replay(model, history, part_of(tensors, "replay."))
     except (RuntimeError, KeyError, ValueError, IndexError) as error:
-        raise InputError(
-            "has tensors of another network", file=path, remedy="delete it, or give another output="
-        ) from error
+        raise InputError("has tensors of another network", file=path, remedy=REMEDY) from error
     for name in COUNTERS:
         if hasattr(model, name):
             setattr(model, name, history.counters[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import simpy
 

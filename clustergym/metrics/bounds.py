@@ -27,10 +27,10 @@ class Bounds(NamedTuple):
 def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     """Return the least run time (s) and the least work (GPU-seconds) of each job, both of shape (n,).
 
-    They are minima over all types, counts and localities; inf for a job that fits nowhere. Waiting,
-    profiling, plan search and restarts only add to them. Parts of GPUs count as such. Where jobs share GPUs
-    in pairs, a job may be as much faster as any keeps beside another, and a GPU-second do the work that the
-    best pair does in one.
+    They are minima over all types, counts and localities; inf for a job that is dropped, as its request
+    fits nowhere. Waiting, profiling, plan search and restarts only add to them. Parts of GPUs count as such.
+    Where jobs share GPUs in pairs, a job may be as much faster as any keeps beside another, and a GPU-second
+    do the work that the best pair does in one.
     """
     times = scenario.execution
     counts = scenario.tables.counts
@@ -40,7 +40,7 @@ def least_work(scenario: Scenario) -> tuple[Floats, Floats]:
     leanest = (times * counts[None, None, :, None]).min(axis=(1, 2, 3))[scenario.class_of]
     if scenario.parts is not None:
         leanest = fastest * scenario.parts.gpus
-    iterations = scenario.trace.work_iterations.astype(np.float64)
+    iterations = np.where(scenario.request_gpus > 0, scenario.trace.work_iterations, np.inf)
     if scenario.pairs is not None:
         kept = scenario.pairs.kept
         fastest = fastest / max(1.0, float(kept.max(initial=0.0)))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats
+from clustergym.compiled.priced_jobs import PricedJobs
 from clustergym.metrics.certificates import Certificate, Programme, evaluated, proven
 
 INTERVALS = 48
@@ -19,6 +20,9 @@ CLOSE = 0.005
 """Two refinements that differ by less end the search."""
 PATIENCE = 10
 DIGITS = 6
+MANY_JOBS = 1000
+"""Of more jobs, prices are searched for on a part of about `SOME_JOBS` of them."""
+SOME_JOBS = 250
 
 Report = Callable[[int, float], None]
 """Told the intervals of each refinement, and the bound that it reached."""
@@ -42,24 +46,59 @@ class Bound(NamedTuple):
 
 
 def search(programme: Programme, report: Report | None = None) -> Bound:
-    """Search for prices on ever finer intervals until two refinements differ by less than `CLOSE`."""
+    """Search for prices on ever finer intervals until two refinements differ by less than `CLOSE`.
+
+    Of more jobs than `MANY_JOBS` a part is searched for the prices of all.
+    """
+    found: list[tuple[int, float]] = []
+
+    def reached(certificate: Certificate) -> None:
+        found.append((certificate.price.shape[1], proven(programme, certificate)))
+        if report is not None:
+            report(*found[-1])
+
+    if len(programme.jobs.weight) > MANY_JOBS and programme.metric != "deadline_satisfaction":
+        part, share = part_of(programme, -(-len(programme.jobs.weight) // SOME_JOBS))
+        edges_s, price = search(part).certificate
+        certificate = rounded(Certificate(edges_s, share * price))
+        reached(certificate)
+        return Bound(found[-1][1], certificate, tuple(found))
     edges_s = first_edges(programme)
     certificate = Certificate(edges_s, np.zeros((len(programme.capacity), len(edges_s) - 1)))
-    found: list[tuple[int, float]] = []
     ahead = 0.1
     for level in range(LEVELS):
         certificate = ascended(programme, certificate, ahead)
-        value = proven(programme, certificate)
-        found.append((certificate.price.shape[1], value))
-        if report is not None:
-            report(*found[-1])
-        if level and abs(value - found[-2][1]) <= CLOSE * abs(value):
+        reached(certificate)
+        if level and abs(found[-1][1] - found[-2][1]) <= CLOSE * abs(found[-1][1]):
             break
         ahead = 0.02
         if level + 1 < LEVELS:
             certificate = split(programme, certificate)
     certificate = rounded(certificate)
     return Bound(proven(programme, certificate), certificate, tuple(found))
+
+
+def part_of(programme: Programme, every: int) -> tuple[Programme, float]:
+    """Return a programme of each `every`-th job on so much smaller a cluster, and their share of the weight.
+
+    Its prices times that share are good ones for the whole, where jobs are many.
+    """
+    jobs = programme.jobs
+    rows = np.flatnonzero(jobs.weight > 0)[::every]
+    own = np.concatenate([np.arange(jobs.first[row], jobs.first[row + 1]) for row in rows] or [rows])
+    first = np.append(0, np.cumsum(np.diff(jobs.first)[rows]))
+    share = float(jobs.weight[rows].sum())
+    part = PricedJobs(
+        jobs.arrival_s[rows],
+        jobs.weight[rows] / max(share, 1e-300),
+        jobs.deadline_s[rows],
+        jobs.relaunch_s[rows],
+        first,
+        jobs.gpu_type[own],
+        jobs.gpus[own],
+        jobs.rate[own],
+    )
+    return Programme(programme.metric, part, programme.capacity / every, programme.before), share
 
 
 def rounded(certificate: Certificate) -> Certificate:

@@ -48,6 +48,19 @@ def test_no_job_no_bound():
     assert lower_bounds(scenario) == (0.0, 0.0)
 
 
+def test_a_job_that_is_dropped_counts_for_nothing():
+    # "big" asks for more GPUs than there are and is dropped; on 1 of them it would take 1,000 s.
+    # "a" alone takes 10 s.
+    jobs = [Job("big", 0, 1000, gpus=8), Job("a", 0, 10)]
+    scenario = small_scenario(jobs, {"X": (1, 4)}, {"m": {"X": {1: 1.0}}}, oversize="drop")
+    assert least_work(scenario)[0].tolist() == [np.inf, 10.0]
+    assert lower_bounds(scenario) == (10.0, 10.0)
+    metrics = measurement_of(
+        simulate(scenario, make_policy({"name": "fcfs"}), make_placer({"name": "buddy"})).simulation
+    ).metrics
+    assert (metrics["jct_mean"], metrics["jobs_dropped"]) == (10.0, 1)
+
+
 @settings(max_examples=40, deadline=None)
 @given(random_scenarios())
 def test_no_policy_beats_the_bounds(scenario):

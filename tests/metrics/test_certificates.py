@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from clustergym.compiled.priced_jobs import PricedJobs, PriceList, least_costs, least_payments
 from clustergym.inputs.errors import InputError
 from clustergym.interface.registry import make_placer, make_policy
+from clustergym.metrics import price_search
 from clustergym.metrics.certificates import BOUNDED, Certificate, programme_of, proven
 from clustergym.metrics.price_search import search
 from clustergym.results.measured_run import measurement_of
@@ -99,6 +100,19 @@ def test_a_launch_that_is_cut_short_takes_the_place_of_a_search():
     assert metrics["jct_mean"] == pytest.approx((36 + 11 + 11) / 3)
     # Each alone: 34, 5, 5.
     assert found(scenario) == pytest.approx((34 + 5 + 5) / 3, abs=1e-3)
+
+
+def test_prices_of_a_part_of_the_jobs_prove_a_bound_of_all(monkeypatch):
+    # Sixteen jobs of 4 GPU-seconds on 4 GPUs, 1 + 2 + ... + 16 s; eight on 2 GPUs are the same, coarser.
+    scenario = small_scenario([Job(f"{i}", 0, 1) for i in range(16)], {"X": (1, 4)}, LINEAR)
+    programme = programme_of(scenario, "jct_mean")
+    part, share = price_search.part_of(programme, 2)
+    assert (part.capacity.tolist(), part.jobs.weight.tolist(), share) == ([2.0], [1 / 8] * 8, 0.5)
+    monkeypatch.setattr(price_search, "MANY_JOBS", 15)
+    monkeypatch.setattr(price_search, "SOME_JOBS", 8)
+    bound = search(programme)
+    assert 0.85 * 136 / 16 < bound.value <= 136 / 16
+    assert bound.value == proven(programme, bound.certificate)
 
 
 def test_nothing_to_bound():
