@@ -20,6 +20,8 @@ EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""
 LEAVE, BEGIN = -1, -2
 """In place of an action."""
+BLOCK = 32
+"""Actions whose masks are added up together."""
 
 
 @inlined
@@ -183,13 +185,29 @@ def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, firs
     `states` is the generator's state of each episode.
     """
     for at in range(first, last):
-        mask, legal = masks[at], 0
-        for action in range(len(mask)):
-            legal += mask[action]
-        left = np.int64(next_bits(states, at) % np.uint64(legal))
-        for action in range(len(mask)):
-            if mask[action]:
-                if left == 0:
-                    actions[at] = action
-                    break
-                left -= 1
+        mask = masks[at]
+        actions[at] = _nth_legal(mask, np.int64(next_bits(states, at) % np.uint64(_legal(mask))))
+
+
+@compiled_in_place
+def _legal(mask: Bytes) -> int:
+    legal = 0
+    for action in range(len(mask)):
+        legal += mask[action]
+    return legal
+
+
+@compiled_in_place
+def _nth_legal(mask: Bytes, nth: np.int64) -> int:
+    """Return the legal action with `nth` others before it; it branches on no action, which would be slow."""
+    begin, legal = 0, 0
+    while True:
+        more = _legal(mask[begin : begin + BLOCK])
+        if legal + more > nth:
+            break
+        begin, legal = begin + BLOCK, legal + more
+    found = begin
+    for action in range(begin, min(begin + BLOCK, len(mask))):
+        legal += mask[action]
+        found += legal <= nth
+    return found
