@@ -36,6 +36,9 @@ API = (
     "clustergym.envs.scheduling_costs",
 )
 
+RESULTS = ("boards", "learned-agents", "placement", "policies", "reproduction", "results")
+"""Pages and folders whose tables hold results; the index of the search is loaded with every page."""
+
 
 def on_config(config: Any) -> Any:
     """Let every page link to the repository, once pyproject.toml says where it is, and list the policies."""
@@ -60,13 +63,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = Path(page.file.src_uri)
     claims = page.file.src_uri == "reproduction/README.md"  # the pages of the papers have them too
     if claims or path.parts[0] == "source" or len(path.parts) > 3 or path.stem.endswith("-quick"):
-        # The index of the search is loaded with every page.
         page.meta["search"] = {"exclude": True}
     if path.name in ("index.md", "policies.md"):
         page.meta["hide"] = ["toc", "navigation"]
     if path.parent.name == "commands":
         markdown = f"{markdown}\n{help_section(path.stem)}"
     return markdown if path.parts[0] == "source" else with_site_links(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Keep the figures of results out of the search."""
+    if page.file.src_uri.split("/")[0].removesuffix(".md") not in RESULTS:
+        return html
+    return html.replace("<table>", "<table data-search-exclude>")
 
 
 def on_post_page(output: str, **_: Any) -> str:

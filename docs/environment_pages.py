@@ -24,15 +24,21 @@ HOMOGENEOUS = (
 FRAMES, FRAME_MS = 25, 300
 STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2}
 """Of legal random steps; of the others ten, as ten edits make about one decision."""
+CURVE = "![On dev windows or traces, as {name} trains](../learned-agents/{name}.svg)\n\n"
+EVOLVED = CURVE + "`{name}`, trained by evolution ([the objective](../learned-agents/training.md)). "
 REACHED = {
-    "Elastic": "![Mean JCT on dev traces as masked PPO learns](../learned-agents/elastic-16.svg)\n\n"
-    "Masked PPO on `Elastic-16`, after it has imitated a policy: [networks](../learned-agents/networks.md).",
-    "Elastic-homogeneous": "[64 to 1,280 GPUs of one type](../learned-agents/other-clusters.md).",
-    "Fair": "[Fairness](../learned-agents/deadlines-fairness.md#fairness).",
-    "Deadline": "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines).",
-    "Meta": "[PPO and DQN on a menu of policies](../learned-agents/networks.md).",
-    "Auction": "[How an auction is trained](../learned-agents/training.md).",
-    "Placement": "Placement algorithms, and how far they are from the optimum: [placement](../placement.md).",
+    "Elastic": CURVE.format(name="elastic-16")
+    + "Masked PPO on `Elastic-16`, after imitation of a policy: [networks](../learned-agents/networks.md).",
+    "Elastic-homogeneous": EVOLVED.format(name="elastic-384")
+    + "[64 to 1,280 GPUs of one type](../learned-agents/other-clusters.md).",
+    "Fair": EVOLVED.format(name="fair") + "[Fairness](../learned-agents/deadlines-fairness.md#fairness).",
+    "Deadline": EVOLVED.format(name="deadline")
+    + "[Deadlines](../learned-agents/deadlines-fairness.md#deadlines).",
+    "Meta": CURVE.format(name="meta-16") + "PPO on a menu of policies gains nothing over the best of them: "
+    "[PPO and DQN](../learned-agents/networks.md#ppo-and-dqn-on-a-menu-of-policies).",
+    "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
+    "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
+    "[placement](../placement.md).",
 }
 """What agents or algorithms come to in a family, with the learning curve where one is committed."""
 USES = """\

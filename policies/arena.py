@@ -36,11 +36,12 @@ class Arena(Policy):
     of a job that asks for N GPUs are N/2, N and 2N of each type; the one with the highest cluster
     throughput (the sum over jobs, Eq. 5) is launched, where GPUs are missing after at most
     `search_depth` halvings of running jobs, those of least loss. Jobs run to completion: none loses
-    all its GPUs to another. Where the head of the top queue is blocked, jobs behind it in that queue
-    may pass; those of lower queues wait until the top queue is empty, and move up one queue each
-    time they have waited `promote_after_s`: that is the privilege of a job that has long been
-    blocked. GPUs that stay idle go to running jobs by greatest gain, in at most `search_depth`
-    scalings. All is decided on a virtual cluster and enacted at once.
+    all its GPUs to another. GPUs that stay idle go to running jobs by greatest gain, in at most
+    `search_depth` scalings. All is decided on a virtual cluster and enacted at once.
+
+    Where the head of the top queue is blocked, jobs behind it in that queue may pass; those of lower
+    queues wait until the top queue is empty, and move up one queue each time they have waited
+    `promote_after_s`: that is the privilege of a job that has long been blocked.
 
     Every departure from the paper is a parameter whose default is the paper: conf/policy/arena-tuned.yaml has
     those that shorten jobs on small clusters, conf/policy/crius.yaml is the preprint. The rest is our choice,

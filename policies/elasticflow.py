@@ -73,8 +73,10 @@ class ElasticFlow(Policy):
     A new job is admitted if every admitted job then keeps its deadline, else it is dropped. GPUs
     left over go, one doubling at a time, where a further GPU now saves most GPU time later:
     speed gained per GPU over speed per GPU at the minimum share. All is decided anew when a
-    job arrives or leaves, and when a node fails or is back. `loosened` (the ElasticFlow-LS baseline
-    of Arena, section 5.1) drops nothing: the time a job is allowed doubles until its deadline can be kept.
+    job arrives or leaves, and when a node fails or is back.
+
+    `loosened` (the ElasticFlow-LS baseline of Arena, section 5.1) drops nothing: the time a job is allowed
+    doubles until its deadline can be kept.
 
     Differences from the paper: a cluster for each GPU type, jobs on the type they request (a
     request of any goes where the least work waits); time is continuous instead of slotted;

@@ -64,15 +64,15 @@ class PackingTable(Allotments):
 class Gandiva(Policy):
     """Gandiva (OSDI '18, sections 3.1 to 3.4): scaling, migration and time slices by measured speed.
 
-    A baseline of Crius.
-
     It knows no speeds beforehand: it measures each job's progress on the GPUs that the job holds. Jobs start
     at their request, the longest waiting first; a job that fits may pass a blocked one. Grow-shrink: where
     GPUs are idle that nobody waits for, running jobs are doubled, and shrunk to their request again when a
     waiting job needs the GPUs. Migration: a job moves to an idle type if no job waits for that type or for
-    the job's own. Both are trials: a job that measures slower there goes back if it then ends earlier, and is
-    not tried there again. Time slicing: when a job has waited for a slice, the jobs that have run longest
-    give way, each only after a slice of its own.
+    the job's own. Time slicing: when a job has waited for a slice, the jobs that have run longest give way,
+    each only after a slice of its own.
+
+    Growth and migration are trials: a job that measures slower there goes back if it then ends earlier, and
+    is not tried there again. It is a baseline of Crius.
 
     Differences from the paper: packing several jobs on one GPU is left out, because GPUs are not shared here;
     migration for locality is left to the placer; a trial must be able to repay its restart; a slice is long,

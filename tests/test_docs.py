@@ -317,6 +317,9 @@ def check_policies(pages):
         assert f'{name}.svg"' in pages["policies"], name
         for title in ("How it decides", "What differs from the paper", "Where it stands", "Parameters"):
             assert f">{title}<" in pages[f"policies/{name}"], (name, title)
+        decides = pages[f"policies/{name}"].split("How it decides<")[1].split("<img")[0]
+        paragraphs = re.sub(r"<[^>]+>", "", decides).split("\n", 2)[2]  # without the line that names it
+        assert len(re.findall(r"[a-z`).0-9]\.(?=\s+[A-Z`]|\s*$)", paragraphs)) <= 5, (name, paragraphs)
 
 
 def check_home(pages):

@@ -90,6 +90,15 @@ def test_the_imitator_is_step_0_of_a_curve():
     assert plot.points(curves) == ([0.0, 10.0], [1.5, 1.25])
 
 
+def test_the_curve_of_an_evolution_is_over_generations(capsys, tmp_path):
+    curves = plot.read_curves(["fair"])
+    generations, objective = plot.points(curves["fair"])
+    assert generations == list(range(5, 65, 5))
+    assert min(objective) == objective[6]  # after 35 of 60 generations
+    assert plot.main(["fair", "elastic-16", "--output", str(tmp_path / "x.svg")]) == 2
+    assert "elastic-16.yaml: has a curve over other steps than fair" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["curves: 3", "curves: {segments: [{steps: x, dev_jct_h: y}]}", "a: *b"])
 def test_a_checkpoint_without_curves_is_one_line(tmp_path, capsys, text):
     path = tmp_path / "x.safetensors"
