@@ -97,29 +97,20 @@ def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: 
     """
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
-    for at in range(len(rules.terms)):
-        now = costs.cost(episode, desk, now_s, rules.terms[at], False)
-        terms[at] = desk.last_cost[at] - now
-        desk.last_cost[at] = now
-    if len(desk.reference) > 0:
-        _charge_reference(episode, desk, rules, outcome, now_s, terms)
+    for baseline in range(2 if len(desk.reference) > 0 else 1):
+        until_s, last = now_s, desk.last_reference if baseline else desk.last_cost
+        if baseline and outcome == TERMINATED:
+            # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
+            until_s = max(now_s, costs.end_of_reference_s(episode, desk))
+        for at in range(len(rules.terms)):
+            cost = costs.cost(episode, desk, until_s, rules.terms[at], baseline == 1)
+            fallen = last[at] - cost
+            terms[at] = terms[at] - fallen if baseline else fallen
+            last[at] = cost
     reward = 0.0
     for at in range(len(rules.weights)):
         reward += rules.weights[at] * terms[at]
     return reward
-
-
-@compiled_in_place
-def _charge_reference(
-    episode: Episode, desk: Desk, rules: DeskRules, outcome: int, now_s: float, terms: Floats
-) -> None:
-    """Take off by how much the baseline's costs have fallen."""
-    # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
-    then_s = max(now_s, costs.end_of_reference_s(episode, desk)) if outcome == TERMINATED else now_s
-    for at in range(len(rules.terms)):
-        then = costs.cost(episode, desk, then_s, rules.terms[at], True)
-        terms[at] -= desk.last_reference[at] - then
-        desk.last_reference[at] = then
 
 
 @entry_in_place
