@@ -21,7 +21,9 @@ from clustergym.inputs.reading import read_json
 from clustergym.inputs.version import __version__
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import parameters_of
+from clustergym.metrics.intervals import read_intervals
 from clustergym.metrics.jobs import write_jobs_csv
+from clustergym.metrics.tenants import measure_tenants
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.results.decision_log import DECISIONS_SCHEMA
 from clustergym.results.measured_run import Result
@@ -88,6 +90,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "end_s": simulation.end_s,
         "requests_changed": int(scenario.request_changed.sum()),
         "metrics": result.metrics,
+        **_of_tenants(simulation),
         "digest": result.digest,
         "decisions": {
             "count": run.decision_times.count,
@@ -101,6 +104,17 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
             **{name: metadata.version(name) for name in ("numpy", "simpy", "hydra-core")},
         },
     }
+
+
+def _of_tenants(simulation: Simulation) -> dict[str, Any]:
+    """Return what each tenant had, if the scenario has queues."""
+    scenario = simulation.scenario
+    if scenario.tenants is None:
+        return {}
+    cluster = scenario.cluster
+    intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
+    given = (scenario.tenants, cluster.gpu_types, cluster.capacity, scenario.request_gpus)
+    return {"tenants": measure_tenants(intervals, *given)}
 
 
 def write_result(

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from clustergym.scenarios.batch_choices import BatchChoices
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbance import Disturbance
 from clustergym.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.tenants.assigned import Tenants
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,8 @@ class Scenario:
         for free links (`oracle.traffic`).
     disturbances : tuple of Disturbance
         What befalls nodes and jobs whatever the policy decides; at most one of each kind.
+    tenants : Tenants or None
+        Queues among which GPUs may be divided, and the queue of each job.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Scenario:
     oversize: str = "error"
     communication_s: Floats | None = None
     disturbances: tuple[Disturbance, ...] = ()
+    tenants: Tenants | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -86,6 +92,8 @@ class Scenario:
         }
         if self.communication_s is not None:
             parts["communication_s"] = self.communication_s.tolist()
+        if self.tenants is not None:
+            parts["tenants"] = self.tenants.fingerprint()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
