@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction, batch, beliefs, clock, jobs, times
+from clustergym.compiled import auction, batch, beliefs, biased_auction, clock, jobs, times
 from clustergym.compiled import columns as c
 from clustergym.compiled.auction import Bids
 from clustergym.compiled.beliefs import Observed, Shown
@@ -141,29 +141,48 @@ def _decide_believing(
     set_targets(episode, rows, kind, level)
 
 
-@compiled
-def run(weights: Floats, episodes: Episode, cluster: ClusterArrays) -> int:
-    """Run the auction in the first episode of a batch; return OVER or STALLED."""
-    episode = batch.row_of(episodes, 0)
-    while True:
-        came_to = clock.advance(episode, cluster)
-        if came_to != c.DECISION:
-            return came_to
-        decide(episode, cluster, weights)
-        if clock.enact(episode, cluster) != c.DECISION:
-            return c.STALLED
+@compiled_part
+def _decide_biased(episode: Episode, cluster: ClusterArrays, weights: Floats, bias: Floats) -> None:
+    """Let the auction set the targets with a bias for each job of the trace."""
+    rows = episode.in_view[: episode.clock[c.IN_VIEW]]
+    bids, available = bids_of_rows(episode, cluster, rows), available_to(episode, cluster, rows)
+    kind, level = biased_auction.hold(weights, bias, available, cluster.counts, bids, rows)
+    set_targets(episode, rows, kind, level)
 
 
 @compiled
-def run_believing(
-    weights: Floats, believed: Floats, observed: Observed, episodes: Episode, cluster: ClusterArrays
+def run(
+    weights: Floats,
+    bias: Floats,
+    believed: Floats,
+    observed: Observed,
+    episodes: Episode,
+    cluster: ClusterArrays,
 ) -> int:
-    """Run the auction as `run`, without telling it iteration times."""
+    """Run the auction in the first episode of a batch; return OVER or STALLED.
+
+    Parameters
+    ----------
+    weights : ndarray of float
+    bias : ndarray of float, shape (jobs of the trace, T, 2)
+        As of `biased_auction.decide`; of length 0: there is none.
+    believed : ndarray of float, shape (beliefs.COUNT,)
+        By which an auction that is told no iteration times believes them; of length 0: it is told them.
+    observed : Observed
+        What it has seen.
+    episodes : Episode
+    cluster : ClusterArrays
+    """
     episode = batch.row_of(episodes, 0)
     while True:
         came_to = clock.advance(episode, cluster)
         if came_to != c.DECISION:
             return came_to
-        _decide_believing(episode, cluster, weights, believed, observed)
+        if len(believed) > 0:
+            _decide_believing(episode, cluster, weights, believed, observed)
+        elif len(bias) > 0:
+            _decide_biased(episode, cluster, weights, bias)
+        else:
+            decide(episode, cluster, weights)
         if clock.enact(episode, cluster) != c.DECISION:
             return c.STALLED

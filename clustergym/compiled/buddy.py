@@ -54,7 +54,7 @@ def _block_sizes(free: Ints, per_node: int, low: int, high: int) -> Ints:
 
 
 @compiled_part
-def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: Ints, at: int) -> int:
+def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: Ints) -> int:
     """Pick wholly free nodes of a leaf, in the smallest aligned block that is large enough."""
     size, whole = _block_sizes(free, per_node, low, high), 1
     while whole < wanted:
@@ -62,17 +62,17 @@ def _block(free: Ints, per_node: int, low: int, high: int, wanted: int, picked: 
     start = best_fit(size, 0, len(size), whole, _MANY)
     if start != NONE:
         for place in range(wanted):
-            picked[at + place] = low + start + place
-        return at + wanted
+            picked[place] = low + start + place
+        return wanted
     # No block is large enough: take the smallest blocks first, so that large ones stay whole.
-    end, block = at, 1
-    while end - at < wanted:
+    end, block = 0, 1
+    while end < wanted:
         for place in range(len(size)):
-            if size[place] == block and end - at < wanted:
+            if size[place] == block and end < wanted:
                 picked[end] = low + place
                 end += 1
         block *= 2
-    sort(picked[at:end])
+    sort(picked[:end])
     return end
 
 
@@ -100,12 +100,13 @@ def _free_below(free: Ints, per_node: int, starts: Ints, ends: Ints, low: int, h
 
 
 @compiled_in_place
-def _all_free(free: Ints, per_node: int, low: int, high: int, picked: Ints, at: int) -> int:
+def _all_free(free: Ints, per_node: int, low: int, high: int, picked: Ints) -> int:
+    count = 0
     for node in range(low, high):
         if free[node] == per_node:
-            picked[at] = node
-            at += 1
-    return at
+            picked[count] = node
+            count += 1
+    return count
 
 
 @compiled_part
@@ -118,16 +119,15 @@ def _over_leaves(
     high: int,
     wanted: int,
     picked: Ints,
-    at: int,
 ) -> int:
     """Pick wholly free nodes in the fewest leaves of low..high, the last leaf a best fit."""
-    counts = _free_below(free, per_node, starts, ends, low, high)
+    counts, at = _free_below(free, per_node, starts, ends, low, high), 0
     while wanted > 0:
         leaf = _next_switch(counts, wanted)
         if counts[leaf] <= wanted:
-            at = _all_free(free, per_node, starts[leaf], ends[leaf], picked, at)
+            at += _all_free(free, per_node, starts[leaf], ends[leaf], picked[at:])
         else:
-            at = _block(free, per_node, starts[leaf], ends[leaf], wanted, picked, at)
+            at += _block(free, per_node, starts[leaf], ends[leaf], wanted, picked[at:])
         wanted -= min(counts[leaf], wanted)
         counts[leaf] = 0
     return at
@@ -142,21 +142,19 @@ def _pick(
     if wanted == 0:
         return 0
     if tier == 0:
-        return _block(free, per_node, low, high, wanted, picked, 0)
+        return _block(free, per_node, low, high, wanted, picked)
     leaves, pods = switches[0], switches[1]
     if tier == 1:
-        return _over_leaves(
-            free, per_node, starts[0, :leaves], ends[0, :leaves], low, high, wanted, picked, 0
-        )
+        return _over_leaves(free, per_node, starts[0, :leaves], ends[0, :leaves], low, high, wanted, picked)
     counts, at = _free_below(free, per_node, starts[1, :pods], ends[1, :pods], low, high), 0
     while wanted > 0:
         pod = _next_switch(counts, wanted)
         first, last = starts[1, pod], ends[1, pod]
         if counts[pod] <= wanted:
-            at = _all_free(free, per_node, first, last, picked, at)
+            at += _all_free(free, per_node, first, last, picked[at:])
         else:
-            at = _over_leaves(
-                free, per_node, starts[0, :leaves], ends[0, :leaves], first, last, wanted, picked, at
+            at += _over_leaves(
+                free, per_node, starts[0, :leaves], ends[0, :leaves], first, last, wanted, picked[at:]
             )
         wanted -= min(counts[pod], wanted)
         counts[pod] = 0

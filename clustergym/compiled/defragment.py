@@ -30,7 +30,8 @@ def _better_nodes(episode: Episode, cluster: ClusterArrays, row: int, nodes: Int
     count = buddy.place(
         free, per_node, cluster.starts[kind], cluster.ends[kind], cluster.switches[kind], gpus, nodes, gpus_on
     )
-    nodes[:count] += first
+    for place in range(count):
+        nodes[place] += first
     proposed = jobs.locality_of(cluster, nodes[:count])
     return count if proposed < locality or (proposed == locality and count < held) else 0
 
@@ -71,9 +72,8 @@ def defragment(episode: Episode, cluster: ClusterArrays) -> None:
         if count > 0 and _worth_moving(episode, cluster, row, nodes[at, :count], gpus_on[at, :count]):
             kind, level = episode.job[row, c.TYPE], episode.job[row, c.LEVEL]
             jobs.vacate(episode, cluster, row)
-            episode.held_nodes[row, :count], episode.held_gpus[row, :count] = (
-                nodes[at, :count],
-                gpus_on[at, :count],
-            )
+            for place in range(count):
+                episode.held_nodes[row, place] = nodes[at, place]
+                episode.held_gpus[row, place] = gpus_on[at, place]
             episode.job[row, c.NODES] = count
             jobs.hold(episode, cluster, row, kind, level, c.MIGRATE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction_episode, biased_auction
+from clustergym.compiled import auction_episode
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
 from clustergym.compiled.beliefs import nothing_observed, split
@@ -16,6 +16,8 @@ from clustergym.compiled.scenario_arrays import ScenarioArrays, check_covered, s
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.scenarios.scenario import Scenario
+
+NO_BIAS, NOTHING_BELIEVED = np.empty((0, 0, 0)), np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,20 +84,20 @@ class AuctionEpisode:
         Those of an auction that is told no iteration times end in the numbers of
         `clustergym.compiled.beliefs.NAMES`.
         """
-        self.batch.load(0, self.scenario)
-        episodes, cluster = self.batch.episodes, self.batch.cluster
         if self.told:
-            auction_episode.run(weights, episodes, cluster)
-        else:
-            observed = nothing_observed(len(self.scenario.job), *self.scenario.known_s.shape[1:])
-            scores, believed = split(weights)
-            auction_episode.run_believing(scores, believed, observed, episodes, cluster)
-        return self._outcome()
+            return self._run(weights, NO_BIAS, NOTHING_BELIEVED)
+        scores, believed = split(weights)
+        return self._run(scores, NO_BIAS, believed)
 
     def run_biased(self, weights: Floats, bias: Floats) -> EpisodeOutcome:
         """Run the auction with these weights and biases (`clustergym.compiled.biased_auction`) to the end."""
+        return self._run(weights, bias, NOTHING_BELIEVED)
+
+    def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:
         self.batch.load(0, self.scenario)
-        biased_auction.run(weights, bias, self.batch.episodes, self.batch.cluster)
+        jobs = len(self.scenario.job) if len(believed) else 0
+        observed = nothing_observed(jobs, *self.scenario.known_s.shape[1:])
+        auction_episode.run(weights, bias, believed, observed, self.batch.episodes, self.batch.cluster)
         return self._outcome()
 
     def _outcome(self) -> EpisodeOutcome:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.compiled import auction_episode
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import row_of
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_part, entry_in_place, inlined
-from clustergym.compiled.policies import ares, fcfs, hesrpt, las, learned, optimus, srtf
+from clustergym.compiled.policies import ares, fcfs, hesrpt, las, optimus, srtf
 from clustergym.compiled.policies.memory import Memory, memory_of
 from clustergym.compiled.policies.queues import CLUSTER, NOTHING, TYPES
 from clustergym.compiled.scenario_arrays import UncoveredError
@@ -166,7 +167,7 @@ def _decide(
     elif code == HESRPT:
         hesrpt.decide(episode, cluster, memory, parameter[0] > 0.0, parameter[1])
     elif code == LEARNED:
-        learned.decide(episode, cluster, weights)
+        auction_episode.decide(episode, cluster, weights)
     else:
         optimus.decide(episode, cluster, memory, parameter[0], parameter[1])
 

@@ -55,7 +55,6 @@ def rate(
     """Return how often a second `play` repeats something, from one run of at least that many seconds."""
     times = 1
     while True:
-        gc.collect()
         began = clock()
         play(times)
         spent = clock() - began
@@ -81,9 +80,11 @@ def environment_figures(options: EnvironmentOptions, say: Callable[[str], None])
     register_envs()
     rows, singles, others = [], [], []
     for name in names(options.only):
+        gc.collect()
         singles.append(single_row(name, options.seconds))
         say(f"{name}: a single one {singles[-1]['compiled']:,.0f} steps a CPU-second")
         for row in vector_rows(name, options):
+            gc.collect()
             rows.append(row)
             say(f"{name}, {row['environments']}: {row['steps_per_s']:,.0f} steps a CPU-second")
     for name in (*plain_names(options.only), *OTHERS):
@@ -176,7 +177,7 @@ def _copier(envs: SchedulingVectorEnv) -> Callable[[int], None]:
     return play
 
 
-def _shares(envs: SchedulingVectorEnv, rounds: int = 400) -> dict[str, float]:
+def _shares(envs: SchedulingVectorEnv, rounds: int = 200) -> dict[str, float]:
     """Return the shares of a step's processor time.
 
     The steps are timed as a whole, and within them the compiled step; features and masks are timed by
@@ -187,14 +188,16 @@ def _shares(envs: SchedulingVectorEnv, rounds: int = 400) -> dict[str, float]:
     core, spent, decided, edited = envs.core, np.zeros(5), 0, 0
     compiled_s, whole_s, act = 0.0, 0.0, core.step
 
-    def timed(actions: Any) -> None:
+    def timed(actions: Any, *copies: Any) -> None:
         nonlocal compiled_s
         began = time.process_time()
         act(actions)
         compiled_s += time.process_time() - began
+        for own, other in zip((core.desks.observation, core.desks.mask), copies, strict=True):
+            other[:] = own
 
     core.step = timed  # type: ignore[method-assign]
-    rounds = max(rounds, 20_000 // envs.num_envs)
+    rounds = max(rounds, 5_000 // envs.num_envs)
     for at in range(rounds):
         began = time.process_time()
         envs.step(envs.sample_actions())

@@ -39,10 +39,10 @@ class AuctionCore(Core):
         """Return in which episodes an action is legal: in all."""
         return np.ones(self.size, dtype=np.bool_)
 
-    def take(self, taken: Any, over: Bools) -> None:
-        """Take an action in each episode that is not over."""
+    def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
+        """Take an action in each episode that is not over; write observations and masks to any `copies`."""
         self._numbers[:] = taken
-        self.step(np.where(over, steps.LEAVE, 0))
+        self.step(np.where(over, steps.LEAVE, 0), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Draw an action for each episode: numbers from -1 to 1."""

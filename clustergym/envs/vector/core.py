@@ -29,6 +29,11 @@ from clustergym.metrics.metrics import measure_scenario
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import EventLog
 
+TOGETHER = 16
+"""Episodes that are stepped and copied together, at most: their arrays stay in the processor's cache."""
+PARTS = 8
+"""Parts of the episodes for each thread, at least: a thread takes the next, so that none waits long."""
+
 
 class Core:
     """Episodes of environments with the same parameters; each row of the arrays is one.
@@ -70,7 +75,7 @@ class Core:
         if isinstance(single.actions, MetaActions):
             self._menu = menus.menu_of(single.actions.policies, single.parameters.information_class)
             self._memories = Memories(size, single.actions.number, self._cluster.counts)
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     @property
     def desks(self) -> Desk:
@@ -101,9 +106,10 @@ class Core:
             if self._memories is not None:
                 self._memories.load(row, arrays.arrays)
         announce_compilation(steps.step)
-        actions = np.full(self.size, steps.LEAVE, dtype=np.int64)
-        actions[list(rows)] = steps.BEGIN
-        self.step(actions)
+        self._batch.make_room()
+        begin = self._part(np.full(self.size, steps.BEGIN, dtype=np.int64))
+        for row in rows:
+            begin(row, row + 1)
 
     def checked(self, actions: npt.ArrayLike) -> Ints | Floats:
         """Return an action for each episode as `take` takes it; raise an InputError if one is not valid."""
@@ -124,9 +130,9 @@ class Core:
         """Return in which episodes an action is legal, shape (size,)."""
         return self.desks.mask[self._rows, taken] > 0
 
-    def take(self, taken: Any, over: Bools) -> None:
-        """Take an action in each episode that is not over."""
-        self.step(np.where(over, steps.LEAVE, taken))
+    def take(self, taken: Any, over: Bools, *copies: npt.NDArray[Any]) -> None:
+        """Take an action in each episode that is not over; write observations and masks to any `copies`."""
+        self.step(np.where(over, steps.LEAVE, taken), *copies)
 
     def draw(self, states: npt.NDArray[np.uint64]) -> Ints | Floats:
         """Draw a legal action for each episode, and advance the states of the generators, shape (size,)."""
@@ -148,25 +154,48 @@ class Core:
             self.outcomes,
         )
 
-    def step(self, actions: Ints) -> None:
-        """Take an action in each episode; LEAVE takes none."""
+    def step(self, actions: Ints, *copies: npt.NDArray[Any]) -> None:
+        """Take an action in each episode; LEAVE takes none. Write observations and masks to any `copies`."""
         self._batch.make_room()
-        if self._menu is not None and self._memories is not None:
-            menu, memories = self._menu, self._memories.arrays
-            self._run(partial(self._decide, self._batch.episodes, self._cluster, menu, memories, actions))
-            # A policy has decided all edits: what is left of the decision point is its end.
-            actions = np.where(actions >= 0, self.desks.mask.shape[1] - 1, actions)
-        self._run(self._call(actions))
-        if self._menu is not None:
-            self.desks.mask[:] = 1
+        part, size = self._part(actions, *copies), self.size
+        together = min(TOGETHER, -(-size // (PARTS * self.threads))) if self._pool else TOGETHER
+        firsts = iter(range(0, size, together))
 
-    def _run(self, call: Callable[[int, int], None]) -> None:
-        """Call a compiled function for all episodes, each thread for its share of them."""
-        if self._pool is None:
-            call(0, self.size)
-            return
-        bounds = np.linspace(0, self.size, self.threads + 1).astype(int).tolist()
-        list(self._pool.map(call, bounds[:-1], bounds[1:]))
+        def work() -> None:
+            for first in firsts:
+                part(first, min(first + together, size))
+
+        others = [self._pool.submit(work) for _ in range(self.threads - 1)] if self._pool else []
+        work()
+        for other in others:
+            other.result()
+
+    def _part(self, actions: Ints, *copies: npt.NDArray[Any]) -> Callable[[int, int], None]:
+        """Return what takes the actions in the episodes from a first to a last one, copying their arrays."""
+        desks = self.desks
+        shown: tuple[npt.NDArray[Any], ...] = desks.observation, desks.mask
+        if self._menu is None or self._memories is None:
+            step = self._call(actions)
+        else:
+            episodes, menu, memories = self._batch.episodes, self._menu, self._memories.arrays
+            decide = partial(self._decide, episodes, self._cluster, menu, memories, actions)
+            # A policy decides all edits: what is left of the decision point is its end.
+            end = self._call(np.where(actions >= 0, desks.mask.shape[1] - 1, actions))
+
+            def step(first: int, last: int) -> None:
+                decide(first, last)
+                end(first, last)
+                desks.mask[first:last] = 1
+
+        if not copies:
+            return step
+
+        def step_and_copy(first: int, last: int) -> None:
+            step(first, last)
+            for own, other in zip(shown, copies, strict=True):
+                other[first:last] = own[first:last]
+
+        return step_and_copy
 
     def info(self, row: int, illegal: bool) -> dict[str, Any]:
         """Return what an episode's info has at every step."""

@@ -15,6 +15,7 @@ from clustergym.envs.vector.desk import Desk
 NAMES = ("jobs_in_system", "slowdown", "unfairness", "deadlines_met", "broken_promises")
 """Costs in the order of their numbers."""
 JOBS_IN_SYSTEM, SLOWDOWN, UNFAIRNESS, DEADLINES_MET, BROKEN_PROMISES = range(len(NAMES))
+LARGEST = float(np.finfo(np.float64).max)
 
 
 @compiled_in_place
@@ -62,7 +63,7 @@ def _shares(episode: Episode, desk: Desk, now_s: float, which: int, baseline: bo
             part[row] = part[row] / run_s
         elif which == UNFAIRNESS:
             late = part[row] / figures[row, c.FAIR_S]
-            part[row] = min(late, np.finfo(np.float64).max) - 1.0 if late > 1.0 else 0.0
+            part[row] = min(late, LARGEST) - 1.0 if late > 1.0 else 0.0
 
 
 @compiled_in_place

@@ -13,21 +13,21 @@ from clustergym.envs.vector.desk import Desk, DeskRules
 
 
 @compiled_in_place
-def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints, at: int) -> int:
+def _in_turn(ordered: Ints, count: int, number: int, turn: int, chosen: Ints) -> int:
     """Choose `number` of the first `count` members: half the first, a quarter the last, the rest in turn."""
     if number >= count:
         for place in range(count):
-            chosen[at + place] = ordered[place]
-        return at + count
+            chosen[place] = ordered[place]
+        return count
     front, back = number // 2, number // 4
     between, places = count - back - front, number - front - back
     for place in range(front):
-        chosen[at + place] = ordered[place]
+        chosen[place] = ordered[place]
     for place in range(places):
-        chosen[at + front + place] = ordered[front + (turn * places + place) % between]
+        chosen[front + place] = ordered[front + (turn * places + place) % between]
     for place in range(back):
-        chosen[at + front + places + place] = ordered[count - back + place]
-    return at + number
+        chosen[front + places + place] = ordered[count - back + place]
+    return number
 
 
 @compiled_part
@@ -38,7 +38,8 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
     """
     n, in_view = episode.clock[c.IN_VIEW], episode.in_view
     if n <= rows:
-        shown[:n] = in_view[:n]
+        for at in range(n):
+            shown[at] = in_view[at]
         return n
     waiting, running = in_view[:n].copy(), in_view[:n].copy()
     waits, runs = 0, 0
@@ -50,8 +51,8 @@ def choose_rows(episode: Episode, rows: int, turn: int, shown: Ints) -> int:
             running[runs] = in_view[at]
             runs += 1
     for_waiting = min(waits, max((rows + 1) // 2, rows - runs))
-    count = _in_turn(waiting, waits, for_waiting, turn, shown, 0)
-    count = _in_turn(running, runs, rows - for_waiting, turn, shown, count)
+    count = _in_turn(waiting, waits, for_waiting, turn, shown)
+    count += _in_turn(running, runs, rows - for_waiting, turn, shown[count:])
     sort(shown[:count])
     return count
 

@@ -144,7 +144,9 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         rows = np.flatnonzero(chosen).tolist()
         self._seed(rows, _seeds(seed, self.num_envs))
         self._begin(rows, given)
-        return self._observations(), self._infos(chosen, np.zeros_like(chosen))
+        observations, masks = self._shown()
+        infos = self._infos(chosen, np.zeros_like(chosen), masks.copy())
+        return self.single.as_observation(observations.copy() if self.copy else observations), infos
 
     def _begin(self, rows: Sequence[int], options: Mapping[str, Any]) -> None:
         """Begin an episode in some environments."""
@@ -186,23 +188,23 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
             action = self.single.actions.describe(int(taken[row]))
             message = f"{taken[row]} ({action}) is illegal now in environment {row}"
             raise InputError(message, field="action", remedy="choose where action_masks() is 1")
-        self.core.take(taken, over)
+        shown = self._shown()
+        if self.copy:
+            shown = np.empty_like(shown[0]), np.empty_like(shown[1])
+        self.core.take(taken, over, *(shown if self.copy else ()))
         ended = self.core.outcomes >= steps.TERMINATED
         terminated = self.core.outcomes == steps.TERMINATED
         rewards, truncated = self.core.rewards.copy(), ended ^ terminated
         self._over[:] = ended
+        begun, final = ended.any() and self.autoreset_mode is AutoresetMode.SAME_STEP, {}
+        if begun:
+            final = self._final(ended)
+            self._begin(np.flatnonzero(ended).tolist(), {})
+            own = self._shown()
+            shown[0][ended], shown[1][ended] = own[0][ended], own[1][ended]
         every = np.ones(self.num_envs, dtype=np.bool_)
-        if not ended.any() or self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            return self._observations(), rewards, terminated, truncated, self._infos(every, ended)
-        final = self._final(ended)
-        self._begin(np.flatnonzero(ended).tolist(), {})
-        return (
-            self._observations(),
-            rewards,
-            terminated,
-            truncated,
-            {**self._infos(every, np.zeros_like(ended)), **final},
-        )
+        infos = self._infos(every, np.zeros_like(ended) if begun else ended, shown[1]) | final
+        return self.single.as_observation(shown[0]), rewards, terminated, truncated, infos
 
     def action_masks(self) -> Bytes:
         """Return 1 for each legal action, else 0, shape (num_envs, number of actions)."""
@@ -216,15 +218,14 @@ class SchedulingVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Return the digest of the event log of an environment's episode so far; needs `summaries`."""
         return self.core.digest(row)
 
-    def _observations(self) -> Observations:
-        flat = self.core.desks.observation
-        return self.single.as_observation(flat.copy() if self.copy else flat)
+    def _shown(self) -> tuple[Singles, Bytes]:
+        """Return observations and masks, which the next step overwrites."""
+        return self.core.desks.observation, self.core.desks.mask
 
-    def _infos(self, chosen: Bools, ended: Bools) -> dict[str, Any]:
+    def _infos(self, chosen: Bools, ended: Bools, masks: Bytes) -> dict[str, Any]:
         """Return the infos of the chosen environments in the form of `gymnasium.vector.VectorEnv`."""
-        mask = self.core.desks.mask
         everywhere: dict[str, Any] = {
-            "action_mask": mask.copy() if self.copy else mask,
+            "action_mask": masks,
             "now_s": self.core.now_s,
             "illegal": self._illegal.copy(),
         }

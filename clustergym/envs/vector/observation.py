@@ -12,6 +12,7 @@ from clustergym.compiled import jobs
 from clustergym.compiled.cluster_arrays import ClusterArrays
 from clustergym.compiled.episode import Episode
 from clustergym.compiled.numba_cache import compiled_in_place, compiled_part
+from clustergym.compiled.seen import level_of
 from clustergym.compiled.sums import pairwise_sum
 from clustergym.envs.observations import JOB_FEATURES, LONGEST_S, OPTION_FEATURES, QUEUE_FEATURES
 from clustergym.envs.vector import desk as d
@@ -126,7 +127,7 @@ def _fill_jobs(
         table[at + RESTARTS] = _share(job[row, c.RESTARTS], 4.0)
         standstill_s = max(job[row, c.READY] - now, 0) / c.TICKS_PER_S
         table[at + STANDSTILL] = logarithm(standstill_s) if runs else 0.0
-        requested = np.searchsorted(cluster.counts, job[row, c.REQUESTED_GPUS])
+        requested = level_of(cluster.counts, job[row, c.REQUESTED_GPUS])
         table[at + GPUS_REQUESTED] = rules.size_log[requested + 1]
         table[at + HAS_DEADLINE] = np.isfinite(to_deadline)
         table[at + SLACK], table[at + LATE] = logarithm(to_deadline), to_deadline < 0

@@ -20,6 +20,8 @@ EDITED, DECIDED, TERMINATED, TRUNCATED, STALLED = range(5)
 """What a step has come to: the clock stands, it moved to the next decision point, or the episode is over."""
 LEAVE, BEGIN = -1, -2
 """In place of an action."""
+BLOCK = 32
+"""Actions whose masks are added up together."""
 
 
 @inlined
@@ -95,29 +97,20 @@ def charge(episode: Episode, desk: Desk, rules: DeskRules, outcome: int, terms: 
     """
     tick = episode.clock[c.NOW] if outcome == DECIDED else episode.clock[c.END]
     now_s = tick / c.TICKS_PER_S + (STALLED_S if outcome == STALLED else 0.0)
-    for at in range(len(rules.terms)):
-        now = costs.cost(episode, desk, now_s, rules.terms[at], False)
-        terms[at] = desk.last_cost[at] - now
-        desk.last_cost[at] = now
-    if len(desk.reference) > 0:
-        _charge_reference(episode, desk, rules, outcome, now_s, terms)
+    for baseline in range(2 if len(desk.reference) > 0 else 1):
+        until_s, last = now_s, desk.last_reference if baseline else desk.last_cost
+        if baseline and outcome == TERMINATED:
+            # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
+            until_s = max(now_s, costs.end_of_reference_s(episode, desk))
+        for at in range(len(rules.terms)):
+            cost = costs.cost(episode, desk, until_s, rules.terms[at], baseline == 1)
+            fallen = last[at] - cost
+            terms[at] = terms[at] - fallen if baseline else fallen
+            last[at] = cost
     reward = 0.0
     for at in range(len(rules.weights)):
         reward += rules.weights[at] * terms[at]
     return reward
-
-
-@compiled_in_place
-def _charge_reference(
-    episode: Episode, desk: Desk, rules: DeskRules, outcome: int, now_s: float, terms: Floats
-) -> None:
-    """Take off by how much the baseline's costs have fallen."""
-    # A job that left has stopped to cost: at its own end the baseline costs what it ever will.
-    then_s = max(now_s, costs.end_of_reference_s(episode, desk)) if outcome == TERMINATED else now_s
-    for at in range(len(rules.terms)):
-        then = costs.cost(episode, desk, then_s, rules.terms[at], True)
-        terms[at] -= desk.last_reference[at] - then
-        desk.last_reference[at] = then
 
 
 @entry_in_place
@@ -183,13 +176,29 @@ def draw_legal(masks: Bytes, states: npt.NDArray[np.uint64], actions: Ints, firs
     `states` is the generator's state of each episode.
     """
     for at in range(first, last):
-        mask, legal = masks[at], 0
-        for action in range(len(mask)):
-            legal += mask[action]
-        left = np.int64(next_bits(states, at) % np.uint64(legal))
-        for action in range(len(mask)):
-            if mask[action]:
-                if left == 0:
-                    actions[at] = action
-                    break
-                left -= 1
+        mask = masks[at]
+        actions[at] = _nth_legal(mask, np.int64(next_bits(states, at) % np.uint64(_legal(mask))))
+
+
+@compiled_in_place
+def _legal(mask: Bytes) -> int:
+    legal = 0
+    for action in range(len(mask)):
+        legal += mask[action]
+    return legal
+
+
+@compiled_in_place
+def _nth_legal(mask: Bytes, nth: np.int64) -> int:
+    """Return the legal action with `nth` others before it; it branches on no action, which would be slow."""
+    begin, legal = 0, 0
+    while True:
+        more = _legal(mask[begin : begin + BLOCK])
+        if legal + more > nth:
+            break
+        begin, legal = begin + BLOCK, legal + more
+    found = begin
+    for action in range(begin, min(begin + BLOCK, len(mask))):
+        legal += mask[action]
+        found += legal <= nth
+    return found
