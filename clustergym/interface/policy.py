@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clustergym.cluster.allocation import Allocations
     from clustergym.cluster.spec import ClusterSpec, Nodes
     from clustergym.models.model_class import ModelClass
+    from clustergym.tenants.queue_tree import QueueTree
     from clustergym.workload.trace import Trace
 
 
@@ -77,6 +78,8 @@ class Setting:
         Seconds between decision points; None: a decision point at every event.
     batch_models : frozenset of ModelClass
         Model classes whose jobs may train at other global batches than the requested one.
+    queues : QueueTree or None
+        Queues of tenants, if the scenario has any.
     """
 
     gpu_types: tuple[str, ...]
@@ -85,6 +88,7 @@ class Setting:
     counts: Ints
     round_s: float | None
     batch_models: frozenset[ModelClass] = frozenset()
+    queues: QueueTree | None = None
 
     def __post_init__(self) -> None:
         _lock(self)
@@ -176,6 +180,8 @@ class View:
         GPU-seconds held so far; shared GPUs count half.
     feasible : ndarray of bool, shape (n, T, K)
         Whether the job fits in the memory of (type, count).
+    queue : ndarray of int, shape (n,)
+        Index into `setting.queues.leaves` of the job's queue; 0 if there are no queues.
     partner : ndarray of int, shape (n,), or None
         Row of the trace of the job that shares all its GPUs; -1: none. None where the scenario has no pairs.
     """
@@ -202,6 +208,7 @@ class View:
     attained_gpu_s: Floats
     feasible: Bools
     batch: Ints
+    queue: Ints
     times: Callable[[], Floats] = field(repr=False)
     costs: Callable[[], Floats] = field(repr=False)
     batches: Callable[[], BatchOptions | None] = field(repr=False)

@@ -114,6 +114,33 @@ def comparison_table(
     return table
 
 
+def tenants_table(tenants: Mapping[str, Any]) -> Table:
+    """Return a table for Rich of what each tenant had (`clustergym.metrics.tenants`), a line per queue."""
+    from rich.table import Table
+    from rich.text import Text
+
+    jain = human_value(tenants["jain_index"], Unit(1.0, ""))
+    held = human_value(tenants["allocated_share"], Unit(100.0, "%"))
+    table = Table(caption=Text(f"Jain's index {jain}; {held} of GPUs held"))
+    table.add_column("queue", overflow="fold")
+    columns = {
+        "jobs": ("jobs", Unit(1.0, "")),
+        "quota_gpus": ("quota, GPUs", Unit(1.0, "")),
+        "gpu_hours": ("GPU h", Unit(1.0, "")),
+        "borrowed_gpu_hours": ("borrowed, GPU h", Unit(1.0, "")),
+        "owed_gpu_hours": ("owed, GPU h", Unit(1.0, "")),
+        "longest_owed_s": ("longest owed", Unit(1 / 60, "min")),
+        "longest_starved_s": ("longest without", Unit(1 / 60, "min")),
+        "preemptions": ("preemptions", Unit(1.0, "")),
+        "jct_mean_s": ("mean JCT", Unit(1 / 60, "min")),
+    }
+    for title, _ in columns.values():
+        table.add_column(title, justify="right", overflow="fold")
+    for name, row in tenants["queues"].items():
+        table.add_row(Text(name), *(Text(human_value(row[key], unit)) for key, (_, unit) in columns.items()))
+    return table
+
+
 def _cells(name: str, rows: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | None) -> list[Text]:
     from rich.text import Text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustergym.interface.policy import Policy
-from clustergym.report.metric_tables import comparison_table, verdict
+from clustergym.report.metric_tables import comparison_table, tenants_table, verdict
 from clustergym.results.result_writing import FILES
 from clustergym.scenarios.scenario import Scenario
 from clustergym.terminal.tables import print_table
@@ -49,6 +49,8 @@ def print_results(results: list[dict[str, Any]], scenario: Scenario, folder: Pat
         return
     metrics = [name for name in results[0]["metrics"] if any(result["metrics"][name] for result in results)]
     print_table(comparison_table(results, metrics))
+    if "tenants" in results[0]:
+        print_table(tenants_table(results[0]["tenants"]))
     if len(results) > 1 and (sentence := verdict(results, scenario.horizon_s is not None)):
         print(sentence)
     print(f"wrote {where}/: {', '.join(FILES)}" + (" (and compare/)" if len(results) > 1 else ""))

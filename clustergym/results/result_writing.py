@@ -22,7 +22,9 @@ from clustergym.inputs.reading import read_json
 from clustergym.inputs.version import __version__
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import parameters_of
+from clustergym.metrics.intervals import read_intervals
 from clustergym.metrics.jobs import write_jobs_csv
+from clustergym.metrics.tenants import measure_tenants
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.results.decision_log import DECISIONS_SCHEMA
 from clustergym.results.measured_run import Result
@@ -90,6 +92,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "requests_changed": int(scenario.request_changed.sum()),
         "metrics": result.metrics,
         **_pairs_of(simulation),
+        **_of_tenants(simulation),
         "digest": result.digest,
         "decisions": {
             "count": run.decision_times.count,
@@ -113,6 +116,17 @@ def _pairs_of(simulation: Simulation) -> dict[str, Any]:
     missing = int(np.triu(pairs.missing.any(axis=(2, 3))).sum())
     launches = {"table": 0, pairs.interference: 0} | dict(sharing.launches)
     return {"pairs": {"interference": pairs.interference, "missing": missing, "launches": launches}}
+
+
+def _of_tenants(simulation: Simulation) -> dict[str, Any]:
+    """Return what each tenant had, if the scenario has queues."""
+    scenario = simulation.scenario
+    if scenario.tenants is None:
+        return {}
+    cluster = scenario.cluster
+    intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
+    given = (scenario.tenants, cluster.gpu_types, cluster.capacity, scenario.request_gpus)
+    return {"tenants": measure_tenants(intervals, *given)}
 
 
 def write_result(

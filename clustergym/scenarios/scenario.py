@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.disturbance import Disturbance
 from clustergym.scenarios.pairs import PairSpeeds
 from clustergym.workload.trace import Trace
+
+if TYPE_CHECKING:
+    from clustergym.tenants.assigned import Tenants
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,8 @@ class Scenario:
         What befalls nodes and jobs whatever the policy decides; at most one of each kind.
     pairs : PairSpeeds, optional
         How fast jobs are that share GPUs in pairs; None: no job shares.
+    tenants : Tenants or None
+        Queues among which GPUs may be divided, and the queue of each job.
     """
 
     name: str
@@ -73,6 +78,7 @@ class Scenario:
     communication_s: Floats | None = None
     disturbances: tuple[Disturbance, ...] = ()
     pairs: PairSpeeds | None = None
+    tenants: Tenants | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -92,6 +98,8 @@ class Scenario:
             parts["communication_s"] = self.communication_s.tolist()
         if self.pairs is not None:
             parts["pairs"] = self.pairs.fingerprint()
+        if self.tenants is not None:
+            parts["tenants"] = self.tenants.fingerprint()
         parts |= {disturbance.key: disturbance.fingerprint() for disturbance in self.disturbances}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -30,6 +30,7 @@ from clustergym.workload.pair_tables import PairTable, read_pair_table
 from clustergym.workload.trace import Trace
 
 if TYPE_CHECKING:
+    from clustergym.tenants.assigned import Tenants
     from clustergym.workload.options import ReadOptions
 
 
@@ -49,6 +50,8 @@ class Rules(Parameters):
         `error` or `drop`: a request for more GPUs than the cluster has.
     other_types : str
         `error` or `any`: a request for a GPU type that the cluster does not have.
+    queues : str or None
+        Queues of tenants: a YAML file, or a column of the trace (`clustergym.tenants.assigned`).
     contention : bool
         Whether jobs share the links between switches (`clustergym.sim.links`).
     pairs : str or None
@@ -64,6 +67,7 @@ class Rules(Parameters):
     counts: Literal["power_of_two", "any"] = "power_of_two"
     oversize: Literal["error", "drop"] = "error"
     other_types: Literal["error", "any"] = "error"
+    queues: str | None = None
     contention: bool = False
     pairs: str | None = None
     interference: Interference = "refuse"
@@ -156,6 +160,7 @@ class Conditions:
             communication_s=communication_s,
             disturbances=tuple(disturbance for disturbance in asked if disturbance is not None),
             pairs=pairs,
+            tenants=_tenants(rules, trace, cluster),
         )
 
     def _checkpoint(self, model: ModelClass, trace: Trace) -> float:
@@ -358,6 +363,14 @@ def _with_cluster_types(trace: Trace, cluster: ClusterSpec, rules: Rules) -> Tra
         field="gpu_type",
         remedy="name another cluster, or let such jobs run on any type with scenario.other_types=any",
     )
+
+
+def _tenants(rules: Rules, trace: Trace, cluster: ClusterSpec) -> Tenants | None:
+    if rules.queues is None:
+        return None
+    from clustergym.tenants.assigned import Tenants
+
+    return Tenants.of(rules.queues, trace, cluster.gpu_types)
 
 
 def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:

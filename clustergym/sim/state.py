@@ -133,6 +133,8 @@ class ViewMaker:
         self.counts = scenario.tables.counts
         self.first_launch = scenario.costs.first_launch
         self.batches = scenario.batch_choices
+        tenants = scenario.tenants
+        self.queue = np.zeros(len(self.trace), np.int64) if tenants is None else tenants.leaf
         knows = self.batches is not None and information != InformationClass.NONE
         self.known_at_batches = scenario.known_batch_times(information) if knows else None
         self.pairs = scenario.pairs
@@ -164,6 +166,7 @@ class ViewMaker:
             attained_gpu_s=jobs.attained_at(rows, now),
             feasible=self.feasible[self.class_of[rows]] & jobs.profiled[rows][:, :, None],
             batch=jobs.batch[rows],
+            queue=self.queue[rows],
             times=cache(lambda: self._times(rows)),
             costs=lambda: self.costs(rows),
             batches=lambda: self._batch_options(rows, now),

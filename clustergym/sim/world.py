@@ -61,6 +61,7 @@ class World(ABC):
             scenario.tables.counts.copy(),
             round_s,
             scenario.batch_models,
+            None if scenario.tenants is None else scenario.tenants.tree,
         )
         self.log = EventLog()
         self.trace = scenario.trace

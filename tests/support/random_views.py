@@ -58,6 +58,7 @@ def random_views(draw: st.DrawFn, most_jobs: int = 14, round_s: float | None = 6
         attained_gpu_s=rng.integers(0, 9000, n).astype(np.float64),
         feasible=feasible,
         batch=np.full(n, 16, dtype=np.int64),
+        queue=np.zeros(n, dtype=np.int64),
         times=lambda: time_s,
         costs=lambda: cost_s.copy(),
         batches=lambda: None,

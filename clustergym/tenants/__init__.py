@@ -1,0 +1,1 @@
+"""Queues of tenants: their tree, and how GPUs are divided among them."""

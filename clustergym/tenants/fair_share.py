@@ -1,0 +1,127 @@
+"""Division of GPUs among queues by quota, then priority, then weight with history (KAI-Scheduler).
+
+Source: NVIDIA KAI-Scheduler, docs/fairness and docs/time-based-fairshare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+UNLIMITED = math.inf
+EPSILON = 1e-9
+"""GPUs below which a difference is rounding of floating point."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a queue may and would have of its parent's GPUs of one type.
+
+    Attributes
+    ----------
+    request : float
+        GPUs that its jobs hold or wait for.
+    quota : float
+        GPUs it deserves before anybody has a surplus; infinite: all of the parent's.
+    limit : float
+        Most GPUs it may have.
+    weight : float
+        Its part of the surplus, against queues of equal priority; 0: none.
+    priority : int
+        Queues of a higher one have all they want of the surplus first.
+    usage : float
+        Part of the parent's GPU time that it has had of late, from 0 to 1 (`History.usage`).
+    """
+
+    request: float
+    quota: float = 0.0
+    limit: float = UNLIMITED
+    weight: float = 1.0
+    priority: int = 100
+    usage: float = 0.0
+
+    @property
+    def wanted(self) -> float:
+        """GPUs that it would have if nobody else wanted any."""
+        return min(self.request, self.limit)
+
+
+def fair_shares(total: float, claims: Sequence[Claim], history_weight: float = 1.0) -> list[float]:
+    """Return each queue's fair share of a parent's GPUs of one type.
+
+    Each has its quota, as far as it wants it; quotas may together exceed the parent's GPUs. The rest goes,
+    priority by priority, to those that want more: by weight, less where a queue has had more than its weight
+    of late. Shares are whole unless a quota or request is not: what rounding leaves is dealt out one by one,
+    by priority, then by what rounding took, then in the order given.
+
+    Parameters
+    ----------
+    total : float
+        GPUs of the parent.
+    claims : sequence of Claim
+        Older queues first.
+    history_weight : float
+        KAI's k: how much past use counts; 0: not at all.
+    """
+    shares = [min(total if claim.quota == UNLIMITED else claim.quota, claim.wanted) for claim in claims]
+    left = total - sum(shares)
+    lost = [0.0] * len(claims)
+    for priority in sorted({claim.priority for claim in claims}, reverse=True):
+        rank = [at for at, claim in enumerate(claims) if claim.priority == priority and claim.weight > 0]
+        left, blocked = _by_weight(left, claims, rank, shares, lost, max(history_weight, 0.0))
+        if blocked:
+            break
+    order = sorted(range(len(claims)), key=lambda at: (-claims[at].priority, -lost[at], at))
+    while left > EPSILON:
+        wanting = [at for at in order if claims[at].weight > 0 and _missing(claims, shares, at) > EPSILON]
+        if not wanting:
+            break
+        for at in wanting:
+            given = min(1.0, left, _missing(claims, shares, at))
+            shares[at] += given
+            left -= given
+            if left <= EPSILON:
+                break
+    return shares
+
+
+def _missing(claims: Sequence[Claim], shares: Sequence[float], at: int) -> float:
+    return claims[at].wanted - shares[at]
+
+
+def _by_weight(
+    left: float,
+    claims: Sequence[Claim],
+    rank: Sequence[int],
+    shares: list[float],
+    lost: list[float],
+    history_weight: float,
+) -> tuple[float, bool]:
+    """Give queues of one priority their parts of `left`; return what is left, and whether one wants more."""
+    while True:
+        wanting = [at for at in rank if _missing(claims, shares, at) > EPSILON]
+        parts = _parts([claims[at] for at in wanting], history_weight)
+        some = sum(parts)
+        if left <= EPSILON or some <= 0:
+            return left, False
+        offered, sated = left, False
+        for at, part in zip(wanting, parts, strict=True):
+            offer, missing = offered * part / some, _missing(claims, shares, at)
+            # A share that is whole but for rounding counts as whole.
+            given = missing if offer >= missing - EPSILON else math.floor(offer + EPSILON)
+            lost[at] = 0.0 if given == missing else max(offer - given, 0.0)
+            sated |= offer > missing + EPSILON
+            shares[at] += given
+            left -= given
+        if not sated:
+            return left, any(_missing(claims, shares, at) > EPSILON for at in wanting)
+
+
+def _parts(claims: Sequence[Claim], history_weight: float) -> list[float]:
+    """Return by how much each queue draws on the surplus: its weight, less what it has had above that."""
+    weights = sum(claim.weight for claim in claims)
+    even = [claim.weight / weights for claim in claims]
+    return [
+        max(0.0, own + history_weight * (own - claim.usage)) for own, claim in zip(even, claims, strict=True)
+    ]

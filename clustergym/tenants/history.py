@@ -1,0 +1,77 @@
+"""How much of a parent's GPU time each queue has had, of late."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Floats
+
+
+class _Span(NamedTuple):
+    """What was held from one time to another: GPUs by queue, and the parent's, shape (queues + 1,)."""
+
+    start_s: float
+    end_s: float
+    gpus: Floats
+
+
+class History:
+    """GPU time by queue in a sliding window, in which older use counts less.
+
+    Source: NVIDIA KAI-Scheduler, docs/time-based-fairshare.
+
+    Parameters
+    ----------
+    queues : int
+    window_s : float
+        Use that is older is forgotten.
+    half_life_s : float or None
+        Seconds after which use counts half; None: all of the window counts alike.
+    """
+
+    def __init__(self, queues: int, window_s: float, half_life_s: float | None = None) -> None:
+        self.window_s, self.half_life_s = window_s, half_life_s
+        self._spans: deque[_Span] = deque()
+        self._now_s = 0.0
+        self._time = np.zeros(queues + 1)
+        """Weighted GPU-seconds of each queue and of the parent, as of `_now_s`."""
+
+    def add(self, start_s: float, end_s: float, gpus: Sequence[float] | Floats, capacity: float) -> None:
+        """Note what each queue held, and what the parent had, since the last time noted."""
+        if end_s > start_s:
+            self._advance(end_s)
+            span = _Span(start_s, end_s, np.append(gpus, capacity))
+            self._spans.append(span)
+            self._time += self._weight(span.start_s, span.end_s) * span.gpus
+
+    def usage(self, now_s: float) -> Floats:
+        """Return each queue's part of the GPU time that the parent could have given, from 0 to 1."""
+        self._advance(now_s)
+        used: Floats = self._time[:-1] / self._time[-1] if self._spans else np.zeros(len(self._time) - 1)
+        return used.clip(0.0, 1.0)
+
+    def _advance(self, now_s: float) -> None:
+        if self.half_life_s is not None:
+            self._time *= 0.5 ** ((now_s - self._now_s) / self.half_life_s)
+        self._now_s = now_s
+        oldest = now_s - self.window_s
+        while self._spans and self._spans[0].start_s < oldest:
+            span = self._spans.popleft()
+            until = min(span.end_s, oldest)
+            self._time -= self._weight(span.start_s, until) * span.gpus
+            if until < span.end_s:
+                self._spans.appendleft(span._replace(start_s=until))
+                break
+        if not self._spans:
+            self._time[:] = 0.0  # without what rounding has left
+
+    def _weight(self, start_s: float, end_s: float) -> float:
+        """Return the integral of 0.5^(age / half-life) over a span, but for a constant factor."""
+        if self.half_life_s is None:
+            return end_s - start_s
+        early, late = ((self._now_s - at) / self.half_life_s for at in (start_s, end_s))
+        return float(0.5**late - 0.5**early)

@@ -1,0 +1,96 @@
+"""Slurm's priority of a job: a sum of weighted factors, of which one is the fair share of its user.
+
+Sources: SchedMD, priority_multifactor, fair_tree and tres.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+FACTORS = ("age", "association", "fair_share", "job_size", "partition", "qos", "tres")
+
+
+def priority(factors: Mapping[str, float], weights: Mapping[str, float], nice: float = 0.0) -> float:
+    """Return the sum of weight times factor over `FACTORS`, less `nice`."""
+    return sum(weights.get(name, 0.0) * factors.get(name, 0.0) for name in FACTORS) - nice
+
+
+def age_factor(wait_s: float, longest_s: float = 7 * 86_400.0) -> float:
+    """Return the wait relative to `PriorityMaxAge`, at most 1."""
+    return min(1.0, wait_s / longest_s)
+
+
+def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> float:
+    """Return the factor of the older rule: 2^(-(usage / shares) / damping)."""
+    return float(2.0 ** (-usage / shares / damping)) if shares else 0.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account with accounts or users in it, or a user (without any).
+
+    Attributes
+    ----------
+    name : str
+    shares : int
+        Raw shares, against its siblings'.
+    usage : float
+        Decayed use of a user; of an account the sum over what is in it counts.
+    members : tuple of Account
+    """
+
+    name: str
+    shares: int
+    usage: float = 0.0
+    members: tuple[Account, ...] = ()
+
+    @property
+    def used(self) -> float:
+        """Decayed use of all users in it."""
+        return sum(one.used for one in self.members) if self.members else self.usage
+
+
+def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
+    """Return the fair-share factor of each user, above 0, up to 1.
+
+    At each level siblings go by shares over use, both as parts of the level's; the best account's users come
+    before those of the next. Accounts that tie are merged, users that tie share a rank.
+    """
+    ranked: list[list[str]] = []
+    _visit(accounts, ranked)
+    users = sum(map(len, ranked))
+    found: dict[str, float] = {}
+    rank = users
+    for tied in ranked:
+        found |= dict.fromkeys(tied, rank / users)
+        rank -= len(tied)
+    return found
+
+
+def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
+    shares, used = sum(one.shares for one in siblings), sum(one.used for one in siblings)
+
+    def level(one: Account) -> Fraction | float:
+        """Return shares over use, exactly, so that equals tie."""
+        if not one.used:
+            return math.inf
+        return Fraction(one.shares, shares) / (Fraction(one.used) / Fraction(used))
+
+    levels = [level(one) for one in siblings]
+    for value in sorted(set(levels), reverse=True):
+        tied = [one for one, own in zip(siblings, levels, strict=True) if own == value]
+        users = [one.name for one in tied if not one.members]
+        if users:
+            ranked.append(users)
+        merged = [member for one in tied for member in one.members]
+        if merged:
+            _visit(merged, ranked)
+
+
+def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:
+    """Return the sum of amounts times weights that a job counts, or with `MAX_TRES` the largest."""
+    counted = [amount * weight for amount, weight in amounts]
+    return max(counted, default=0.0) if largest_only else sum(counted)

@@ -1,0 +1,184 @@
+"""Quotas: shares of queues, what is lent and taken back, on cases solved by hand and drawn ones."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.quotas import Quotas
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_scenarios import all_left, random_scenarios
+from scenarios import Job, small_scenario
+
+from clustergym.inputs.errors import InputError
+from clustergym.metrics.intervals import read_intervals
+from clustergym.metrics.tenants import measure_tenants
+from clustergym.sim.drive import simulate
+from clustergym.sim.log import EventKind
+from clustergym.tenants.assigned import Tenants
+
+LINEAR = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
+"""Seconds an iteration: 8 GPU-seconds on any count."""
+
+
+def with_tenants(scenario, tenants, queues="virtual_cluster"):
+    trace = replace(scenario.trace, virtual_cluster=tuple(tenants))
+    return replace(scenario, trace=trace, tenants=Tenants.of(queues, trace, scenario.cluster.gpu_types))
+
+
+def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0):
+    """Simulate jobs whose tenants are the first letters of their names, on 8 GPUs."""
+    scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds="event", checkpoint_s={"m": checkpoint_s})
+    return simulate(with_tenants(scenario, [job.job_id[0] for job in jobs], queues), policy, Buddy())
+
+
+def ends(done):
+    ids = done.simulation.scenario.trace.job_id
+    return {ids[e.job]: e.time_s for e in done.simulation.log.events if e.kind == EventKind.COMPLETE}
+
+
+def written(tmp_path, text):
+    path = tmp_path / "queues.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_what_is_lent_comes_back_by_stopping_the_job_that_started_last():
+    # a holds all 8 GPUs until b asks for 4 at 10: a2 stops. b1 runs from 10 to 50 (20 iterations of 2 s).
+    # Then a2, of which 5 iterations were done, goes on: 45 x 2 s, until 140.
+    jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
+    policy = Quotas(reclaim="stop")
+    assert ends(run(jobs, policy)) == {"b1": 50, "a1": 100, "a2": 140}
+    assert policy.counters()["jobs_stopped_for_quota"] == 1
+    # Without taking back b1 waits until both of a's jobs end at 100.
+    assert ends(run(jobs, Quotas(reclaim="never"))) == {"a1": 100, "a2": 100, "b1": 140}
+
+
+def test_a_job_that_can_run_on_half_its_gpus_is_not_stopped():
+    # a1 has done 10 of 50 iterations on 8 GPUs when b asks for 4; until 50 it does 20 more on 4 GPUs, and
+    # then, alone again, its last 20 on 8, until 70. No GPU idles: 400 + 160 GPU s on 8 GPUs are 70 s.
+    jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 20, gpus=4)]
+    policy = Quotas(within="srtf elastic=true")
+    assert ends(run(jobs, policy)) == {"b1": 50, "a1": 70}
+    assert policy.counters() == {"jobs_shrunk_for_quota": 1, "jobs_stopped_for_quota": 0}
+
+
+def test_a_queue_keeps_its_quota_and_borrows_within_its_limit(tmp_path):
+    # a deserves 6 of 8 GPUs, b may never have more than 2.
+    path = written(tmp_path, "queues:\n  a: {quota: 6}\n  b: {limit: 2}\n")
+    jobs = [Job(f"b{at}", 0, 10, gpus=2) for at in (1, 2)] + [Job("a1", 0, 10, gpus=4)]
+    # b1 takes 40 s and b2 follows it; a1 takes 20 s beside b1.
+    assert ends(run(jobs, Quotas(), path)) == {"a1": 20, "b1": 40, "b2": 80}
+
+
+def test_no_job_is_stopped_before_its_minimum_run_time(tmp_path):
+    path = written(tmp_path, "queues:\n  a: {reclaim_min_runtime_s: 30}\n  b: {quota: 8}\n")
+    # At 10 a1 has run for 10 s only: b1 waits. Decisions fall on events: on c's arrival at 40.
+    jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
+    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
+
+
+def test_nobody_is_stopped_for_a_job_before_its_delay(tmp_path):
+    path = written(tmp_path, "queues:\n  a: {}\n  b: {quota: 8, preemption_delay_s: 30}\n")
+    jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]
+    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 50, "b2": 51, "a1": 61}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"within": "quotas"}, "policy.within: cannot be quotas themselves"),
+        ({"within": "fcsf"}, "policy.name: unknown policy 'fcsf'"),
+        ({"division": "even"}, "policy.division: unknown value 'even'"),
+    ],
+)
+def test_parameters_that_are_wrong_are_one_line(given, told):
+    with pytest.raises(InputError) as caught:
+        Quotas(**given)
+    assert str(caught.value).startswith(told)
+
+
+def test_queues_that_do_not_fit_the_trace_or_cluster_are_one_line(tmp_path):
+    jobs = [Job("a1", 0, 5)]
+    path = written(tmp_path, "queues:\n  a: {quota: {Y: 4}}\n")
+    with pytest.raises(InputError, match=r"queues.yaml: queues.a: the cluster has no Y"):
+        run(jobs, Quotas(), path)
+    path = written(tmp_path, "queues:\n  b: {}\n")
+    with pytest.raises(InputError, match=r"queues.yaml: a1: no queue takes virtual_cluster 'a'"):
+        run(jobs, Quotas(), path)
+
+
+WITHIN = ("fcfs", "srtf", "srtf elastic=true", "ares", "ares work_conserving=true", "arena", "sia", "las")
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_scenarios(), st.sampled_from(WITHIN), st.sampled_from(["shrink", "stop", "never"]), st.data())
+def test_every_job_of_drawn_scenarios_ends_under_quotas(scenario, within, reclaim, data):
+    tenants = data.draw(
+        st.lists(st.sampled_from("abc"), min_size=len(scenario.trace), max_size=len(scenario.trace))
+    )
+    scenario = with_tenants(scenario, tenants)
+    done = simulate(scenario, Quotas(within=within, reclaim=reclaim), Buddy())
+    assert all_left(done)
+    again = simulate(scenario, Quotas(within=within, reclaim=reclaim), Buddy())
+    assert again.simulation.log.digest == done.simulation.log.digest
+
+
+def test_one_queue_or_none_is_the_policy_itself():
+    rng = np.random.default_rng(0)
+    jobs = [
+        Job(f"a{at}", float(5 * at), int(rng.integers(5, 60)), gpus=int(2 ** rng.integers(0, 4)))
+        for at in range(30)
+    ]
+    from clustergym.envs.policy_text import policy_of
+
+    for within in WITHIN:
+        plain = run(jobs, policy_of(within, "policy"), checkpoint_s=3.0)
+        assert ends(run(jobs, Quotas(within=within), checkpoint_s=3.0)) == ends(plain), within
+        without = replace(plain.simulation.scenario, tenants=None)
+        assert ends(simulate(without, Quotas(within=within), Buddy())) == ends(plain), within
+
+
+CASES = int(os.environ.get("QUOTA_CASES", "60"))
+SAFE_S, ROUND_S, RESTART_S = 40.0, 10.0, 3.0
+
+
+@settings(max_examples=CASES, deadline=None)
+@given(
+    quotas=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    jobs=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 400), st.integers(1, 30)), min_size=1, max_size=40
+    ),
+    rule=st.sampled_from(["fair_share", "capacity"]),
+    reclaim=st.sampled_from(["shrink", "stop"]),
+    within=st.sampled_from(["fcfs", "las", "srtf", "ares"]),
+)
+def test_nobody_lacks_gpus_of_his_quota_for_longer_than_others_are_protected(
+    tmp_path_factory, quotas, jobs, rule, reclaim, within
+):
+    """`QUOTA_CASES=10000` draws more. Jobs ask for one GPU each, so that no gang waits for the rest of it."""
+    path = tmp_path_factory.mktemp("queues") / "queues.yaml"
+    rows = "".join(
+        f"  {name}: {{quota: {quota}, reclaim_min_runtime_s: {SAFE_S}}}\n"
+        for name, quota in zip("abc", (*quotas, 0), strict=True)
+    )
+    path.write_text(f"queues:\n{rows}")
+    trace = [
+        Job(f"{who}{at}", float(when), work)
+        for at, (who, when, work) in enumerate(sorted(jobs, key=lambda j: j[1]))
+    ]
+    scenario = small_scenario(trace, {"X": (1, 8)}, LINEAR, rounds=ROUND_S, checkpoint_s={"m": RESTART_S})
+    scenario = with_tenants(scenario, [job.job_id[0] for job in trace], str(path))
+    done = simulate(scenario, Quotas(within=within, division=rule, reclaim=reclaim), Buddy())
+    assert all_left(done)
+    simulation = done.simulation
+    intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
+    found = measure_tenants(
+        intervals, scenario.tenants, ("X",), scenario.cluster.capacity, scenario.request_gpus
+    )
+    for queue in found["queues"].values():
+        assert queue["longest_owed_s"] <= SAFE_S + RESTART_S + ROUND_S
