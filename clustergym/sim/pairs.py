@@ -130,7 +130,8 @@ def _rows(decision: Decision, column: Ints) -> Iterable[tuple[int, int]]:
 class Sharing:
     """Which jobs of a run share GPUs in pairs.
 
-    Raises an `InputError` if the scenario has planned jobs too: both would meet on nodes kept for them.
+    Raises an `InputError` if the scenario has planned jobs too, which would meet pairs on their nodes,
+    or queues of tenants, whose GPUs are counted by job.
 
     Attributes
     ----------
@@ -142,6 +143,11 @@ class Sharing:
         if any(given.key == "reservations" for given in scenario.disturbances):
             remedy = "leave out scenario.pairs or scenario.reservations"
             raise InputError("cannot be combined with planned jobs", field="scenario.pairs", remedy=remedy)
+        if scenario.tenants is not None:
+            remedy = "leave out scenario.pairs or scenario.queues"
+            raise InputError(
+                "cannot be combined with queues of tenants", field="scenario.pairs", remedy=remedy
+            )
         assert scenario.pairs is not None
         assert jobs.partner is not None
         self.launches: Counter[str] = Counter()
