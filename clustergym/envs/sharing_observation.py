@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from clustergym.cluster.parts import WHOLE
 from clustergym.envs.sharing_state import SharingState
 from clustergym.sharing.desk import NAMES
-from clustergym.sharing.nodes import WHOLE
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 SIGNED = "growth"

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from clustergym.cluster.parts import CLASSES, WHOLE
 from clustergym.envs.sharing_parameters import SharingParameters
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameters import checked
-from clustergym.sharing.nodes import CLASSES, WHOLE
 from clustergym.sharing.streams import Source, Stream, drawn, published
 
 OPTIONS = ("stream", "order")

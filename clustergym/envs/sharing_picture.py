@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clustergym.cluster.parts import WHOLE
 from clustergym.envs.rendering import (
     EMPTY,
     FAINT,
@@ -16,7 +17,6 @@ from clustergym.envs.rendering import (
 )
 from clustergym.envs.sharing_state import SharingState
 from clustergym.sharing.desk import FITS
-from clustergym.sharing.nodes import WHOLE
 
 MARGIN, TOP, GAP = 12, 64, 4
 """Pixels: at the edges, above the nodes, between nodes."""

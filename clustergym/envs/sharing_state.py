@@ -8,8 +8,8 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
+from clustergym.cluster.parts import WHOLE
 from clustergym.sharing.desk import AT, REJECTED, USED, begun, put
-from clustergym.sharing.nodes import WHOLE
 from clustergym.sharing.streams import Stream
 
 

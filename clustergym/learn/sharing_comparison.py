@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.parts import WHOLE
 from clustergym.inputs.errors import InputError
 from clustergym.learn.sharing_checkpoints import load
 from clustergym.learn.sharing_evolution import seeds_of
@@ -17,7 +18,6 @@ from clustergym.metrics.statistics import estimate
 from clustergym.sharing.arrivals import fill
 from clustergym.sharing.desk import USED, begun
 from clustergym.sharing.learned import CLASSES, play
-from clustergym.sharing.nodes import WHOLE
 from clustergym.sharing.placers import PLACERS
 from clustergym.sharing.streams import Stream, drawn, generated_source, published, read_source
 from clustergym.terminal.markdown import table

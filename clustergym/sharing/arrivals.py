@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.parts import Nodes, Requests
 from clustergym.compiled.numba_cache import compiled
 from clustergym.sharing.fragmentation import Usual, fragments
 from clustergym.sharing.known_scores import KnownScores, best, drawn, no_scores, refresh
-from clustergym.sharing.nodes import Nodes, Requests
 from clustergym.sharing.placers import (
     PLACERS,
     RANDOM_FIT,

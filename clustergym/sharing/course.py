@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.parts import WHOLE, Nodes, Requests
 from clustergym.compiled.numba_cache import compiled
 from clustergym.sharing.fragmentation import Usual, fragments, idle_milli
-from clustergym.sharing.nodes import WHOLE, Nodes, Requests
 from clustergym.sharing.placers import class_of, give_back
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.parts import WHOLE, Nodes, Requests
 from clustergym.compiled.numba_cache import Direct, compiled_in_place, entry_in_place
 from clustergym.sharing import placers
 from clustergym.sharing.fragmentation import Usual, fragments, idle_milli
-from clustergym.sharing.nodes import WHOLE, Nodes, Requests
 from clustergym.sharing.streams import Stream
 
 NAMES = (

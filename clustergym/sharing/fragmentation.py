@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.parts import Nodes, Requests
 from clustergym.compiled.numba_cache import compiled_in_place
-from clustergym.sharing.nodes import Nodes, Requests
 
 COVERED = 0.95
 """Share of the requests that the usual kinds cover."""

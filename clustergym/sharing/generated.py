@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clustergym.sharing.nodes import Nodes, Requests, empty_nodes
+from clustergym.cluster.parts import Nodes, Requests, empty_nodes
 from clustergym.workload.generators.parts import KINDS
 
 MODELS = ("A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32")

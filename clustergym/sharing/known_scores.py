@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.parts import Nodes, Requests
 from clustergym.compiled.numba_cache import compiled, compiled_in_place
 from clustergym.sharing.fragmentation import Usual
-from clustergym.sharing.nodes import Nodes, Requests
 from clustergym.sharing.placers import RANDOM_FIT, UNFIT, drawn_device, score
 
 

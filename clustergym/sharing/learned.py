@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clustergym.arrays import Floats
+from clustergym.cluster.parts import WHOLE, Requests
 from clustergym.compiled.numba_cache import compiled_in_place, entry_in_place
 from clustergym.sharing.desk import AT, FITS, NAMES, Desk, accept, seek
-from clustergym.sharing.nodes import WHOLE, Requests
 
 CLASSES = ("no GPU", "part", "one GPU", "several GPUs")
 SHAPE = (len(CLASSES), len(NAMES))

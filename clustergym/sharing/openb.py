@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.cluster.parts import CLASSES, WHOLE, Nodes, Requests, empty_nodes, models_of
 from clustergym.inputs.columns import check_bounds, integers, numbers, texts
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.reading import read_regular
 from clustergym.inputs.text_files import TextTable, read_csv
-from clustergym.sharing.nodes import CLASSES, WHOLE, Nodes, Requests, empty_nodes, models_of
 
 NODES, PODS = "openb_node_list_gpu_node.csv", "openb_pod_list_"
 LARGEST_ORDER_BYTES = 2**27

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.cluster.parts import Nodes, Requests
 from clustergym.compiled.numba_cache import compiled
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.sharing import placers
 from clustergym.sharing.fragmentation import Usual, fragments
-from clustergym.sharing.nodes import Nodes, Requests
 
 
 class Placed(NamedTuple):

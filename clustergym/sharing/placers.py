@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from clustergym.arrays import Ints
+from clustergym.cluster.parts import WHOLE, Nodes, Requests
 from clustergym.compiled.numba_cache import compiled_in_place
 from clustergym.sharing.fragmentation import Usual, fragments, idle_milli
-from clustergym.sharing.nodes import WHOLE, Nodes, Requests
 
 PLACERS = ("random-fit", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
 RANDOM_FIT, DOT_PRODUCT, GPU_CLUSTERING, GPU_PACKING, BEST_FIT, FGD = range(6)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Ints
+from clustergym.cluster.parts import Nodes, Requests, distinct
 from clustergym.sharing import openb
 from clustergym.sharing.fragmentation import Usual, usual_of
 from clustergym.sharing.generated import generated_nodes, generated_requests
-from clustergym.sharing.nodes import Nodes, Requests, distinct
 
 NEVER = np.iinfo(np.int64).max
 """In place of the arrival before which a request leaves: it stays."""

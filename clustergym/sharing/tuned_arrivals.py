@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Ints
-from clustergym.sharing.nodes import Nodes, Requests
+from clustergym.cluster.parts import Nodes, Requests
 from clustergym.sharing.openb import Orders
 
 ARRIVED = 1.3

@@ -14,6 +14,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+from clustergym.cluster.parts import Requests, empty_nodes
 from clustergym.envs.random_actions import random_action
 from clustergym.envs.sharing import SharingEnv
 from clustergym.inputs.errors import InputError
@@ -22,7 +23,6 @@ from clustergym.sharing.arrivals import fill
 from clustergym.sharing.desk import begun
 from clustergym.sharing.fragmentation import Usual
 from clustergym.sharing.learned import SHAPE, choose, play
-from clustergym.sharing.nodes import Requests, empty_nodes
 from clustergym.sharing.placement import fragments_of
 from clustergym.sharing.placers import PLACERS
 from clustergym.sharing.streams import NEVER, Stream, drawn, generated_source

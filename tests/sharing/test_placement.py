@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from clustergym.cluster.parts import Nodes, Requests, distinct, empty_nodes
 from clustergym.inputs.errors import InputError
 from clustergym.sharing.arrivals import fill
 from clustergym.sharing.filling_curve import at_arrived_pct
 from clustergym.sharing.fragmentation import Usual, usual_of
-from clustergym.sharing.nodes import Nodes, Requests, distinct, empty_nodes
 from clustergym.sharing.placement import Placed, fragments_of, place, release, scores_of
 from clustergym.sharing.placers import PLACERS
 
