@@ -247,6 +247,11 @@ def _absolute(plain: Any) -> dict[str, Any]:
         if config[group].get(key) is not None:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
+    from clustergym.tenants.assigned import BY_COLUMN
+
+    queues = config["scenario"].get("queues")
+    if queues is not None and queues not in BY_COLUMN:
+        config["scenario"]["queues"] = str(Path(str(queues)).absolute())
     for name, given in config["scenario"].items():
         for key in ("path", "switch_path"):
             if isinstance(given, Mapping) and given.get(key) is not None:

@@ -14,7 +14,7 @@ from clustergym.inputs.paths import conf_dir
 
 GROUPS = ("policy", "placer", "cluster", "trace", "oracle", "costs", "scenario", "logger")
 """Groups of `conf/config.yaml` that every run needs."""
-OPTIONAL_GROUPS = ("experiment", "sweep")
+OPTIONAL_GROUPS = ("experiment", "failures", "sweep")
 NAME_PATTERN = re.compile(r"""['"]?[A-Za-z][\w.+-]*['"]?$""")
 READ_WITH_FILE = {
     "cluster": ("path",),
@@ -27,6 +27,7 @@ READ_WITH_FILE = {
         "sia_profiles",
         "sia_lengths",
         "keep_shares",
+        "outcomes",
         "seed",
         "load",
     ),

@@ -19,7 +19,7 @@ from clustergym.envs.registration import register_envs
 from clustergym.interface.environments import ENVIRONMENTS
 
 GOLDEN = Path(__file__).parent / "golden_scheduling.json"
-IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]
+IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]
 STEPS = 120
 
 

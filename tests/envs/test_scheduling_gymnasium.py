@@ -17,7 +17,7 @@ from scheduling_episodes import digest_of, legal_episode
 
 from clustergym.interface.environments import ENVIRONMENTS, SCHEDULING
 
-IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id]
+IDS = [row.id for row in ENVIRONMENTS if "/Placement" not in row.id and "/Sharing" not in row.id]
 SMALL = [f"ClusterGym/{family}-16-v0" for family in SCHEDULING]
 FEW = {"jobs": 12, "traces": 1}
 """Few jobs, and one trace, which is built once for all environments of a size."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from scenarios import Job, small_scenario
 from clustergym.inputs.errors import InputError
 from clustergym.metrics.intervals import read_intervals
 from clustergym.metrics.tenants import measure_tenants
+from clustergym.replay import main as replay
+from clustergym.run import main as run_command
 from clustergym.sim.drive import simulate
 from clustergym.sim.log import EventKind
 from clustergym.tenants.assigned import Tenants
@@ -182,3 +185,22 @@ def test_nobody_lacks_gpus_of_his_quota_for_longer_than_others_are_protected(
     )
     for queue in found["queues"].values():
         assert queue["longest_owed_s"] <= SAFE_S + RESTART_S + ROUND_S
+
+
+def test_a_run_under_quotas_is_replayed_from_another_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "queues.yaml").write_text("unknown: rest\nqueues:\n  rest: {}\n  6214e9: {quota: 8}\n")
+    words = [
+        "policy=quotas",
+        "policy.within=srtf",
+        "scenario.queues=queues.yaml",
+        "compare=null",
+        "report=false",
+    ]
+    assert run_command(["trace=philly-like-160-distributed", *words, "hydra.run.dir=out"]) == 0
+    assert "6214e9" in capsys.readouterr().out
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    assert replay([str(tmp_path / "out")]) == 0
+    told = json.loads((tmp_path / "out" / "result.json").read_text())["tenants"]
+    assert told["queues"]["6214e9"]["quota_gpus"] == 16  # 8 of each of the two types

@@ -13,7 +13,7 @@ from scenarios import Job, Script, small_scenario
 from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.disturbances.failures import Failures, NodeFailure
-from clustergym.sim import world
+from clustergym.sim import disturbed_world
 from clustergym.sim.drive import simulate
 from clustergym.sim.engine import Simulation, StalledError
 from clustergym.sim.log import EventKind
@@ -29,7 +29,7 @@ def failing(jobs, *times):
 
 def test_failures_are_counted_anew_after_a_job_completes(monkeypatch):
     # Node 1, which nobody uses, fails three times before a completes at 35 and three times after it.
-    monkeypatch.setattr(world, "FRUITLESS_FAILURES", 3)
+    monkeypatch.setattr(disturbed_world, "FRUITLESS_FAILURES", 3)
     jobs = [Job("a", 0.0, 35, 4), Job("b", 36.0, 50, 4)]
     scenario = failing(jobs, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
     run = simulate(scenario, Script(scenario, {0.0: {"a": ("X", 4)}, 36.0: {"b": ("X", 4)}}), Buddy())
