@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.envs.policy_text import policy_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
+from clustergym.tenants.division import DivisionRule
 from clustergym.tenants.history import History
 from clustergym.tenants.queue_tree import Queue, QueueTree, Settings
 from clustergym.workload.trace import Trace
@@ -49,7 +50,7 @@ class Quotas(Policy):
 
     name: ClassVar[str] = "quotas"
     within: str = "fcfs"
-    division: Literal["fair_share", "capacity"] = "fair_share"
+    division: DivisionRule = "fair_share"
     reclaim: Reclaim = "shrink"
     _tree: QueueTree = field(init=False, repr=False)
     _policies: list[Policy] = field(default_factory=list, init=False, repr=False)

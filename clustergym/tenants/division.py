@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from clustergym.tenants.capacity import Entitlement, entitled_shares
 from clustergym.tenants.fair_share import Claim, fair_shares
 from clustergym.tenants.queue_tree import Queue, QueueTree, of_type
 
+DivisionRule = Literal["fair_share", "capacity"]
+
 
 def divided(
     tree: QueueTree,
-    rule: str,
+    rule: DivisionRule,
     gpu_type: str,
     total: float,
     requests: Mapping[str, float],
@@ -24,7 +27,8 @@ def divided(
     ----------
     tree : QueueTree
     rule : str
-        One of `RULES`.
+        `fair_share`: quota, then priority, then weight with history, as KAI-Scheduler. `capacity`: guarantee,
+        deserved share and cap, the rest in proportion to what is deserved, as Volcano and YARN.
     gpu_type : str
     total : float
         GPUs of the cluster that may be used.
@@ -43,7 +47,9 @@ def divided(
 
     def give(parent: str | None, gpus: float) -> None:
         names = tree.children[parent]
-        found = RULES[rule](tree, names, gpu_type, gpus, wanted, usage)
+        queues = [tree.queues[name] for name in names]
+        asked, used = [wanted[name] for name in names], [usage.get(name, 0.0) for name in names]
+        found = _among(rule, queues, gpu_type, gpus, asked, used, tree.settings.history.weight)
         for name, share in zip(names, found, strict=True):
             shares[name] = share
             give(name, share)
@@ -56,54 +62,21 @@ def _wanted(queue: Queue, request: float, gpu_type: str) -> float:
     return min(request, of_type(queue.limit, gpu_type, math.inf))
 
 
-Rule = Callable[
-    [QueueTree, Sequence[str], str, float, Mapping[str, float], Mapping[str, float]], Sequence[float]
-]
-
-
-def _by_fair_share(
-    tree: QueueTree,
-    names: Sequence[str],
+def _among(
+    rule: DivisionRule,
+    queues: Sequence[Queue],
     gpu_type: str,
     gpus: float,
-    wanted: Mapping[str, float],
-    usage: Mapping[str, float],
-) -> Sequence[float]:
-    claims = [
-        Claim(
-            wanted[name],
-            of_type(queue.quota, gpu_type),
-            of_type(queue.limit, gpu_type, math.inf),
-            queue.weight,
-            queue.priority,
-            usage.get(name, 0.0),
-        )
-        for name in names
-        for queue in [tree.queues[name]]
-    ]
-    return fair_shares(gpus, claims, tree.settings.history.weight)
-
-
-def _by_entitlement(
-    tree: QueueTree,
-    names: Sequence[str],
-    gpu_type: str,
-    gpus: float,
-    wanted: Mapping[str, float],
-    usage: Mapping[str, float],
-) -> Sequence[float]:
-    entitled = [
-        Entitlement(
-            min(of_type(queue.quota, gpu_type), gpus),
-            of_type(queue.guarantee, gpu_type),
-            of_type(queue.limit, gpu_type, math.inf),
-        )
-        for name in names
-        for queue in [tree.queues[name]]
-    ]
-    return entitled_shares(gpus, entitled, [wanted[name] for name in names])
-
-
-RULES: Mapping[str, Rule] = {"fair_share": _by_fair_share, "capacity": _by_entitlement}
-"""`fair_share`: quota, then priority, then weight with history, as KAI-Scheduler. `capacity`: guarantee,
-deserved share and cap, the rest in proportion to what is deserved, as Volcano and YARN."""
+    wanted: Sequence[float],
+    usage: Sequence[float],
+    history_weight: float,
+) -> list[float]:
+    """Return the shares of queues beside each other of their parent's GPUs."""
+    quota = [of_type(queue.quota, gpu_type) for queue in queues]
+    limit = [of_type(queue.limit, gpu_type, math.inf) for queue in queues]
+    if rule == "capacity":
+        kept = [of_type(queue.guarantee, gpu_type) for queue in queues]
+        deserved = [min(own, gpus) for own in quota]
+        return entitled_shares(gpus, [*map(Entitlement, deserved, kept, limit)], wanted)
+    weight, priority = [queue.weight for queue in queues], [queue.priority for queue in queues]
+    return fair_shares(gpus, [*map(Claim, wanted, quota, limit, weight, priority, usage)], history_weight)

@@ -9,7 +9,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.interface.policy import View
-from clustergym.tenants.division import divided
+from clustergym.tenants.division import DivisionRule, divided
 from clustergym.tenants.queue_tree import QueueTree
 
 from .requests import request_options
@@ -31,7 +31,9 @@ class Shares(NamedTuple):
     due: Floats
 
 
-def shares_of(view: View, leaf: Ints, tree: QueueTree, rule: str, usage: Mapping[str, float]) -> Shares:
+def shares_of(
+    view: View, leaf: Ints, tree: QueueTree, rule: DivisionRule, usage: Mapping[str, float]
+) -> Shares:
     """Return what each leaf holds, asks for, and is due.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
