@@ -130,16 +130,22 @@ class Quotas(Policy):
         self, view: View, leaf: Ints, gpus: Ints, decisions: dict[int, Decision], shares: Shares
     ) -> None:
         """Let queues whose jobs wait decide again on what the others leave idle, the least served first."""
+        types = view.setting.gpu_types
+        used = {at: _used(one, len(types)) for at, one in decisions.items()}
+        idle = view.available - sum(used.values())
+        decided = np.concatenate([one.job for one in decisions.values()] or [np.empty(0, dtype=np.int64)])
+        waits = np.flatnonzero(~np.isin(view.job, decided))
         served = (shares.held / np.maximum(shares.due, 1.0)).max(axis=1)
-        options, types = request_options(view), view.setting.gpu_types
-        for at in sorted(decisions, key=lambda at: (served[at], at)):
-            idle = view.available - sum(_used(one, len(types)) for one in decisions.values())
-            own = _used(decisions[at], len(types))
+        options = request_options(view)[waits]
+        for at in sorted(np.unique(leaf[waits]).tolist(), key=lambda at: (served[at], at)):
             most = np.array([self._tree.most(self._tree.leaves[at], name) for name in types])
-            room = np.minimum(own + idle, np.maximum(most, own)).astype(np.int64)
-            waits = (leaf == at) & ~np.isin(view.job, decisions[at].job)
-            if (options & (view.requested_gpus[:, None] <= room - own))[waits].any():
+            room = np.minimum(used[at] + idle, np.maximum(most, used[at])).astype(np.int64)
+            fits = options & (view.requested_gpus[waits, None] <= room - used[at])
+            if fits[leaf[waits] == at].any():
                 decisions[at] = self._decide(view, leaf, gpus, at, room)
+                idle += used[at]
+                used[at] = _used(decisions[at], len(types))
+                idle -= used[at]
 
     def _note(self, view: View, decision: Decision) -> None:
         """Note who holds what from now on, and since when each job runs."""

@@ -52,7 +52,8 @@ def divided(
         found = _among(rule, queues, gpu_type, gpus, asked, used, tree.settings.history.weight)
         for name, share in zip(names, found, strict=True):
             shares[name] = share
-            give(name, share)
+            if tree.children[name]:
+                give(name, share)
 
     give(None, total)
     return shares

@@ -120,6 +120,8 @@ class TakingBack:
         lacking = np.where(self._may_take(), np.maximum(np.minimum(due, asked) - held, 0.0), 0.0)
         taker = int(lacking.argmax())
         missing = lacking.sum() - self.view.free[gpu_type]
+        if missing <= 0:
+            return
         of_type = (self.view.gpu_type == gpu_type) & self._unprotected(taker)
         while missing > 0:
             above = np.maximum(held - due, 0.0)[self.leaf]
