@@ -95,6 +95,8 @@ def test_torchrl_wraps_a_vector_environment_with_its_masks() -> None:
         return torch.distributions.Categorical(probs=legal.float()).sample()
 
     policy = TensorDictModule(draw, in_keys=["action_mask"], out_keys=["action"])
+    torch.manual_seed(0)
+    wrapped.set_seed(0)
     played = wrapped.rollout(150, policy, break_when_any_done=False)
     assert played.shape == (3, 150)
     assert played["next", "done"].sum() > 2
