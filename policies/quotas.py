@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -105,6 +106,8 @@ class Quotas(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
+        # Every queue's part reads its rows of them.
+        view = replace(view, costs=cache(view.costs), batches=cache(view.batches))
         self._history.add(self._noted_s, view.now_s, self._held, float(view.setting.capacity.sum()))
         usage = dict(zip(self._tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
         leaf = view.queue
@@ -151,12 +154,13 @@ class Quotas(Policy):
         """Note who holds what from now on, and since when each job runs."""
         running = set(view.job[view.gpus > 0].tolist())
         before, self._since_s, self._held = self._since_s, {}, np.zeros(len(self._tree.queues))
-        places = {name: place for place, name in enumerate(self._tree.queues)}
-        leaf = dict(zip(view.job.tolist(), view.queue.tolist(), strict=True))
-        for job, count in zip(decision.job.tolist(), decision.gpus.tolist(), strict=True):
+        for job in decision.job.tolist():
             self._since_s[job] = before.get(job, view.now_s) if job in running else view.now_s
-            for name in self._tree.path(self._tree.leaves[leaf[job]]):
-                self._held[places[name]] += count
+        places = {name: place for place, name in enumerate(self._tree.queues)}
+        leaf = view.queue[np.searchsorted(view.job, decision.job)]
+        for at, gpus in enumerate(np.bincount(leaf, decision.gpus, len(self._tree.leaves)).tolist()):
+            for name in self._tree.path(self._tree.leaves[at]):
+                self._held[places[name]] += gpus
         self._noted_s = view.now_s
 
 
