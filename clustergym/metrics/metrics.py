@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
 from clustergym.metrics.parts import part_course, part_metrics
 from clustergym.metrics.statistics import restricted_mean
+from clustergym.metrics.tenants import measure_tenants
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event
 from clustergym.workload.trace import OUTCOMES, Trace
+
+if TYPE_CHECKING:
+    from clustergym.tenants.assigned import Tenants
 
 MetricValue = float | int | None
 Metrics = dict[str, MetricValue]
@@ -39,6 +43,8 @@ class Measurement(NamedTuple):
         Finish-time fairness of each job; NaN where it has none.
     losses : dict of str to Loss
         What each cause of interruptions has cost.
+    tenants : dict
+        What each tenant had (`clustergym.metrics.tenants`); empty without queues.
     """
 
     metrics: Metrics
@@ -46,6 +52,7 @@ class Measurement(NamedTuple):
     timeline: Timeline
     fairness: Floats
     losses: dict[str, Loss]
+    tenants: dict[str, Any]
 
 
 class _Run(NamedTuple):
@@ -94,6 +101,7 @@ def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) 
         scenario.horizon_s,
         scenario.request_gpus if scenario.parts is None else scenario.parts.gpus,
         scenario.fair_iteration_time_s,
+        scenario.tenants,
     )
     if scenario.parts is None or not isinstance(scenario.cluster, DivisibleCluster):
         return measured
@@ -113,6 +121,7 @@ def measure(
     horizon_s: float | None = None,
     requested_gpus: Ints | Floats | None = None,
     fair_iteration_time_s: Floats | None = None,
+    tenants: Tenants | None = None,
 ) -> Measurement:
     """Compute the metrics, job records and timeline of a run.
 
@@ -135,6 +144,9 @@ def measure(
         Seconds per iteration on so many GPUs of the mean speed of the types the job runs on
         (`Scenario.fair_iteration_time_s`), for the fairness reference; those at the request by
         default.
+
+    tenants : Tenants, optional
+        The queues of the jobs.
 
     Raises
     ------
@@ -170,7 +182,12 @@ def measure(
     )
     values = {name: value for group in groups for name, value in group.items()}
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
-    return Measurement(metrics, records, record, fairness.rho, losses)
+    of_tenants: dict[str, Any] = {}
+    if tenants is not None:
+        # Queues go with whole GPUs alone.
+        asked = run.requested_gpus.astype(np.int64)
+        of_tenants = measure_tenants(intervals, tenants, cluster.gpu_types, cluster.capacity, asked)
+    return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
 
 
 def _plain(value: float | int | np.generic | None) -> MetricValue:

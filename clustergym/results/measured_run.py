@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from clustergym.arrays import Floats
 from clustergym.interface.policy import Placer, Policy
@@ -33,6 +34,8 @@ class Result:
         Finish-time fairness of each job; NaN if it is not defined.
     losses : dict of str to Loss
         What each cause of interruptions has cost (`clustergym.metrics.losses`).
+    tenants : dict
+        What each tenant had (`clustergym.metrics.tenants`); empty without queues.
     digest : str
         SHA-256 over the event log.
     run : clustergym.sim.drive.Run
@@ -44,6 +47,7 @@ class Result:
     timeline: Timeline
     fairness: Floats
     losses: dict[str, Loss]
+    tenants: dict[str, Any]
     digest: str
     run: driver.Run
 

@@ -23,9 +23,7 @@ from clustergym.inputs.reading import read_json
 from clustergym.inputs.version import __version__
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import parameters_of
-from clustergym.metrics.intervals import read_intervals
 from clustergym.metrics.jobs import write_jobs_csv
-from clustergym.metrics.tenants import measure_tenants
 from clustergym.metrics.timeline import write_timeline_csv
 from clustergym.results.decision_log import DECISIONS_SCHEMA
 from clustergym.results.measured_run import Result
@@ -93,7 +91,7 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
         "end_s": simulation.end_s,
         "requests_changed": int(scenario.request_changed.sum()),
         "metrics": result.metrics,
-        **_of_tenants(simulation),
+        **({"tenants": result.tenants} if result.tenants else {}),
         **_pairs_of(simulation),
         **({"losses": losses} if losses else {}),
         "digest": result.digest,
@@ -109,17 +107,6 @@ def content_of(result: Result, policy: Policy, placer: Placer, seed: int) -> dic
             **{name: metadata.version(name) for name in ("numpy", "simpy", "hydra-core")},
         },
     }
-
-
-def _of_tenants(simulation: Simulation) -> dict[str, Any]:
-    """Return what each tenant had, if the scenario has queues."""
-    scenario = simulation.scenario
-    if scenario.tenants is None:
-        return {}
-    cluster = scenario.cluster
-    intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
-    given = (scenario.tenants, cluster.gpu_types, cluster.capacity, scenario.request_gpus)
-    return {"tenants": measure_tenants(intervals, *given)}
 
 
 def _pairs_of(simulation: Simulation) -> dict[str, Any]:
