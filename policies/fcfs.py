@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -12,14 +12,12 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
-from .shared.backfill import FreeTimeline
+from .shared.backfill import starts_between_reservations
 from .shared.finish_times import remaining_at_request_s, request_times
 from .shared.queues import Blocks, fill, first_type
 from .shared.requests import request_options
 
 QUEUES: dict[str, Blocks] = {"cluster": "cluster", "gpu_type": "types"}
-SOONEST_S = 1e-3
-"""A running job's GPUs are not free now, however little it has left."""
 
 
 @dataclass
@@ -123,47 +121,16 @@ class FirstComeFirstServed(Policy):
         """Return the starts (job, type index, GPUs) that delay no reservation."""
         left_s = remaining_at_request_s(view, request_times(view))
         left_s = np.where(request_options(view), left_s, np.inf)
-        timelines = _timelines(view)
-        headed = [False] * len(timelines)
-        starts = []
-        for at in waiting.tolist():
-            gpus = int(view.requested_gpus[at])
-            options = _possible_starts(timelines, gpus, left_s[at])
-            if self.backfill == "easy":
-                options = [o for o in options if o.begin_s <= view.now_s or not headed[o.kind]]
-            if not options:
-                continue
-            end_s, kind, begin_s = min(options)
-            if begin_s <= view.now_s:
-                starts.append((int(view.job[at]), kind, gpus))
-            else:
-                headed = [was or t == kind or self.queue == "cluster" for t, was in enumerate(headed)]
-            timelines[kind].reserve(begin_s, gpus, end_s - begin_s)
-        return starts
-
-
-class _Start(NamedTuple):
-    """A possible start of a job; the start that compares least ends the job first."""
-
-    end_s: float
-    kind: int
-    begin_s: float
-
-
-def _possible_starts(timelines: list[FreeTimeline], gpus: int, left_s: Floats) -> list[_Start]:
-    """Return the earliest possible start on each type that can run the request."""
-    lasting = [(kind, float(s)) for kind, s in enumerate(left_s) if np.isfinite(s)]
-    begins = [(kind, s, timelines[kind].earliest(gpus, s)) for kind, s in lasting]
-    return [_Start(begin_s + s, kind, begin_s) for kind, s, begin_s in begins if np.isfinite(begin_s)]
-
-
-def _timelines(view: View) -> list[FreeTimeline]:
-    """Return, for each type, the GPUs that become free over time as running jobs end."""
-    level = np.searchsorted(view.setting.counts, view.gpus)
-    time_s, out = view.iteration_time_s(), []
-    for kind in range(len(view.setting.gpu_types)):
-        on = np.flatnonzero(view.gpu_type == kind)
-        left_s = view.remaining_iterations[on] * time_s[on, kind, level[on]] + view.standstill_s[on]
-        ends_s = view.now_s + np.maximum(left_s, SOONEST_S)
-        out.append(FreeTimeline(view.now_s, int(view.free[kind]), ends_s, view.gpus[on]))
-    return out
+        running_s, on = np.zeros(len(view)), np.flatnonzero(view.gpus > 0)
+        level = np.searchsorted(view.setting.counts, view.gpus[on])
+        time_s = view.iteration_time_s()[on, view.gpu_type[on], level]
+        running_s[on] = view.remaining_iterations[on] * time_s + view.standstill_s[on]
+        found = starts_between_reservations(
+            view,
+            waiting,
+            running_s,
+            left_s,
+            heads_only=self.backfill == "easy",
+            one_queue=self.queue == "cluster",
+        )
+        return [(int(view.job[at]), kind, int(view.requested_gpus[at])) for at, kind in found]

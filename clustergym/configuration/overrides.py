@@ -28,6 +28,7 @@ READ_WITH_FILE = {
         "sia_lengths",
         "keep_shares",
         "outcomes",
+        "time_limits",
         "seed",
         "load",
     ),

@@ -191,6 +191,9 @@ class View:
         Index into `setting.queues.leaves` of the job's queue; 0 if there are no queues.
     partner : ndarray of int, shape (n,), or None
         Row of the trace of the job that shares all its GPUs; -1: none. None where the scenario has no pairs.
+    time_limit_s : ndarray of float, shape (n,), or None
+        Seconds that a job asks to run for at most, once started; NaN: it does not say. None where the trace
+        keeps no time limits.
     """
 
     now_s: float
@@ -221,6 +224,7 @@ class View:
     batches: Callable[[], BatchOptions | None] = field(repr=False)
     parts: PartView | None = None
     partner: Ints | None = None
+    time_limit_s: Floats | None = None
     pairs: Callable[[], PairOptions | None] = field(repr=False, default=lambda: None)
 
     def __post_init__(self) -> None:

@@ -29,6 +29,7 @@ from clustergym.scenarios.pairs import Interference, PairSpeeds
 from clustergym.scenarios.parts import whole_gpus_alone, with_parts
 from clustergym.scenarios.scenario import Scenario, allowed_counts, model_classes
 from clustergym.workload.generators.parts import PARTS_SOURCE, PartWorkload, at_load, generate_parts
+from clustergym.workload.options import LimitChoice
 from clustergym.workload.pair_tables import PairTable, read_pair_table
 from clustergym.workload.trace import Trace
 
@@ -275,6 +276,9 @@ class TraceChoice(Parameters):
         How jobs end (`clustergym.workload.outcomes`): `ignore`, each completes after the work it did in its
         log; `keep`, as the log says; or drawn by the shares of a cluster, `philly`, `helios`, `seren` or
         `kalos`.
+    time_limits : str or pair of float
+        Time limits of jobs (`clustergym.workload.time_limits`): `ignore`; `keep`, those of the trace; or
+        drawn between two factors of the run time.
     keep_shares : bool
         Keep the parts of GPUs that PAI's jobs ask for.
     jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
@@ -290,6 +294,7 @@ class TraceChoice(Parameters):
     committed: str | None = None
     source: str | None = None
     outcomes: str = "ignore"
+    time_limits: LimitChoice = "ignore"
     jobs: int = 200
     span_s: float | None = None
     load: float | None = None
@@ -323,11 +328,15 @@ def make_trace(
     choice = config if isinstance(config, TraceChoice) else trace_choice(config)
     seed = seed if choice.seed is None else choice.seed
     trace = _plain_trace(choice, seed, cluster, counts)
-    if choice.outcomes == "ignore" and trace.outcome is None:
-        return trace
-    from clustergym.workload.drawn_outcomes import with_outcomes
+    if choice.outcomes != "ignore" or trace.outcome is not None:
+        from clustergym.workload.drawn_outcomes import with_outcomes
 
-    return with_outcomes(trace, choice.outcomes, cluster, seed)
+        trace = with_outcomes(trace, choice.outcomes, cluster, seed)
+    if choice.time_limits != "ignore" or trace.time_limit_s is not None:
+        from clustergym.workload.time_limits import with_time_limits
+
+        trace = with_time_limits(trace, choice.time_limits, cluster, seed)
+    return trace
 
 
 def _plain_trace(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: str) -> Trace:
@@ -388,6 +397,7 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: 
         sia_profiles=choice.sia_profiles,
         sia_lengths=choice.sia_lengths,
         outcomes=choice.outcomes,
+        time_limits="keep" if choice.time_limits == "keep" else "ignore",
         keep_shares=choice.keep_shares,
     )
 

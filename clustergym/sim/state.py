@@ -212,6 +212,7 @@ class ViewMaker:
             costs=lambda: self.costs(rows),
             batches=lambda: self._batch_options(rows, now),
             partner=None if jobs.partner is None else jobs.partner[rows],
+            time_limit_s=None if trace.time_limit_s is None else trace.time_limit_s[rows],
             pairs=lambda: self._pair_options(rows),
         )
 

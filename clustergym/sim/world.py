@@ -503,6 +503,14 @@ class World(ABC):
             kind = int(np.argmin(times[scenario.class_of[row], :, level]))
         return kind, gpus
 
+    def queued_at(self, row: int) -> int:
+        """Return the tick at which a job last began to wait; it tells one run of it from the next."""
+        return int(self.jobs.queued_since[row])
+
+    def decide_again(self) -> None:
+        """Ask for a decision at the next possible time."""
+        self._request_decision()
+
     def busy_at(self, tick: int) -> set[int]:
         """Return the nodes whose jobs are estimated to be still running at a tick."""
         jobs, busy = self.jobs, set[int]()

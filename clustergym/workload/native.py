@@ -17,7 +17,7 @@ from clustergym.inputs.text_files import TextTable, decode, header, read_bytes, 
 from clustergym.inputs.writing import write_files
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.part_columns import read_parts
-from clustergym.workload.trace import COLUMNS, OUTCOME_COLUMNS, PART_COLUMNS, Trace
+from clustergym.workload.trace import COLUMNS, LIMIT_COLUMNS, OUTCOME_COLUMNS, PART_COLUMNS, Trace
 from clustergym.workload.trace_checks import build_trace
 
 NAME = "native"
@@ -48,7 +48,8 @@ def read_trace(path: str | Path) -> Trace:
     ----------
     path : str or Path
         CSV with the columns of `COLUMNS`; `OPTIONAL` ones may be missing. With outcomes it has
-        `OUTCOME_COLUMNS` too; an empty `end_iterations` is all that the job asks for. With any of
+        `OUTCOME_COLUMNS` too; an empty `end_iterations` is all that the job asks for, an empty
+        `time_limit_s` no limit. With any of
         `PART_COLUMNS` jobs may ask for parts of GPUs, and for 0 of them.
 
     Raises
@@ -57,7 +58,7 @@ def read_trace(path: str | Path) -> Trace:
         At the first thing wrong with the file, or if the sha256 in its provenance differs.
     """
     path = Path(path)
-    table = read_csv(path, REQUIRED, known=COLUMNS + OUTCOME_COLUMNS + PART_COLUMNS)
+    table = read_csv(path, REQUIRED, known=COLUMNS + OUTCOME_COLUMNS + LIMIT_COLUMNS + PART_COLUMNS)
     iterations = integers(table, "iterations", low=1)
     stored = _read_provenance(path, table.sha256)
     divides = not set(PART_COLUMNS).isdisjoint(table.columns)
@@ -78,6 +79,9 @@ def read_trace(path: str | Path) -> Trace:
         user=texts(table, "user"),
         virtual_cluster=texts(table, "virtual_cluster"),
         **_outcomes(table, iterations),
+        time_limit_s=numbers(table, "time_limit_s", default=float("nan"))
+        if "time_limit_s" in table.columns
+        else None,
         provenance=stored or {"source": path.name, "format": NAME, "sha256": table.sha256},
         parts=read_parts(table, gpus) if divides else None,
     )

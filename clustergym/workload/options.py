@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+from clustergym.inputs.parameter_types import PositiveRange
 from clustergym.models.model_class import ModelClass
 
 ReferenceTime = Callable[[ModelClass, str, int], float]
 """(model class, GPU type, GPU count) -> seconds per iteration; inf where it does not fit."""
+LimitChoice = Literal["ignore", "keep"] | PositiveRange
+"""Time limits: none, those of the log, or the least and largest factor of the run time to draw them by."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class ReadOptions:
     outcomes : str
         `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
         each job does what it did in the log, and all complete.
+    time_limits : str
+        `keep`: jobs have the time limits of a log that has some; `ignore`: none.
     keep_shares : bool
         Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
     power_of_two : bool
@@ -59,6 +65,7 @@ class ReadOptions:
     sia_profiles: str | None = None
     sia_lengths: str = "validated"
     outcomes: str = "ignore"
+    time_limits: str = "ignore"
     keep_shares: bool = False
     power_of_two: bool = True
 

@@ -37,6 +37,8 @@ class RecordedJobs(Records):
     priority : ndarray of int, optional
     outcome : list of str, optional
         Of `workload.outcomes`; None: the log does not say how jobs ended.
+    time_limit_s : ndarray of float, optional
+        NaN: none; None: the log does not say how long jobs asked to run.
     dated : bool
     source_names : mapping
         The source's names of our columns, for error messages.
@@ -53,6 +55,7 @@ class RecordedJobs(Records):
     virtual_cluster: Sequence[str] | None = None
     priority: Ints | None = None
     outcome: Sequence[str] | None = None
+    time_limit_s: Floats | None = None
     dated: bool = True
     source_names: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -69,6 +72,7 @@ def recorded_jobs(
     left_out: Mapping[str, Bools],
     outcome: Sequence[str] | None = None,
     priority: Ints | None = None,
+    time_limit_s: Floats | None = None,
     unnamed: str = "job",
     dated: bool = True,
     facts: Mapping[str, Any] | None = None,
@@ -85,7 +89,7 @@ def recorded_jobs(
     submit_s, duration_s, gpus : ndarray, shape (n,)
     left_out : mapping
         Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
-    outcome, priority : optional
+    outcome, priority, time_limit_s : optional
         Columns of length n.
     unnamed : str
         Jobs of a log without ids are called this and their row.
@@ -119,6 +123,7 @@ def recorded_jobs(
         virtual_cluster=cells("virtual_cluster"),
         priority=None if priority is None else priority[rows],
         outcome=None if outcome is None else [outcome[row] for row in index],
+        time_limit_s=None if time_limit_s is None else time_limit_s[rows],
         dated=dated,
         source_names=names,
         facts=facts or {},
@@ -133,7 +138,8 @@ def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -
 def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log: draw models, and let time start at the first submission.
 
-    With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
+    With `options.outcomes=keep` jobs that failed or were killed end where they did in the log, and with
+    `options.time_limits=keep` they have the log's time limits.
 
     Raises
     ------
@@ -158,6 +164,7 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         priority=log.priority,
         user=log.user,
         virtual_cluster=log.virtual_cluster,
+        time_limit_s=log.time_limit_s if options.time_limits == "keep" else None,
         source_names=log.source_names,
         provenance=provenance(
             log.path,

@@ -36,6 +36,8 @@ OUTCOME_COLUMNS = ("outcome", "end_iterations")
 
 COMPLETED, FAILED, KILLED = OUTCOMES = ("completed", "failed", "killed")
 """Outcomes of jobs; an empty text is one that the log does not say."""
+LIMIT_COLUMNS = ("time_limit_s",)
+"""Further column of a trace that keeps the time limits of its jobs."""
 PART_COLUMNS = ("gpu_milli", "cpu_milli", "memory_mib", "gpu_models")
 """Further columns where jobs ask for parts of GPUs, CPU or memory."""
 
@@ -75,6 +77,9 @@ class Trace:
     end_iterations : ndarray of int, optional
         Iterations after which a job ends, of the `iterations` it asks for: fewer for one that failed or was
         killed. Only a clairvoyant policy knows them. None with `outcome`.
+    time_limit_s : ndarray of float, optional
+        Seconds that a job asks to run for at most, once started; NaN: it does not say. None: the trace does
+        not keep time limits.
     path : str
         File the rows were read from; empty where there is none.
     provenance : dict
@@ -102,6 +107,7 @@ class Trace:
     line: Ints
     outcome: tuple[str, ...] | None = None
     end_iterations: Ints | None = None
+    time_limit_s: Floats | None = None
     path: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
     gpu_milli: Ints | None = None
@@ -174,7 +180,8 @@ class Trace:
     def columns(self) -> tuple[str, ...]:
         """Columns of the trace in the native format."""
         outcomes = () if self.outcome is None else OUTCOME_COLUMNS
-        return COLUMNS + outcomes + (() if self.gpu_milli is None else PART_COLUMNS)
+        limits = () if self.time_limit_s is None else LIMIT_COLUMNS
+        return COLUMNS + outcomes + limits + (() if self.gpu_milli is None else PART_COLUMNS)
 
     def csv_text(self) -> str:
         """Return the table as text in the native format; equal tables give equal text on any machine."""
@@ -184,9 +191,12 @@ class Trace:
         kept: list[tuple[Any, ...]] = [()] * len(self)
         if self.outcome is not None:
             kept = list(zip(self.outcome, self.work_iterations.tolist(), strict=True))
+        if self.time_limit_s is not None:
+            kept = [
+                (*row, _or_empty(limit)) for row, limit in zip(kept, self.time_limit_s.tolist(), strict=True)
+            ]
         more = self._part_cells()
         for row in range(len(self)):
-            deadline = float(self.deadline_s[row])
             writer.writerow(
                 (
                     self.job_id[row],
@@ -197,7 +207,7 @@ class Trace:
                     int(self.iterations[row]),
                     self.gpu_type[row],
                     int(self.gpus[row]) if not more or more[row][0] else 0,
-                    "" if np.isnan(deadline) else _number(deadline),
+                    _or_empty(float(self.deadline_s[row])),
                     int(self.priority[row]),
                     self.user[row],
                     self.virtual_cluster[row],
@@ -217,6 +227,10 @@ class Trace:
     def sha256(self) -> str:
         """SHA-256 of the table in the native format; name, path and provenance do not count."""
         return hashlib.sha256(self.csv_text().encode()).hexdigest()
+
+
+def _or_empty(seconds: float) -> str:
+    return "" if np.isnan(seconds) else _number(seconds)
 
 
 def _number(value: float) -> str:

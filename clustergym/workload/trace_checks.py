@@ -45,6 +45,7 @@ def build_trace(
     virtual_cluster: Sequence[str] | None = None,
     outcome: Sequence[str] | None = None,
     end_iterations: Ints | None = None,
+    time_limit_s: Floats | None = None,
     name: str | None = None,
     provenance: dict[str, Any] | None = None,
     source_names: Mapping[str, str] | None = None,
@@ -63,6 +64,8 @@ def build_trace(
         Columns a source may lack: empty, any, NaN, 0, empty and empty then.
     outcome, end_iterations : optional
         Columns of a trace that keeps outcomes; both or none.
+    time_limit_s : optional
+        Column of a trace that keeps time limits; NaN: none.
     name : str, optional
         Name of the trace.
     provenance : dict, optional
@@ -98,6 +101,8 @@ def build_trace(
     }
     if outcome is not None and end_iterations is not None:
         columns |= {"outcome": list(outcome), "end_iterations": np.asarray(end_iterations, dtype=np.int64)}
+    if time_limit_s is not None:
+        columns["time_limit_s"] = np.asarray(time_limit_s, dtype=np.float64)
     if parts is not None:
         columns |= checked_parts(parts, path, line, lambda column: (source_names or {}).get(column, column))
     check = _Checker(path, columns, source_names or {})
@@ -194,6 +199,11 @@ class _Checker:
             row = int(np.argmax(late))
             message = f"deadline {deadline[row]:.17g} is not after the submission at {submit[row]:.17g}"
             raise self.error(row, "deadline_s", message, "deadlines are absolute; leave it empty for none")
+        limit = self.columns.get("time_limit_s", np.ones(1))
+        if (limit <= 0).any():
+            row = int(np.argmax(limit <= 0))
+            message = f"{limit[row]:.17g} s is no time to run in"
+            raise self.error(row, "time_limit_s", message, "give more than 0; leave it empty for no limit")
 
     def outcomes(self) -> None:
         known = ("", *OUTCOMES)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.interface.policy import View
+
+SOONEST_S = 1e-3
+"""A running job's GPUs are not free now, however little it has left."""
 
 
 class FreeTimeline:
@@ -43,3 +50,82 @@ class FreeTimeline:
             self.time_s = np.insert(self.time_s, after, end_s)
             self.free = np.insert(self.free, after, self.free[after - 1])
         self.free[(self.time_s >= start_s) & (self.time_s < end_s)] -= gpus
+
+
+def timelines(view: View, left_s: Floats) -> list[FreeTimeline]:
+    """Return, for each type, the GPUs that become free over time as running jobs end.
+
+    Parameters
+    ----------
+    view : View
+    left_s : ndarray of float, shape (n,)
+        Seconds until each running job is expected to end.
+    """
+    out = []
+    for kind in range(len(view.setting.gpu_types)):
+        on = np.flatnonzero(view.gpu_type == kind)
+        ends_s = view.now_s + np.maximum(left_s[on], SOONEST_S)
+        out.append(FreeTimeline(view.now_s, int(view.free[kind]), ends_s, view.gpus[on]))
+    return out
+
+
+class _Start(NamedTuple):
+    """A possible start of a job; the start that compares least ends the job first."""
+
+    end_s: float
+    kind: int
+    begin_s: float
+
+
+def _possible_starts(lines: list[FreeTimeline], gpus: int, left_s: Floats) -> list[_Start]:
+    """Return the earliest possible start on each type that can run the request."""
+    lasting = [(kind, float(s)) for kind, s in enumerate(left_s) if np.isfinite(s)]
+    begins = [(kind, s, lines[kind].earliest(gpus, s)) for kind, s in lasting]
+    return [_Start(begin_s + s, kind, begin_s) for kind, s, begin_s in begins if np.isfinite(begin_s)]
+
+
+def starts_between_reservations(
+    view: View,
+    order: Ints,
+    running_s: Floats,
+    left_s: Floats,
+    *,
+    heads_only: bool,
+    one_queue: bool = False,
+    allowed: Callable[[int, int], bool] = lambda at, kind: True,
+) -> Iterator[tuple[int, int]]:
+    """Yield the starts (position in the View, type index) that delay no reservation.
+
+    Parameters
+    ----------
+    view : View
+    order : ndarray of int
+        Positions of waiting jobs in the View, the first to be served first.
+    running_s : ndarray of float, shape (n,)
+        Seconds until each running job is expected to end.
+    left_s : ndarray of float, shape (n, T)
+        Seconds that each waiting job is expected to take on each type; inf: it cannot run there.
+    heads_only : bool
+        Whether only the first job that waits for a type holds a reservation there (EASY), or every waiting
+        job does (conservative).
+    one_queue : bool
+        Whether the first job that waits for any type is the head of all.
+    allowed : callable
+        Whether a job may start on a type now; one that may not holds no reservation either.
+    """
+    lines = timelines(view, running_s)
+    headed = [False] * len(lines)
+    for at in order.tolist():
+        gpus = int(view.requested_gpus[at])
+        options = _possible_starts(lines, gpus, left_s[at])
+        if heads_only:
+            options = [o for o in options if o.begin_s <= view.now_s or not headed[o.kind]]
+        options = [o for o in options if allowed(at, o.kind)]
+        if not options:
+            continue
+        end_s, kind, begin_s = min(options)
+        if begin_s <= view.now_s:
+            yield at, kind
+        else:
+            headed = [was or t == kind or one_queue for t, was in enumerate(headed)]
+        lines[kind].reserve(begin_s, gpus, end_s - begin_s)

@@ -52,8 +52,9 @@ def read_log(path: Path) -> RecordedJobs:
     """Read the log without drawing models: one processor counts as one GPU.
 
     It gives submission in seconds, run time, requested processors (allocated ones where those are not
-    known), user, queue (as the virtual cluster) and outcome. Left out: parts of checkpointed jobs, jobs
-    that never ran (run time -1), jobs of 0 s, and jobs without processors.
+    known), user, queue (as the virtual cluster), requested time (as the time limit) and outcome. Left out:
+    parts of checkpointed jobs, jobs that never ran (run time -1), jobs of 0 s, and jobs without
+    processors.
     """
     table, header = _table(path)
     submit_s = numbers(table, "submit time", low=0)
@@ -61,6 +62,7 @@ def read_log(path: Path) -> RecordedJobs:
     asked, allocated = _known(table, "requested processors"), _known(table, "allocated processors")
     processors = np.where(np.nan_to_num(asked) > 0, asked, allocated)
     gpus = np.nan_to_num(processors).astype(np.int64)
+    limit_s = _known(table, "requested time")
     outcome = read_outcomes(table, "status", STATUSES)
     part = np.array([status in PARTS for status in table.columns["status"]])
     for column in ("user", "queue"):
@@ -73,6 +75,7 @@ def read_log(path: Path) -> RecordedJobs:
         duration_s=run_s,
         gpus=gpus,
         outcome=outcome,
+        time_limit_s=np.where(limit_s > 0, limit_s, np.nan),
         left_out={
             "part of a checkpointed job": part,
             "never ran": np.isnan(run_s),
