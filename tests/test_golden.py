@@ -18,12 +18,17 @@ POLICIES = ("fcfs", "srtf", "sjf", "las", "tiresias", "gandiva", "optimus", "are
 """Those whose decisions need no solver, whose choice among equal optima may change with its version."""
 CASES = [(scenario, policy) for scenario in ("testbed", "ares") for policy in POLICIES]
 CASES += [("sharing", policy) for policy in ("fcfs", "srtf", "tiresias")]
+TENANTS = ("kai", "kueue", "capacity", "slurm_multifactor")
+CASES += [("testbed queues", policy) for policy in TENANTS]
 
 
 def digest(scenario: str, policy: str) -> str:
     if scenario == "sharing":
         few = clustergym.load_scenario(scenario, ["trace.jobs=400", "trace.load=2.0"])
         return clustergym.simulate(few, policy, "parts").digest
+    if scenario == "testbed queues":
+        limited = ["scenario.queues=virtual_cluster", "trace.time_limits=[1,5]"]
+        return clustergym.simulate(clustergym.load_scenario("testbed", limited), policy).digest
     return clustergym.simulate(clustergym.load_scenario(scenario), policy).digest
 
 

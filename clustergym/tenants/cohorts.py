@@ -55,9 +55,16 @@ class Usage:
         self.parent = {child.name: one.name for one in root.below() for child in one.children}
         self.held: dict[str, dict[str, float]] = {name: {} for name in self.nodes}
         """What counts on each node: of a cohort what its children use beyond what is kept for them."""
+        self._quota: dict[tuple[str, str], float] = {}
+        self._types = sorted({kind for one in self.nodes.values() for kind in one.nominal})
 
     def quota(self, name: str, gpu_type: str) -> float:
         """Return the GPUs that a node has of its own, and that its children lend."""
+        if (name, gpu_type) not in self._quota:
+            self._quota[name, gpu_type] = self._summed_quota(name, gpu_type)
+        return self._quota[name, gpu_type]
+
+    def _summed_quota(self, name: str, gpu_type: str) -> float:
         node = self.nodes[name]
         lent = (
             self.quota(child.name, gpu_type) - self._kept(child.name, gpu_type) for child in node.children
@@ -94,10 +101,10 @@ class Usage:
             GPUs of a type that it would use besides; below 0 less.
         """
         node, beyond = self.nodes[name], 0.0
-        for kind in self._types():
+        for kind in self._types:
             held = self.held[name].get(kind, 0.0) + (more if kind == gpu_type else 0.0)
             beyond += max(held - self.quota(name, kind), 0.0)
-        lendable = sum(self._most(self.parent[name], kind) for kind in self._types())
+        lendable = sum(self._most(self.parent[name], kind) for kind in self._types)
         if beyond == 0 or lendable == 0:
             return 0.0
         return beyond / lendable / node.weight if node.weight else math.inf
@@ -171,6 +178,3 @@ class Usage:
             return quota
         borrowed = self.nodes[name].borrowing_limit.get(gpu_type, math.inf)
         return min(quota + borrowed, self._kept(name, gpu_type) + self._most(self.parent[name], gpu_type))
-
-    def _types(self) -> list[str]:
-        return sorted({kind for one in self.nodes.values() for kind in one.nominal})

@@ -28,6 +28,19 @@ def classic_fair_share(shares: float, usage: float, damping: float = 1.0) -> flo
     return float(2.0 ** (-usage / shares / damping)) if shares else 0.0
 
 
+def effective_usage(own: float, above: float, shares: float) -> float:
+    """Return the usage that counts in the older rule: own use, and a part of what siblings have used.
+
+    Parameters
+    ----------
+    own, above : float
+        Part of all use that is the account's own; the effective one of the account above it.
+    shares : float
+        Part of the shares beside it that are its own.
+    """
+    return own + (above - own) * shares
+
+
 @dataclass(frozen=True)
 class Account:
     """An account with accounts or users in it, or a user (without any).
@@ -35,7 +48,7 @@ class Account:
     Attributes
     ----------
     name : str
-    shares : int
+    shares : float
         Raw shares, against its siblings'.
     usage : float
         Decayed use of a user; of an account the sum over what is in it counts.
@@ -43,7 +56,7 @@ class Account:
     """
 
     name: str
-    shares: int
+    shares: float
     usage: float = 0.0
     members: tuple[Account, ...] = ()
 
@@ -77,7 +90,7 @@ def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
         """Return shares over use, exactly, so that equals tie."""
         if not one.used:
             return math.inf
-        return Fraction(one.shares, shares) / (Fraction(one.used) / Fraction(used))
+        return Fraction(one.shares) / Fraction(shares) / (Fraction(one.used) / Fraction(used))
 
     levels = [level(one) for one in siblings]
     for value in sorted(set(levels), reverse=True):

@@ -1,0 +1,71 @@
+"""Capacity: queues with a guarantee, a deserved share that comes back on demand, and a cap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
+
+
+@dataclass
+class Capacity(GangQueues):
+    """Elastic queues as Volcano's capacity plug-in and YARN's capacity scheduler have them.
+
+    A queue deserves its quota, never has more than its limit, and may use what others leave idle, but for
+    what is left of their guarantees. The queue that holds least of what it deserves starts a job first; a job
+    that does not fit lets others pass. A job with which its queue stays within what it deserves takes GPUs
+    back from queues that hold more than they deserve, the one with most of it first, and there from the job
+    of least priority that started last; in a queue a job of higher priority takes them from those of lower.
+    No job is stopped before its minimum run time.
+
+    Sources: Volcano's design of capacity scheduling, and the documentation of Apache Hadoop's scheduler.
+
+    Every departure from Volcano and YARN: jobs start and stop whole, so that a
+    queue that gives a job back may be left with less than it deserves; there is no time between a warning and
+    the stop, and no limit to what is taken back at once.
+
+    Parameters
+    ----------
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "capacity"
+
+    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
+        served = max(self._excess(queue, kind) for kind in range(len(self.book.types)))
+        return served, sum(self.book.held[queue]), self.book.index[queue]
+
+    def _may_have(self, leaf: str, kind: int, gpus: int) -> bool:
+        tree, path = self.book.tree, self.book.paths[leaf]
+        others = (
+            other for name in path for other in tree.children[tree.queues[name].parent] if other != name
+        )
+        kept = sum(self._kept(other, kind) for other in others)
+        return self.book.free[kind] - kept >= gpus and super()._may_have(leaf, kind, gpus)
+
+    def _kept(self, queue: str, kind: int) -> float:
+        """Return the GPUs that a queue is guaranteed and does not use."""
+        below = sum(self._kept(child, kind) for child in self.book.tree.children[queue])
+        return max(self.book.guarantee[queue][kind] - self.book.held[queue][kind], below)
+
+    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+        leaf = gangs.leaf[at]
+        return way == "preempt" or self.book.held[leaf][kind] + gangs.gpus[at] <= self.book.quota[leaf][kind]
+
+    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
+        if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
+            return way == "preempt" and of_lower_priority(gangs, at, victim)
+        (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
+        held, quota = self.book.held, self.book.quota
+        within = held[mine][kind] + gangs.gpus[at] <= quota[mine][kind]
+        return within and all(held[name][kind] > quota[name][kind] for name in theirs)
+
+    def _excess(self, queue: str, kind: int) -> float:
+        held, deserved = self.book.held[queue][kind], self.book.quota[queue][kind]
+        if deserved:
+            return held / deserved
+        return np.inf if held else 0.0

@@ -1,0 +1,136 @@
+"""KAI: fair shares of queues by quota, priority, weight and past use, with reclaim between queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clustergym.interface.policy import Setting
+from clustergym.tenants.division import divided
+from clustergym.tenants.history import History
+
+from .shared.gang_queues import GangQueues, Gangs, of_lower_priority
+
+
+@dataclass
+class Kai(GangQueues):
+    """The queues of NVIDIA's KAI-Scheduler: fair shares that are taken back, gangs that start whole.
+
+    Every queue has a fair share of each GPU type: its quota as far as its jobs ask for it, then, by
+    priority, a part of the rest by weight, less where it has had more than its weight of late. Queues start
+    their jobs in the order of the project: those not above their shares first, then those whose next job
+    stays within quota, then by priority, then the one that holds least of its share. A job that does not fit
+    lets others pass. A job with which its queue stays within its fair share takes GPUs from queues above
+    theirs, or from those above quota if its own stays within quota; in a queue a job of higher priority takes
+    them from those of lower. Nobody loses GPUs of his quota, nor a job its GPUs before its minimum run time.
+
+    Sources: the project's docs on fairness, queues and time-based fair sharing, and its plug-ins.
+
+    Every departure from the project: jobs are not moved to make room
+    (consolidation), all may be preempted whatever their priority, and what was stopped is gone at once.
+    A job of any type counts as a request for each type that it can run on.
+
+    Parameters
+    ----------
+    round_s : float or None
+        Seconds between decision points where the scenario leaves them to the policy.
+    """
+
+    name: ClassVar[str] = "kai"
+    _history: History = field(init=False, repr=False)
+    _holds: list[float] = field(default_factory=list, init=False, repr=False)
+    _noted_s: float = field(default=0.0, init=False, repr=False)
+    _due: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
+    _share: dict[str, list[float]] = field(default_factory=dict, init=False, repr=False)
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run: nobody has had anything."""
+        super().reset(setting, rng)
+        past, queues = self.book.tree.settings.history, len(self.book.tree.queues)
+        self._history = History(queues, past.window_s, past.half_life_s)
+        self._holds, self._noted_s = [0.0] * queues, 0.0
+
+    def _open(self, gangs: Gangs) -> None:
+        book, view = self.book, gangs.view
+        self._history.add(self._noted_s, view.now_s, self._holds, float(view.setting.capacity.sum()))
+        usage = dict(zip(book.tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
+        asked = {leaf: list(book.held[leaf]) for leaf in book.tree.leaves}
+        for at, leaf in enumerate(gangs.leaf):
+            for kind in gangs.options[at] if gangs.kind[at] < 0 else ():
+                asked[leaf][kind] += gangs.gpus[at]
+        shares = [
+            self._divided(
+                name, float(view.available[kind]), {leaf: a[kind] for leaf, a in asked.items()}, usage
+            )
+            for kind, name in enumerate(book.types)
+        ]
+        self._due = {name: [share[name] for share in shares] for name in book.tree.queues}
+        self._share = {
+            name: [
+                min(limit, max(quota, due))
+                for limit, quota, due in zip(book.limit[name], book.quota[name], dues, strict=True)
+            ]
+            for name, dues in self._due.items()
+        }
+
+    def _divided(
+        self, gpu_type: str, total: float, asked: Mapping[str, float], usage: Mapping[str, float]
+    ) -> dict[str, float]:
+        return divided(self.book.tree, "fair_share", gpu_type, total, asked, usage)
+
+    def _close(self, now_s: float) -> None:
+        self._holds, self._noted_s = [sum(held) for held in self.book.held.values()], now_s
+
+    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
+        held, kind, gpus = self.book.held[queue], gangs.options[at][0], gangs.gpus[at]
+        share, one = self._share[queue], self.book.tree.queues[queue]
+        after = [gpus_held + gpus * (at_kind == kind) for at_kind, gpus_held in enumerate(held)]
+        return (
+            any(now > due for now, due in zip(held, self._due[queue], strict=True)),
+            after[kind] > self.book.quota[queue][kind],
+            -one.priority,
+            not any(share),
+            _served(after, share),
+            _served(held, share),
+            sum(share),
+            self.book.index[queue],
+        )
+
+    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+        leaf = gangs.leaf[at]
+        return way == "preempt" or self.book.held[leaf][kind] + gangs.gpus[at] <= self._due[leaf][kind]
+
+    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
+        if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
+            return way == "preempt" and of_lower_priority(gangs, at, victim)
+        (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
+        held, quota = self.book.held, self.book.quota
+        if not all(held[name][kind] > quota[name][kind] for name in theirs):
+            return False
+        above_share = held[theirs[0]][kind] > self._share[theirs[0]][kind]
+        return above_share or held[mine][kind] + gangs.gpus[at] <= quota[mine][kind]
+
+    def _agrees(self, gangs: Gangs, at: int, kind: int, stopped: list[int]) -> bool:
+        """Whether no queue above its share comes to have more of it than one that it takes from."""
+        held = self.book.held
+        for victim in stopped:
+            if gangs.leaf[victim] == gangs.leaf[at]:
+                continue
+            (mine, *_), (theirs, *_) = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
+            used = _served([held[mine][kind] + gangs.gpus[at]], [self._due[mine][kind]])
+            other = self._due[theirs][kind]
+            if used > 1 and other and used >= held[theirs][kind] / other:
+                return False
+        return True
+
+    def _excess(self, queue: str, kind: int) -> float:
+        return _served([self.book.held[queue][kind]], [self._share[queue][kind]])
+
+
+def _served(held: list[float], share: list[float]) -> float:
+    """Return the largest part of its share that a queue holds, over the GPU types."""
+    parts = (now / own if own else np.inf for now, own in zip(held, share, strict=True) if now)
+    return float(max(parts, default=0.0))

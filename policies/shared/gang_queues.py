@@ -1,0 +1,321 @@
+"""Queues of tenants that start whole jobs in turn, and stop jobs of others for those they owe GPUs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clustergym.inputs.parameter_types import Period
+from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
+from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, of_type
+
+from .requests import request_options
+
+
+class QueueBook:
+    """Who holds what at a decision point: the GPUs of each queue of a tree, and those that are free.
+
+    Parameters
+    ----------
+    setting : Setting
+        A setting without queues has one.
+
+    Attributes
+    ----------
+    tree : QueueTree
+    paths : dict of str to list of str
+        Queues from the top down to each leaf.
+    quota, limit, guarantee : dict of str to list of float
+        Amounts of each queue by GPU type; a quota without limit is its parent's.
+    held : dict of str to list of float
+        GPUs that the jobs of each queue hold, by type.
+    free : list of int
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.tree = setting.queues or QueueTree({"all": Queue()}, Settings())
+        self.types = setting.gpu_types
+        self.paths = {leaf: self.tree.path(leaf) for leaf in self.tree.leaves}
+        self.index = {name: at for at, name in enumerate(self.tree.queues)}
+        self.quota: dict[str, list[float]] = {}
+        self.limit: dict[str, list[float]] = {}
+        self.guarantee: dict[str, list[float]] = {}
+        for name, queue in self.tree.queues.items():
+            above = setting.capacity.tolist() if queue.parent is None else self.quota[queue.parent]
+            own = [of_type(queue.quota, kind) for kind in self.types]
+            self.quota[name] = [most if np.isinf(q) else q for q, most in zip(own, above, strict=True)]
+            self.limit[name] = [of_type(queue.limit, kind, np.inf) for kind in self.types]
+            self.guarantee[name] = [of_type(queue.guarantee, kind) for kind in self.types]
+        self.held: dict[str, list[float]] = {}
+        self.free: list[int] = []
+
+    def open(self, view: View) -> None:
+        """Begin with what jobs hold at a decision point."""
+        self.free = view.free.tolist()
+        self.held = {name: [0.0] * len(self.types) for name in self.tree.queues}
+        held = np.zeros((len(self.tree.leaves), len(self.types)))
+        runs = np.flatnonzero(view.gpus > 0)
+        np.add.at(held, (view.queue[runs], view.gpu_type[runs]), view.gpus[runs])
+        for at, kind in np.argwhere(held).tolist():
+            for name in self.paths[self.tree.leaves[at]]:
+                self.held[name][kind] += float(held[at, kind])
+
+    def take(self, leaf: str, kind: int, gpus: int) -> None:
+        """Give a leaf GPUs that are free; below 0 it gives them back."""
+        self.free[kind] -= gpus
+        for name in self.paths[leaf]:
+            self.held[name][kind] += gpus
+
+    def within_limits(self, leaf: str, kind: int, gpus: int) -> bool:
+        """Whether a leaf may have more GPUs by its limit and those above it."""
+        return all(self.held[name][kind] + gpus <= self.limit[name][kind] for name in self.paths[leaf])
+
+    def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
+        """Return the queues down to each of two leaves, below what both are in."""
+        first, second = self.paths[one], self.paths[other]
+        depth = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+        return first[depth:], second[depth:]
+
+
+class Gangs:
+    """The jobs of a decision in the making, by their position in the View.
+
+    Attributes
+    ----------
+    view : View
+    leaf : list of str
+    gpus : list of int
+        What each holds, or asks for.
+    priority : list of int
+    kind : list of int
+        Type that each is to hold; -1: none.
+    options : list of list of int
+        Types that each may run on.
+    ran_s : list of float
+        Seconds since each last started.
+    before : list of bool
+        Whether each held GPUs when the decision began.
+    """
+
+    def __init__(self, view: View, leaves: list[str], since_s: Mapping[int, float]) -> None:
+        self.view = view
+        self.leaf = [leaves[at] for at in view.queue.tolist()]
+        self.before = (view.gpus > 0).tolist()
+        self.gpus = np.where(view.gpus > 0, view.gpus, view.requested_gpus).tolist()
+        self.priority = view.priority.tolist()
+        self.kind = view.gpu_type.tolist()
+        self.options = [np.flatnonzero(row).tolist() for row in request_options(view)]
+        self.ran_s = [view.now_s - since_s.get(job, view.now_s) for job in view.job.tolist()]
+        self.waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
+
+
+@dataclass
+class GangQueues(Policy):
+    """Base of policies that start whole jobs at their requests, queue by queue.
+
+    At a decision point a policy makes passes over the jobs that wait. In each the queue that comes first, at
+    every level of the tree, offers the next of its jobs, by priority and then by submission. The job starts
+    where there is room; if the pass names ways to stop jobs, these are tried in turn. No job is moved, and
+    one that was stopped waits for the next decision point.
+
+    Attributes
+    ----------
+    passes : tuple of tuple of str
+        The ways to stop jobs that each pass tries.
+    """
+
+    information_class: ClassVar[InformationClass] = InformationClass.NONE
+    passes: ClassVar[tuple[tuple[str, ...], ...]] = ((), ("reclaim",), ("preempt",))
+    round_s: Period | None = 60.0
+    book: QueueBook = field(init=False, repr=False)
+    _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+
+    @property
+    def _strict(self) -> bool:
+        """Whether a job that cannot start keeps those behind it in its queue from starting."""
+        return False
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run: no job has started."""
+        self.book = QueueBook(setting)
+        self._since_s, self._counters = {}, Counter()
+
+    def counters(self) -> Mapping[str, int]:
+        """Return how many jobs were stopped, by way."""
+        return dict(self._counters)
+
+    def schedule(self, view: View) -> Decision:
+        """Start jobs in the order of queues, and stop those that must give way."""
+        self.book.open(view)
+        gangs = Gangs(view, self.book.tree.leaves, self._since_s)
+        self._open(gangs)
+        waiting = np.flatnonzero(view.state == QUEUED)
+        waiting = waiting[np.lexsort((waiting, -view.priority[waiting]))]
+        for ways in self.passes:
+            self._serve(gangs, [at for at in waiting.tolist() if gangs.kind[at] < 0], ways)
+        held = [at for at, kind in enumerate(gangs.kind) if kind >= 0]
+        jobs = view.job.tolist()
+        self._since_s = {
+            jobs[at]: self._since_s.get(jobs[at], view.now_s) if gangs.before[at] else view.now_s
+            for at in held
+        }
+        self._close(view.now_s)
+        return Decision.of((jobs[at], gangs.kind[at], gangs.gpus[at]) for at in held)
+
+    def _open(self, gangs: Gangs) -> None:
+        """Compute what the rules need at a decision point."""
+
+    def _close(self, now_s: float) -> None:
+        """Note what is held after a decision."""
+
+    @abstractmethod
+    def _key(self, gangs: Gangs, queue: str, at: int) -> Any:
+        """Return a value by which queues beside each other are served, least first; `at` is the next job."""
+
+    @abstractmethod
+    def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+        """Whether jobs may be stopped in this way for a job."""
+
+    @abstractmethod
+    def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
+        """Whether a running job may now be stopped in this way for another."""
+
+    @abstractmethod
+    def _excess(self, queue: str, kind: int) -> float:
+        """Return how far a leaf is above its due; the furthest loses a job first."""
+
+    def _may_have(self, leaf: str, kind: int, gpus: int) -> bool:
+        """Whether a leaf may have more GPUs, if they are free."""
+        return self.book.within_limits(leaf, kind, gpus)
+
+    def _agrees(self, gangs: Gangs, at: int, kind: int, stopped: list[int]) -> bool:
+        """Whether a job may start in the place of others."""
+        return True
+
+    def _victim_key(self, gangs: Gangs, at: int) -> tuple[float, ...]:
+        """Return a value by which the jobs of a queue are stopped, least first."""
+        return gangs.priority[at], gangs.ran_s[at], -at
+
+    def _take(self, leaf: str, kind: int, gpus: int) -> None:
+        self.book.take(leaf, kind, gpus)
+
+    def _serve(self, gangs: Gangs, waiting: list[int], ways: tuple[str, ...]) -> None:
+        lists: dict[str, list[int]] = {}
+        most = max(self.book.free)
+        for at in reversed(waiting):
+            if ways or self._strict or gangs.gpus[at] <= most:
+                lists.setdefault(gangs.leaf[at], []).append(at)
+        keys: dict[tuple[str, int], Any] = {}
+        failed: set[tuple[Any, ...]] = set()
+        while lists:
+            leaf = self._next(gangs, {name: rows[-1] for name, rows in lists.items()}, keys, None)
+            at = lists[leaf].pop()
+            alike = leaf, gangs.gpus[at], gangs.priority[at], tuple(gangs.options[at])
+            if self._start(gangs, at) or (alike not in failed and self._stop_for(gangs, at, ways)):
+                keys.clear()
+                failed.clear()
+            elif self._strict:
+                lists[leaf] = []
+            elif self._waited(gangs, at):
+                failed.add(alike)
+            if not lists[leaf]:
+                del lists[leaf]
+
+    def _next(
+        self, gangs: Gangs, heads: Mapping[str, int], keys: dict[tuple[str, int], Any], parent: str | None
+    ) -> str:
+        """Return the leaf to serve, of those below a queue; empty: none of them has a job."""
+        best, found = None, ""
+        for child in self.book.tree.children[parent]:
+            inner = bool(self.book.tree.children[child])
+            leaf = self._next(gangs, heads, keys, child) if inner else child
+            if leaf not in heads:
+                continue
+            at = heads[leaf]
+            if (child, at) not in keys:
+                keys[child, at] = self._key(gangs, child, at)
+            if best is None or keys[child, at] < best:
+                best, found = keys[child, at], leaf
+        return found
+
+    def _start(self, gangs: Gangs, at: int) -> bool:
+        leaf, gpus = gangs.leaf[at], gangs.gpus[at]
+        for kind in gangs.options[at]:
+            if gpus <= self.book.free[kind] and self._may_have(leaf, kind, gpus):
+                gangs.kind[at] = kind
+                self._take(leaf, kind, gpus)
+                return True
+        return False
+
+    def _waited(self, gangs: Gangs, at: int) -> bool:
+        return bool(gangs.waited_s[at] >= self.book.tree.queues[gangs.leaf[at]].preemption_delay_s)
+
+    def _stop_for(self, gangs: Gangs, at: int, ways: tuple[str, ...]) -> bool:
+        return self._waited(gangs, at) and any(
+            self._claims(gangs, at, kind, way) and self._stop_on(gangs, at, kind, way)
+            for way in ways
+            for kind in gangs.options[at]
+        )
+
+    def _stop_on(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
+        """Start a job where others are stopped for it; without success nothing changes."""
+        leaf, gpus = gangs.leaf[at], gangs.gpus[at]
+        lists, stopped = self._victims(gangs, at, kind), list[int]()
+
+        def room() -> bool:
+            return gpus <= self.book.free[kind] and self._may_have(leaf, kind, gpus)
+
+        while not room():
+            found = [
+                next((one for one in rows if self._gives(gangs, at, kind, way, one)), -1)
+                for rows in lists.values()
+            ]
+            some = [one for one in found if one >= 0]
+            if not some:
+                break
+            victim = max(some, key=lambda one: self._excess(gangs.leaf[one], kind))
+            lists[gangs.leaf[victim]].remove(victim)
+            self._take(gangs.leaf[victim], kind, -gangs.gpus[victim])
+            stopped.append(victim)
+        succeeds = room() and self._agrees(gangs, at, kind, stopped)
+        for victim in list(stopped):
+            self._take(gangs.leaf[victim], kind, gangs.gpus[victim])
+            if succeeds and not room():
+                self._take(gangs.leaf[victim], kind, -gangs.gpus[victim])
+            else:
+                stopped.remove(victim)
+        if succeeds:
+            for victim in stopped:
+                gangs.kind[victim] = -1
+            gangs.kind[at] = kind
+            self._take(leaf, kind, gpus)
+            self._counters[f"jobs_stopped_to_{way}"] += len(stopped)
+        return succeeds
+
+    def _victims(self, gangs: Gangs, at: int, kind: int) -> dict[str, list[int]]:
+        """Return the jobs of a type that have had their minimum run time, in order, by leaf."""
+        taker, tree = gangs.leaf[at], self.book.tree
+        found: dict[str, list[int]] = {}
+        least_s = {
+            leaf: tree.preempt_min_runtime_s(leaf)
+            if leaf == taker
+            else tree.reclaim_min_runtime_s(taker, leaf)
+            for leaf in tree.leaves
+        }
+        for one, leaf in enumerate(gangs.leaf):
+            if gangs.kind[one] == kind and gangs.before[one] and gangs.ran_s[one] >= least_s[leaf]:
+                found.setdefault(leaf, []).append(one)
+        return {
+            leaf: sorted(rows, key=lambda one: self._victim_key(gangs, one)) for leaf, rows in found.items()
+        }
+
+
+def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:
+    """Whether a running job is in the same queue as another, and of lower priority."""
+    return gangs.leaf[victim] == gangs.leaf[at] and int(gangs.priority[victim]) < gangs.priority[at]
