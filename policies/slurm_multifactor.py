@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.inputs.parameter_types import NonNegativeFloat, Period, PositiveFloat
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 from clustergym.tenants.slurm_priority import (
+    FACTORS,
     Account,
     age_factor,
     classic_fair_share,
@@ -24,17 +25,6 @@ from clustergym.workload.trace import Trace
 from .shared.backfill import starts_between_reservations
 from .shared.gang_queues import QueueBook
 from .shared.requests import request_options
-
-
-@dataclass(frozen=True)
-class Weights:
-    """What each factor of a job's priority counts; each factor is from 0 to 1."""
-
-    age: NonNegativeFloat = 1000.0
-    fair_share: NonNegativeFloat = 10_000.0
-    job_size: NonNegativeFloat = 0.0
-    partition: NonNegativeFloat = 1000.0
-    qos: NonNegativeFloat = 1000.0
 
 
 @dataclass
@@ -63,8 +53,8 @@ class SlurmMultifactor(Policy):
         `none`: a job that waits keeps those behind it from the types that it could run on.
     fair_share : str
         `fair_tree` or `classic`.
-    weights : mapping
-        Weights of `age`, `fair_share`, `job_size`, `partition` and `qos`.
+    weight_age, weight_fair_share, weight_job_size, weight_partition, weight_qos : float
+        What each factor counts; each is from 0 to 1.
     favor_small : bool
         Whether few GPUs raise a job's priority, rather than many.
     damping : float
@@ -79,11 +69,15 @@ class SlurmMultifactor(Policy):
         Seconds between decision points where the scenario leaves them to the policy.
     """
 
-    name: ClassVar[str] = "slurm_multifactor"
+    name: ClassVar[str] = "slurm-multifactor"
     information_class: ClassVar[InformationClass] = InformationClass.NONE
     backfill: Literal["conservative", "easy", "none"] = "conservative"
     fair_share: Literal["fair_tree", "classic"] = "fair_tree"
-    weights: Weights = field(default_factory=Weights)
+    weight_age: NonNegativeFloat = 1000.0
+    weight_fair_share: NonNegativeFloat = 10_000.0
+    weight_job_size: NonNegativeFloat = 0.0
+    weight_partition: NonNegativeFloat = 1000.0
+    weight_qos: NonNegativeFloat = 1000.0
     favor_small: bool = False
     damping: PositiveFloat = 1.0
     max_age_s: Period = 7 * 86_400.0
@@ -171,7 +165,8 @@ class SlurmMultifactor(Policy):
     def priorities(self, view: View) -> Floats:
         """Return the priority of each job, shape (n,)."""
         fair = self.fair_factors()
-        tree, weights = self._book.tree, asdict(self.weights)
+        tree = self._book.tree
+        weights = {name: getattr(self, f"weight_{name}", 0.0) for name in FACTORS}
         largest = max((tree.queues[leaf].priority for leaf in tree.leaves), default=0)
         size = view.requested_gpus / float(view.setting.capacity.sum())
         found = []

@@ -18,7 +18,7 @@ POLICIES = ("fcfs", "srtf", "sjf", "las", "tiresias", "gandiva", "optimus", "are
 """Those whose decisions need no solver, whose choice among equal optima may change with its version."""
 CASES = [(scenario, policy) for scenario in ("testbed", "ares") for policy in POLICIES]
 CASES += [("sharing", policy) for policy in ("fcfs", "srtf", "tiresias")]
-TENANTS = ("kai", "kueue", "capacity", "slurm_multifactor")
+TENANTS = ("kai", "kueue", "capacity", "slurm-multifactor")
 CASES += [("testbed queues", policy) for policy in TENANTS]
 
 

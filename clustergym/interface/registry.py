@@ -35,7 +35,8 @@ KINDS = {
 def entry_points(kind: str) -> Mapping[str, str]:
     """Return name -> `module:Class` of every policy or placer; of what is built in, its module alone.
 
-    A file of `policies/` is a policy, and one of `policies/placers/` a placer; other packages name theirs
+    A file of `policies/` is a policy, and one of `policies/placers/` a placer, in whose name `-` stands for
+    `_`; other packages name theirs
     in an entry point.
     """
     found = {point.name: point.value for point in metadata.entry_points(group=KINDS[kind].group)}
@@ -45,7 +46,7 @@ def entry_points(kind: str) -> Mapping[str, str]:
 def _built_in(package: str) -> Iterator[tuple[str, str]]:
     for folder in importlib.import_module(package).__path__:
         for path in sorted(Path(folder).glob("[!_]*.py")):
-            yield path.stem, f"{package}.{path.stem}"
+            yield path.stem.replace("_", "-"), f"{package}.{path.stem}"
 
 
 def make_policy(parameters: Mapping[str, Any]) -> Policy:

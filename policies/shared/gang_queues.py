@@ -318,4 +318,4 @@ class GangQueues(Policy):
 
 def of_lower_priority(gangs: Gangs, at: int, victim: int) -> bool:
     """Whether a running job is in the same queue as another, and of lower priority."""
-    return gangs.leaf[victim] == gangs.leaf[at] and int(gangs.priority[victim]) < gangs.priority[at]
+    return gangs.leaf[victim] == gangs.leaf[at] and bool(gangs.priority[victim] < gangs.priority[at])

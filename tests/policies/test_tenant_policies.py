@@ -12,7 +12,7 @@ from clustergym.policies.capacity import Capacity
 from clustergym.policies.kai import Kai
 from clustergym.policies.kueue import Kueue
 from clustergym.policies.placers.buddy import Buddy
-from clustergym.policies.slurm_multifactor import SlurmMultifactor, Weights
+from clustergym.policies.slurm_multifactor import SlurmMultifactor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_scenarios import all_left, random_scenarios
@@ -232,7 +232,7 @@ def test_capacity_does_not_take_back_for_a_parent_that_has_what_it_deserves(queu
 
 # Slurm
 
-AGE = Weights(age=1000.0, fair_share=0.0, partition=0.0, qos=0.0)
+AGE = {"weight_fair_share": 0.0, "weight_partition": 0.0, "weight_qos": 0.0}
 NEEDS = [
     Job("run", 0, 10, gpus=4), Job("more", 0, 10, gpus=2), Job("Head", 1, 5, gpus=8),
     Job("Jay", 2, 8, gpus=2), Job("Kay", 3, 20, gpus=2),
@@ -250,7 +250,7 @@ EXACT = {job.job_id: float(job.iterations) for job in NEEDS}
     ],
 )
 def test_slurm_fills_in_where_time_limits_let_it(backfill, expected):
-    policy = SlurmMultifactor(backfill=backfill, weights=AGE, round_s=None)
+    policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
     assert times(run(NEEDS, policy, limits_s=EXACT), EventKind.START) == expected
 
 
@@ -261,14 +261,14 @@ def test_slurm_reserves_for_all_that_wait_or_for_the_head_alone(backfill, second
     jobs = [Job("a", 0, 100, gpus=2), Job("b", 0, 50, gpus=4), Job("head", 1, 50, gpus=4)]
     jobs += [Job("second", 2, 50, gpus=8), Job("late", 3, 200, gpus=2)]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
-    policy = SlurmMultifactor(backfill=backfill, weights=AGE, round_s=None)
+    policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
     starts = times(run(jobs, policy, limits_s=limits_s), EventKind.START)
     assert starts == {"a": 0, "b": 0, "head": 50, "second": second, "late": late}
 
 
 def test_slurm_reserves_by_time_limits_not_by_run_times():
     # Jay says 30 s and runs 8: it must wait until Head has begun.
-    policy = SlurmMultifactor(backfill="easy", weights=AGE, round_s=None)
+    policy = SlurmMultifactor(backfill="easy", **AGE, round_s=None)
     assert times(run(NEEDS, policy, limits_s=EXACT | {"Jay": 30.0}), EventKind.START)["Jay"] == 15
 
 
@@ -280,15 +280,15 @@ def test_slurm_orders_queues_by_what_they_have_used():
     """
     jobs = [Job("a1", 0, 100, gpus=8), Job("a2", 10, 10, gpus=8), Job("b1", 60, 10, gpus=8)]
     for fair_share in ("fair_tree", "classic"):
-        fair = SlurmMultifactor(weights=Weights(fair_share=10.0), fair_share=fair_share, round_s=None)
+        fair = SlurmMultifactor(weight_fair_share=10.0, fair_share=fair_share, round_s=None)
         assert times(run(jobs, fair)) == {"a1": 100, "b1": 110, "a2": 120}
-    assert times(run(jobs, SlurmMultifactor(weights=AGE, round_s=None))) == {"a1": 100, "a2": 110, "b1": 120}
+    assert times(run(jobs, SlurmMultifactor(**AGE, round_s=None))) == {"a1": 100, "a2": 110, "b1": 120}
 
 
 def test_slurm_counts_size_and_quality_of_service():
     jobs = [Job("a1", 0, 10, gpus=8), Job("a2", 1, 10, gpus=2), Job("a3", 2, 10, gpus=8, priority=3)]
     jobs += [Job("a4", 3, 10, gpus=8)]
-    urgent = SlurmMultifactor(weights=Weights(job_size=100.0, qos=1000.0), round_s=None)
+    urgent = SlurmMultifactor(weight_job_size=100.0, round_s=None)
     # a3 has 1000 for its priority; of the others a4, by 100 x 8/8 against 100 x 2/8.
     assert times(run(jobs, urgent)) == {"a1": 10, "a3": 20, "a4": 30, "a2": 40}
     small = replace(urgent, favor_small=True)
@@ -402,7 +402,7 @@ def test_backfill_by_limits_delays_no_reservation(rows, backfill):
     """Where jobs take all of their limits, later ones delay nobody (conservative), or no head (EASY)."""
     jobs = [Job(f"a{at}", float(when), work, gpus=gpus) for at, (when, work, gpus) in enumerate(sorted(rows))]
     limits_s = {job.job_id: float(job.iterations) for job in jobs}
-    policy = SlurmMultifactor(backfill=backfill, weights=AGE, round_s=None)
+    policy = SlurmMultifactor(backfill=backfill, **AGE, round_s=None)
     starts = times(run(jobs, policy, limits_s=limits_s), EventKind.START)
     if backfill == "conservative":
         for until in range(1, len(jobs)):
@@ -432,10 +432,10 @@ def test_backfill_by_limits_delays_no_reservation(rows, backfill):
     [
         ({"name": "kueue", "queueing": "fifo"}, "policy.queueing: unknown value 'fifo'"),
         ({"name": "kueue", "fair_sharing": 3}, "policy.fair_sharing: 3 is not"),
-        ({"name": "slurm_multifactor", "backfill": "all"}, "policy.backfill: unknown value 'all'"),
-        ({"name": "slurm_multifactor", "weights": {"aje": 1}}, "policy.weights.aje: unknown key 'aje'"),
-        ({"name": "slurm_multifactor", "weights": {"age": -1}}, "policy.weights.age: -1"),
-        ({"name": "slurm_multifactor", "half_life_s": 0}, "policy.half_life_s: 0 is not valid"),
+        ({"name": "slurm-multifactor", "backfill": "all"}, "policy.backfill: unknown value 'all'"),
+        ({"name": "slurm-multifactor", "weight_aje": 1}, "policy.weight_aje: unknown key 'weight_aje'"),
+        ({"name": "slurm-multifactor", "weight_age": -1}, "policy.weight_age: -1"),
+        ({"name": "slurm-multifactor", "half_life_s": 0}, "policy.half_life_s: 0 is not valid"),
         ({"name": "kai", "round_s": -1}, "policy.round_s: -1"),
         ({"name": "capacity", "guarantee": 1}, "policy.guarantee: unknown key 'guarantee'"),
     ],
