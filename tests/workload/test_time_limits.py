@@ -1,0 +1,78 @@
+"""Time limits of jobs: kept from a log, drawn from run times, or none; and what is wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import clustergym
+from clustergym.inputs.errors import InputError
+from clustergym.workload.formats import ReadOptions, load_trace
+from clustergym.workload.native import read_trace, write_trace
+
+SWF = """; Version: 2.2
+1 0 0 100 4 -1 -1 4 600 -1 1 7 -1 -1 1 -1 -1 -1
+2 5 0 60 2 -1 -1 2 -1 -1 1 8 -1 -1 1 -1 -1 -1
+"""
+
+
+def test_limits_of_a_log_are_kept_if_asked_for(tmp_path):
+    path = tmp_path / "log.swf"
+    path.write_text(SWF)
+    options = ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=())
+    plain, kept = (
+        load_trace(path, options=options),
+        load_trace(path, options=replace(options, time_limits="keep")),
+    )
+    assert plain.time_limit_s is None
+    assert kept.time_limit_s.tolist() == pytest.approx([600.0, np.nan], nan_ok=True)
+    # What is written is read again; without limits the table is as before.
+    write_trace(kept, tmp_path / "mine.csv")
+    again = read_trace(tmp_path / "mine.csv")
+    assert again.time_limit_s.tolist() == pytest.approx([600.0, np.nan], nan_ok=True)
+    assert "time_limit_s" not in plain.csv_text()
+    assert replace(again, time_limit_s=None).sha256 == plain.sha256 != again.sha256
+
+
+def test_drawn_limits_are_between_the_factors_and_change_nothing_else():
+    plain = clustergym.load_scenario("testbed")
+    drawn = clustergym.load_scenario("testbed", ["trace.time_limits=[1,5]"])
+    exact = clustergym.load_scenario("testbed", ["trace.time_limits=[1,1]"])
+    run_s = plain.reference_iteration_time_s * plain.trace.iterations
+    assert exact.trace.time_limit_s == pytest.approx(run_s)
+    factor = drawn.trace.time_limit_s / run_s
+    assert (factor >= 1 - 1e-9).all()
+    assert (factor <= 5).all()
+    assert 2.5 < factor.mean() < 3.5
+    assert clustergym.load_scenario("testbed", ["trace.time_limits=[1,5]"]).sha256 == drawn.sha256
+    other = clustergym.load_scenario("testbed", ["trace.time_limits=[1,5]"], seed=1)
+    assert (other.trace.time_limit_s != drawn.trace.time_limit_s).any()
+    # Without `kill` limits end no job, and only policies that look at them decide otherwise.
+    assert clustergym.simulate(drawn, "fcfs").digest == clustergym.simulate(plain, "fcfs").digest
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["trace.time_limits=some"], "trace.time_limits: unknown value 'some'"),
+        (["trace.time_limits=[5,1]"], r"trace.time_limits: \[5, 1\] is not valid"),
+        (["trace.time_limits=[0,1]"], r"trace.time_limits: \[0, 1\] is not valid"),
+        (["trace.time_limits=keep"], "trace.time_limits: says no job's time limit"),
+        (["scenario.time_limits.kill=true"], "scenario.time_limits.kill: the trace has no time limits"),
+        (["scenario.time_limits.kill=maybe"], "scenario.time_limits.kill: 'maybe' is not"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words, told):
+    with pytest.raises(InputError, match=told):
+        clustergym.load_scenario("testbed", words)
+
+
+def test_a_limit_that_is_no_time_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "job_id,submit_s,model_family,global_batch,iterations,gpus,time_limit_s\na,0,bert,8,1,1,\nb,0,bert,8,1,1,0\n"
+    )
+    with pytest.raises(InputError, match=r"t.csv:3: time_limit_s: 0 s is no time to run in"):
+        read_trace(path)
