@@ -11,7 +11,8 @@ from clustergym.interface.policy import Setting
 from clustergym.tenants.cohorts import Cohort, Usage
 from clustergym.tenants.queue_tree import of_type
 
-from .shared.gang_queues import GangQueues, Gangs, QueueBook
+from .shared.gang_queues import GangQueues, Gangs
+from .shared.queue_book import QueueBook
 
 Whom = Literal["never", "lower_priority", "any"]
 

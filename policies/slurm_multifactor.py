@@ -23,7 +23,7 @@ from clustergym.tenants.slurm_priority import (
 from clustergym.workload.trace import Trace
 
 from .shared.backfill import starts_between_reservations
-from .shared.gang_queues import QueueBook
+from .shared.queue_book import QueueBook
 from .shared.requests import request_options
 
 

@@ -1,0 +1,73 @@
+"""Who holds what of the queues of tenants, and what each may."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clustergym.interface.policy import Setting, View
+from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, of_type
+
+
+class QueueBook:
+    """Who holds what at a decision point: the GPUs of each queue of a tree, and those that are free.
+
+    Parameters
+    ----------
+    setting : Setting
+        A setting without queues has one.
+
+    Attributes
+    ----------
+    tree : QueueTree
+    paths : dict of str to list of str
+        Queues from the top down to each leaf.
+    quota, limit, guarantee : dict of str to list of float
+        Amounts of each queue by GPU type; a quota without limit is its parent's.
+    held : dict of str to list of float
+        GPUs that the jobs of each queue hold, by type.
+    free : list of int
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.tree = setting.queues or QueueTree({"all": Queue()}, Settings())
+        self.types = setting.gpu_types
+        self.paths = {leaf: self.tree.path(leaf) for leaf in self.tree.leaves}
+        self.index = {name: at for at, name in enumerate(self.tree.queues)}
+        self.quota: dict[str, list[float]] = {}
+        self.limit: dict[str, list[float]] = {}
+        self.guarantee: dict[str, list[float]] = {}
+        for name, queue in self.tree.queues.items():
+            above = setting.capacity.tolist() if queue.parent is None else self.quota[queue.parent]
+            own = [of_type(queue.quota, kind) for kind in self.types]
+            self.quota[name] = [most if np.isinf(q) else q for q, most in zip(own, above, strict=True)]
+            self.limit[name] = [of_type(queue.limit, kind, np.inf) for kind in self.types]
+            self.guarantee[name] = [of_type(queue.guarantee, kind) for kind in self.types]
+        self.held: dict[str, list[float]] = {}
+        self.free: list[int] = []
+
+    def open(self, view: View) -> None:
+        """Begin with what jobs hold at a decision point."""
+        self.free = view.free.tolist()
+        self.held = {name: [0.0] * len(self.types) for name in self.tree.queues}
+        held = np.zeros((len(self.tree.leaves), len(self.types)))
+        runs = np.flatnonzero(view.gpus > 0)
+        np.add.at(held, (view.queue[runs], view.gpu_type[runs]), view.gpus[runs])
+        for at, kind in np.argwhere(held).tolist():
+            for name in self.paths[self.tree.leaves[at]]:
+                self.held[name][kind] += float(held[at, kind])
+
+    def take(self, leaf: str, kind: int, gpus: int) -> None:
+        """Give a leaf GPUs that are free; below 0 it gives them back."""
+        self.free[kind] -= gpus
+        for name in self.paths[leaf]:
+            self.held[name][kind] += gpus
+
+    def within_limits(self, leaf: str, kind: int, gpus: int) -> bool:
+        """Whether a leaf may have more GPUs by its limit and those above it."""
+        return all(self.held[name][kind] + gpus <= self.limit[name][kind] for name in self.paths[leaf])
+
+    def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
+        """Return the queues down to each of two leaves, below what both are in."""
+        first, second = self.paths[one], self.paths[other]
+        depth = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+        return first[depth:], second[depth:]
