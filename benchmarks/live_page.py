@@ -66,7 +66,7 @@ def scaled_table(folder: Path) -> str:
                 percent(ours / theirs - 1),
                 f"{done['same_nodes']} of {done['started']}",
                 f"{told['held_gpu_hours']:.2f}",
-                f"{done['held_gpu_s'] / told['seconds_per_hour']:.2f}",
+                f"{done['held_gpu_s'] / 3600:.2f}",
                 f"{told['calls']['start']['median_ms']:.0f}",
                 f"{told['calls']['stop']['median_ms']:.0f}",
             ]
@@ -99,7 +99,7 @@ def held_over_time(folder: Path) -> list[tuple[float, int]]:
     return course
 
 
-def logged_over_time(folder: Path, seconds_per_hour: float) -> list[tuple[float, int]]:
+def logged_over_time(folder: Path) -> list[tuple[float, int]]:
     """Return (hour, GPUs held from then on) by Slurm's log of ended allocations."""
     changes: dict[float, int] = defaultdict(int)
     with (folder / "completions.csv").open(encoding="utf-8") as file:
@@ -110,7 +110,7 @@ def logged_over_time(folder: Path, seconds_per_hour: float) -> list[tuple[float,
     total, course = 0, []
     for time_s, gpus in sorted(changes.items()):
         total += gpus
-        course.append((time_s / seconds_per_hour, total))
+        course.append((time_s / 3600, total))
     return course
 
 
@@ -122,12 +122,7 @@ def draw(folder: Path) -> None:
         curves = (
             ("simulator", held_over_time(run / "simulated"), "#888888", 2.5),
             ("live run", held_over_time(run), "#0060c0", 1.2),
-            (
-                "Slurm's own log",
-                logged_over_time(run, result(run)["live"]["seconds_per_hour"]),
-                "#d04000",
-                0.8,
-            ),
+            ("Slurm's own log", logged_over_time(run), "#d04000", 0.8),
         )
         for label, course, colour, width in curves:
             hours, gpus = zip(*course, strict=True)

@@ -202,10 +202,9 @@ class LiveSimulation(Simulation):
         return super()._vacate(row)
 
     def _launch(self, row: int, kind: int, gpus: int, *, rescale: bool, **how: Any) -> None:
-        stopped = self.now
         super()._launch(row, kind, gpus, rescale=rescale, **how)
-        if rescale and stopped < self.now:
-            self._stand_still(row, ticks(self._stopped[row].time_s))
+        if rescale and (stopped := ticks(self._stopped[row].time_s)) < self.now:
+            self._stand_still(row, stopped)
 
     def _stand_still(self, row: int, since: int) -> None:
         """Log that a job whose GPUs were last given up has stood still from a tick until now."""

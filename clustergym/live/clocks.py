@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
@@ -17,8 +19,8 @@ class LiveClock(ABC):
     """Says what time it is in a live run."""
 
     @abstractmethod
-    def begin(self, epoch_s: float) -> None:
-        """Begin at a time, seconds since 1970."""
+    def begin(self, wall_s: float, tick: int = 0) -> None:
+        """Begin with a tick at a time, seconds since 1970."""
 
     @abstractmethod
     def reading(self) -> int | None:
@@ -26,13 +28,18 @@ class LiveClock(ABC):
 
     @abstractmethod
     def seconds_until(self, tick: float) -> float:
-        """Return the wall seconds until a tick; 0 or less: it has come."""
+        """Return the wall seconds of waiting until a tick; 0 or less: it has come."""
+
+    @contextmanager
+    def waiting(self, due: float | None) -> Iterator[None]:
+        """Do nothing but wait, until a tick (None: for ever) at most."""
+        yield
 
 
 class LockStepClock(LiveClock):
     """Stands still until an event is confirmed, and then is at that event's time."""
 
-    def begin(self, epoch_s: float) -> None:
+    def begin(self, wall_s: float, tick: int = 0) -> None:
         """Stand still."""
 
     def reading(self) -> None:
@@ -45,29 +52,50 @@ class LockStepClock(LiveClock):
 
 
 class ScaledClock(LiveClock):
-    """Runs with the wall clock, faster.
+    """Runs faster than the wall clock while the run waits, and beside it otherwise.
+
+    So calls and decisions take as long in the run as they really take, whatever the scale: 0.1 s of a
+    scheduler are not 6 s of a run of which an hour takes 60 s.
 
     Parameters
     ----------
     seconds_per_hour : float
-        Wall seconds for an hour of the run.
+        Wall seconds for an hour of waiting.
     """
 
     def __init__(self, seconds_per_hour: float) -> None:
-        self._ticks_per_s = 3600.0 / seconds_per_hour * TICKS_PER_S
-        self._began = time.monotonic()
+        self._scale = 3600.0 / seconds_per_hour
+        self._pace = 1.0
+        self._since, self._tick = time.monotonic(), 0.0
 
-    def begin(self, epoch_s: float) -> None:
-        """Count from a time, seconds since 1970."""
-        self._began = time.monotonic() - (time.time() - epoch_s)
+    def begin(self, wall_s: float, tick: int = 0) -> None:
+        """Count from a tick at a time, seconds since 1970; what has passed since was waiting."""
+        self._since = time.monotonic()
+        self._tick = tick + max(time.time() - wall_s, 0.0) * self._scale * TICKS_PER_S
+
+    def _now(self) -> float:
+        return self._tick + (time.monotonic() - self._since) * self._pace * TICKS_PER_S
 
     def reading(self) -> int:
         """Return the tick of now."""
-        return round((time.monotonic() - self._began) * self._ticks_per_s)
+        return round(self._now())
 
     def seconds_until(self, tick: float) -> float:
-        """Return the wall seconds until a tick."""
-        return tick / self._ticks_per_s - (time.monotonic() - self._began)
+        """Return the wall seconds of waiting until a tick."""
+        return (tick - self._now()) / (self._scale * TICKS_PER_S)
+
+    @contextmanager
+    def waiting(self, due: float | None) -> Iterator[None]:
+        """Run fast, but not on beyond the tick that was waited for."""
+        self._turn(self._scale, self._now())
+        try:
+            yield
+        finally:
+            late = 0.0 if due is None else max(self._now() - due, 0.0)
+            self._turn(1.0, self._now() - late * (1.0 - 1.0 / self._scale))
+
+    def _turn(self, pace: float, tick: float) -> None:
+        self._since, self._tick, self._pace = time.monotonic(), tick, pace
 
 
 class LateClock(simpy.Environment):

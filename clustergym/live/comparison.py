@@ -41,6 +41,6 @@ def call_lines(live: Mapping[str, Any]) -> Iterator[str]:
         f"{done['same_nodes']} on the same nodes ({states})"
     )
     if live["seconds_per_hour"]:
-        hours = done["held_gpu_s"] / live["seconds_per_hour"]
+        hours = done["held_gpu_s"] / 3600
         ours = live["held_gpu_hours"]
         yield f"by its whole seconds they held {hours:.2f} GPU h, by this run's log {ours:.2f}"

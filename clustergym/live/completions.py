@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,15 @@ from clustergym.live.backend import Finished, Part
 
 FILE_NAME = "completions.csv"
 COLUMNS = ("allocation", "state", "nodes", "gpus_per_node", "start_s", "end_s")
-"""Wall seconds since the run began; nodes are numbers with blanks between them."""
+"""Seconds of the run (in lock-step wall seconds since it began); nodes: numbers with blanks between."""
 
 
-def compare(started: Mapping[str, Part], log: Sequence[Finished] | None) -> dict[str, Any] | None:
+def compare(
+    started: Mapping[str, Part], log: Sequence[Finished] | None, run_s: Callable[[float], float]
+) -> dict[str, Any] | None:
     """Compare a scheduler's log of ended allocations with those that it gave to a run.
+
+    `run_s` returns the second of the run at a time, seconds since 1970.
 
     Returns
     -------
@@ -35,14 +39,17 @@ def compare(started: Mapping[str, Part], log: Sequence[Finished] | None) -> dict
         "same_nodes": sum(entry.nodes == started[name].nodes for name, entry in held.items()),
         "states": {state: states.count(state) for state in dict.fromkeys(states)},
         "held_gpu_s": sum(
-            (entry.end_s - entry.start_s) * len(entry.nodes) * started[name].gpus
+            (run_s(entry.end_s) - run_s(entry.start_s)) * len(entry.nodes) * started[name].gpus
             for name, entry in held.items()
         ),
     }
 
 
 def write_completions(
-    folder: Path, started: Mapping[str, Part], log: Sequence[Finished] | None, epoch_s: float
+    folder: Path,
+    started: Mapping[str, Part],
+    log: Sequence[Finished] | None,
+    run_s: Callable[[float], float],
 ) -> None:
     """Write a scheduler's log of the allocations that it gave to a run, with `COLUMNS`."""
     with atomic_path(folder / FILE_NAME) as path, path.open("w", encoding="utf-8", newline="") as file:
@@ -51,5 +58,5 @@ def write_completions(
         for entry in log or ():
             if entry.name in started and entry.nodes:
                 nodes, gpus = " ".join(map(str, entry.nodes)), started[entry.name].gpus
-                times = (round(entry.start_s - epoch_s, 3), round(entry.end_s - epoch_s, 3))
+                times = (round(run_s(entry.start_s), 3), round(run_s(entry.end_s), 3))
                 writer.writerow((entry.name, entry.state, nodes, gpus, *times))

@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.reading import opened
 from clustergym.live.link import Answer, Ask
 from clustergym.results.result_writing import finished
+from clustergym.scenarios.clock import TICKS_PER_S
 
-JOURNAL_SCHEMA = "clustergym.live/1"
+JOURNAL_SCHEMA = "clustergym.live/2"
 FILE_NAME = "journal.jsonl"
 LARGEST_BYTES = 256_000_000
 REMEDY = "give the folder of a live run"
@@ -62,7 +65,7 @@ class Journal:
         """Return a way to make calls that answers from the journal first, and then asks and writes.
 
         `go_on` is called before the first call that the journal does not answer, if it answers any, with its
-        first answer.
+        last answer.
         """
         answers, resuming = answering(self.entries), bool(self.entries)
 
@@ -73,7 +76,7 @@ class Journal:
                 return answer
             if resuming:
                 resuming = False
-                go_on(self.entries[0][2])
+                go_on(self.entries[-1][2])
             answer = ask(call, given)
             self._file.write((json.dumps([call, given, answer]) + "\n").encode())
             self._file.flush()
@@ -102,6 +105,19 @@ def answering(entries: list[Any]) -> Callable[[str, dict[str, Any]], Answer | No
         return told
 
     return answer
+
+
+def clock_of(folder: Path) -> Callable[[float], float]:
+    """Return the second of a run at a time, seconds since 1970, by its journal.
+
+    On a clock that does not run by itself it is the wall second.
+    """
+    answers = [answer for _, _, answer in read_journal(folder / FILE_NAME)[1]]
+    wall_s = [float(answer["wall_s"]) for answer in answers]
+    if not answers or answers[0]["t"] is None:
+        return lambda time_s: time_s - (wall_s[0] if wall_s else 0.0)
+    run_s = [answer["t"] / TICKS_PER_S for answer in answers]
+    return lambda time_s: float(np.interp(time_s, wall_s, run_s))
 
 
 def read_journal(path: Path) -> tuple[Header, list[Any], int]:

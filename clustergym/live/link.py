@@ -11,7 +11,8 @@ from clustergym.live.backend import Backend, Part, Seen, parts_of
 from clustergym.live.clocks import LiveClock
 
 Answer = dict[str, Any]
-"""Plain values: `t` is the clock's tick after the call, or None where it does not run by itself."""
+"""Plain values: `t` is the clock's tick after the call, or None where it does not run by itself; `wall_s` is
+then the time, seconds since 1970."""
 Ask = Callable[[str, dict[str, Any]], Answer]
 """Makes a call, by its name and what it names."""
 
@@ -33,8 +34,6 @@ class Link:
     ----------
     expected : callable
         Returns the parts that the run's table holds, by name.
-    epoch_s : float
-        When the run began, seconds since 1970.
     seconds : dict of str to list of float
         Wall seconds that each call took, by its name.
     """
@@ -43,7 +42,7 @@ class Link:
         self.backend, self.clock, self.poll_s, self.patience_s = backend, clock, poll_s, patience_s
         self.expected: Callable[[], Mapping[str, Part]] = dict
         self.seconds: dict[str, list[float]] = {}
-        self.epoch_s = self._polled = 0.0
+        self._polled = 0.0
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
         """Make a call: begin, start, stop, fail, repair or wait."""
@@ -51,20 +50,16 @@ class Link:
         answer: Answer = getattr(self, f"_{call}")(**given)
         if call not in ("begin", "wait"):
             self.seconds.setdefault(call, []).append(time.perf_counter() - before)
-        return {"t": self.clock.reading(), **answer}
+        return {"t": self.clock.reading(), "wall_s": time.time(), **answer}
 
-    def go_on(self, begun: Answer) -> None:
-        """Go on with a run that was killed, by the answer to its call to begin."""
-        self._begin_at(begun["epoch_s"])
+    def go_on(self, last: Answer) -> None:
+        """Go on with a run that was killed, by the last answer that it was given."""
+        self.clock.begin(last["wall_s"], last["t"] or 0)
         self.backend.poll()
 
     def _begin(self) -> Answer:
-        self._begin_at(time.time())
-        return {"epoch_s": self.epoch_s}
-
-    def _begin_at(self, epoch_s: float) -> None:
-        self.epoch_s = epoch_s
-        self.clock.begin(epoch_s)
+        self.clock.begin(time.time())
+        return {}
 
     def _start(self, name: str, nodes: Any) -> Answer:
         begun: list[str] = []
@@ -109,6 +104,10 @@ class Link:
 
     def _wait(self, due: float | None, down: Collection[int]) -> Answer:
         """Wait until a tick (None: for ever), or until something happens that the run did not ask for."""
+        with self.clock.waiting(due):
+            return self._awaited(due, down)
+
+    def _awaited(self, due: float | None, down: Collection[int]) -> Answer:
         running = self.clock.reading() is not None
         while True:
             left_s = self.poll_s if due is None else self.clock.seconds_until(due)

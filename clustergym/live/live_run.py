@@ -18,7 +18,7 @@ from clustergym.live.checks import check_alone, check_scenario, words_of
 from clustergym.live.clocks import LockStepClock
 from clustergym.live.completions import compare, write_completions
 from clustergym.live.fake import FakeBackend, PrintingBackend
-from clustergym.live.journal import open_journal
+from clustergym.live.journal import clock_of, open_journal
 from clustergym.live.link import Link
 from clustergym.live.local_slurm import LocalSlurm, node_names
 from clustergym.live.options import LiveOptions
@@ -73,6 +73,7 @@ def run_live(
             with progress_of(policy.name, len(scenario.trace), bool(config.get("progress", True))) as show:
                 run = _driven(simulation, policy, seed, show)
             log = backend.log()
+        run_s = clock_of(folder)
     result = result_of(run)
     content = content_of(result, policy, placer, seed) | {"run_key": key}
     content["live"] = {
@@ -86,10 +87,10 @@ def run_live(
             for call, seconds in sorted(link.seconds.items())
         },
         "held_gpu_hours": float((result.jobs.held_gpu_s + result.jobs.profile_gpu_s).sum()) / 3600,
-        "completions": compare(simulation.started, log),
+        "completions": compare(simulation.started, log, run_s),
     }
     write_result(folder, config, result, content)
-    write_completions(folder, simulation.started, log, link.epoch_s)
+    write_completions(folder, simulation.started, log, run_s)
     return content
 
 

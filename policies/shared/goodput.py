@@ -10,6 +10,9 @@ from clustergym.interface.policy import BatchOptions, Decision, Setting, View
 from .batches import requested_column
 from .requests import held_level
 
+LATE_S = 1e-3
+"""Seconds after its decision from which a launch counts as late; less is rounding."""
+
 
 def restart_factor(view: View, waiting: bool = False) -> Floats:
     """Return max(age - restarts x S, 0) / (age + S), with S the seconds of a restart, shape (n, T, K).
@@ -70,7 +73,8 @@ class ObservedSpeeds:
 
     The policy shows every View before it decides (`observe`) and every Decision (`decided`), with the batches
     that it may choose. While a job worked on one allotment from a decision to the next View, the fall of its
-    remaining iterations says how long an iteration takes there. If the job trained at another batch than it
+    remaining iterations says how long an iteration takes there. On a real cluster a launch comes after its
+    decision: what a job did not hold its GPUs for is not counted. If the job trained at another batch than it
     requested, the seconds observed beyond the known time of that batch are taken to be added at the requested
     batch as well.
     """
@@ -79,7 +83,8 @@ class ObservedSpeeds:
         self._seen = np.empty((0, 0, 0))
         self._most_gpus = np.zeros(0, dtype=np.int64)
         self._job = self._kind = self._gpus = np.empty(0, dtype=np.int64)
-        self._remaining = self._ready_s = np.empty(0)
+        self._remaining = self._ready_s = self._attained_gpu_s = np.empty(0)
+        self._decided_s = 0.0
         self._batch = np.empty(0, dtype=np.int64)
         self._at_batch = np.empty((0, 3))
 
@@ -92,7 +97,9 @@ class ObservedSpeeds:
         at = np.minimum(np.searchsorted(self._job, view.job), len(self._job) - 1)
         same = self._job[at] == view.job
         same &= (self._kind[at] == view.gpu_type) & (self._gpus[at] == view.gpus)
-        worked_s = view.now_s - self._ready_s[at]
+        held_s = (view.attained_gpu_s - self._attained_gpu_s[at]) / np.maximum(view.gpus, 1)
+        late_s = view.now_s - self._decided_s - held_s
+        worked_s = view.now_s - self._ready_s[at] - np.where(late_s > LATE_S, late_s, 0.0)
         done = self._remaining[at] - view.remaining_iterations
         row = np.flatnonzero(same & (worked_s > 1e-3) & (done > 0))
         level = np.searchsorted(view.setting.counts, view.gpus[row])
@@ -129,6 +136,7 @@ class ObservedSpeeds:
         wait_s = np.where(kept, view.standstill_s[at], view.restart_cost_s()[at, kind, level])
         self._job, self._kind, self._gpus = job, kind, gpus
         self._remaining, self._ready_s = view.remaining_iterations[at], view.now_s + wait_s
+        self._attained_gpu_s, self._decided_s = view.attained_gpu_s[at], view.now_s
         if options is not None and decision.batch is not None:
             batch = self._batch = decision.batch[order]
             column = _column(options, at, batch)

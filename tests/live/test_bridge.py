@@ -13,7 +13,7 @@ from clustergym.interface.policy import Decision
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.live.backend import Part, parts_of
 from clustergym.live.bridge import RETRY_S, LiveSimulation
-from clustergym.live.clocks import LateClock, LiveClock, LockStepClock
+from clustergym.live.clocks import LateClock, LiveClock, LockStepClock, ScaledClock
 from clustergym.live.fake import FakeBackend
 from clustergym.live.link import Link
 from clustergym.metrics.metrics import measure_scenario
@@ -177,13 +177,32 @@ def test_late_events_keep_their_order():
     assert seen == [(7, 3), (7, 5), (9, 9)]
 
 
+def test_a_scaled_clock_is_fast_while_the_run_waits_and_else_as_the_wall_clock(monkeypatch):
+    wall_s = 100.0
+    monkeypatch.setattr("clustergym.live.clocks.time.monotonic", lambda: wall_s)
+    monkeypatch.setattr("clustergym.live.clocks.time.time", lambda: wall_s)
+    clock = ScaledClock(seconds_per_hour=60.0)
+    # A run that was killed at its 5th second goes on half a wall second later: 30 s have passed.
+    clock.begin(99.5, tick=5_000_000)
+    assert clock.reading() == 35_000_000
+    wall_s += 2.0
+    assert clock.reading() == 37_000_000
+    with clock.waiting(97_000_000):
+        assert clock.seconds_until(97_000_000) == pytest.approx(1.0)
+        wall_s += 0.5
+        assert clock.reading() == 67_000_000
+        # It looks up half a second too late.
+        wall_s += 1.0
+    assert clock.reading() == 97_500_000
+
+
 class SlowCalls(LiveClock):
     """A clock that runs by itself: every reading, as after each call, is a second later."""
 
     def __init__(self):
         self.now = 0
 
-    def begin(self, epoch_s):
+    def begin(self, wall_s, tick=0):
         pass
 
     def reading(self):
@@ -195,18 +214,29 @@ class SlowCalls(LiveClock):
         return 0.0
 
 
-def test_on_a_running_clock_what_calls_take_is_standstill():
+class SlowDecisions(SlowCalls):
+    """A clock on which calls take no time."""
+
+    def reading(self):
+        return self.now
+
+
+@pytest.mark.parametrize("slow", ["calls", "decisions"])
+def test_on_a_running_clock_what_calls_and_decisions_take_is_standstill(slow):
+    clock = SlowCalls() if slow == "calls" else SlowDecisions()
     scenario = two_nodes([Job("a", 0, 100), Job("b", 50, 100)])
 
     class Shrink(Script):
-        """Job a has two GPUs until job b comes, and then one."""
+        """Job a has two GPUs until job b comes and has two, and then one."""
 
         def schedule(self, view):
-            self.entries = {view.now_s: {name: ("A", 3 - len(view)) for name in "ab"[: len(view)]}}
+            clock.now += 3_000_000 * (slow == "decisions")
+            both = {"b": ("A", 2)} if len(view) == 2 else {}
+            self.entries = {view.now_s: {"a": ("A", 3 - len(view)), **both}}
             return super().schedule(view) if len(view) == 2 or not view.job[0] else Decision.keep(view)
 
     policy = Shrink(scenario, {})
-    simulation = live(scenario, policy, Watched(scenario.cluster.node_gpus), SlowCalls())
+    simulation = live(scenario, policy, Watched(scenario.cluster.node_gpus), clock)
     drive(simulation, policy)
     records = measure_scenario(scenario, simulation.log.events, simulation.end_s).records
     np.testing.assert_allclose(records.iterations_done, [100, 100], atol=1e-5)

@@ -16,7 +16,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.live import __main__ as live
 from clustergym.live.checks import words_of
 from clustergym.live.options import LiveOptions
-from clustergym.live.slurm import Slurm
+from clustergym.live.slurm import Slurm, SlurmBackend, SlurmWords
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]
 SMALL = [*FOUR, "trace.jobs=6", "trace.max_gpus=8", "progress=false", "report=false", "table=false"]
@@ -189,6 +189,17 @@ def test_gpus_where_the_cluster_has_none(slurm, tmp_path, capsys):
     assert "live.gpus: node a40-1 has 0 GPUs (Gres gpu), the scenario's node has 4" in refused(
         capsys, tmp_path
     )
+
+
+def test_gpus_of_a_job_are_read_as_slurm_shows_them(slurm):
+    # As squeue's %b shows them: with and without a type, of Slurm 20 and of 21 on, beside another resource.
+    shown = ["gres:gpu:2", "gres:gpu:a40:3", "gres/gpu:4", "gres/gpu:a40:1", "gres/nic:9,gres/gpu:2"]
+    rows = (f"{at}|RUNNING|ann|64|{gres}|a40-1,a10-1|cg-x-{at}-1.0" for at, gres in enumerate(shown))
+    slurm(squeue="".join(f"{row}\n" for row in rows))
+    words = SlurmWords(["a40-1", "a10-1"], "", True, ())
+    parts = SlurmBackend(Slurm(), words, "x").poll().parts
+    assert {part.nodes for part in parts.values()} == {(0, 1)}
+    assert [parts[f"cg-x-{at}-1.0"].gpus for at in range(len(shown))] == [2, 3, 4, 1, 2]
 
 
 def test_jobs_of_others_on_its_nodes(slurm, tmp_path, capsys):

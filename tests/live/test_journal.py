@@ -98,7 +98,7 @@ def test_the_journal_of_another_run_stays(tmp_path):
     assert not (tmp_path / FILE_NAME).exists()
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": "clustergym.live/1"}', "[1]", "no JSON"])
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": "clustergym.live/2"}', "[1]", "no JSON"])
 def test_what_is_no_journal_is_refused(tmp_path, text):
     (tmp_path / FILE_NAME).write_text(f"{text}\n")
     with pytest.raises(InputError, match="is no journal of a live run"):

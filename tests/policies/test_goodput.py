@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from clustergym.policies.placers.buddy import Buddy
@@ -31,6 +33,21 @@ def simulation_of(jobs, checkpoint_s=0.0, groups=None, times=TIMES):
         rounds=60.0,
     )
     return Simulation(scenario, Buddy(defragment_s=None), InformationClass.BOOTSTRAP)
+
+
+def test_what_a_late_launch_did_not_hold_its_gpus_for_is_not_observed():
+    simulation = simulation_of([Job("a", 0, 1000)])
+    speeds, view = ObservedSpeeds(), simulation.advance()
+    decision = Decision.of([(0, 0, 4)])
+    speeds.decided(view, decision)
+    simulation.apply(decision)
+    # Launched 20 s after the decision, the job has had 4 X for 40 s and done an iteration every 4 s.
+    late = replace(
+        simulation.advance(), attained_gpu_s=np.array([160.0]), remaining_iterations=np.array([990.0])
+    )
+    assert late.now_s == 60.0
+    assert speeds.observe(late).tolist() == [0]
+    assert speeds.observed(late)[0, 0, 2] == pytest.approx(4.0)
 
 
 def test_observation_corrects_the_linear_guess():
