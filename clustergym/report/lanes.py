@@ -68,7 +68,7 @@ class _Lanes:
         return boxes
 
     def _part(self, node: int, gpu: int, holding: Holding) -> list[Box]:
-        """Return the first free box that a job's share of a device fits into, or several that add up to it."""
+        """Return the first free box that a share of a device fits into, or several that add up to it."""
         left = holding.gpu_milli
         gaps = self._gaps(node, gpu, holding.start_s)
         whole = next((gap for gap in gaps if gap.height >= left), None)
