@@ -118,6 +118,11 @@ RULES = ("refuse", "free", "estimate")
         ),
         (["A40,1,resnet18,64,lm,80,0.9,x"], (), ":2: kept_b: 'x' is not a finite number (give a number)"),
         (ROWS, ("scenario.interference=guess",), "scenario.interference"),
+        (
+            ROWS,
+            ("cluster=openb-like", "cluster.path=null", "scenario.counts=any"),
+            "scenario.pairs: are of whole GPUs",
+        ),
     ],
 )
 def test_a_bad_table_or_setting_is_one_line(files, tmp_path, capsys, rows, more, words):

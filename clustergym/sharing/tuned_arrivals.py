@@ -29,7 +29,7 @@ def drawn_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
 
 
 def _more(milli: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
-    """Draw pods until the next would be too many; as published, that test counts one GPU of each pod drawn."""
+    """Draw pods until the next would be too many; as published, that test counts one GPU of a pod."""
     drawn, total = [], int(asked.sum())
     while total + milli[row := int(rng.integers(len(asked)))] <= most:
         drawn.append(row)

@@ -231,8 +231,8 @@ def folder_of(place: Path, nodes: list[list[Any]], pods: list[list[Any]]) -> Pat
 
 
 def test_drawn_orders_add_pods_by_one_gpu_each_and_leave_out_whole_pods() -> None:
-    # 16 GPUs, so 20.8 are to arrive. One pod of 8: the second and third come, for 8 + 1 and 16 + 1 are at most
-    # 20.8; then 24 have arrived. Three pods of 8 ask for 24: one is left out.
+    # 16 GPUs, so 20.8 are to arrive. One pod of 8: a second and a third come, for 8 + 1 and 16 + 1 are not
+    # above 20.8; then 24 have arrived. Three pods of 8 ask for 24: one is left out.
     nodes = empty_nodes(*(np.array(column) for column in ([9, 9], [9, 9], [8, 8], [0, 0])))
     for pods, arrive in ((1, 3), (3, 2)):
         one = np.ones(pods, dtype=np.int64)
