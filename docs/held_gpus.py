@@ -54,28 +54,48 @@ def bars_of(simulation: Simulation) -> list[Bar]:
 
 
 class _Gpus:
-    """The GPUs of a cluster, held by jobs; of a node the first free ones are taken."""
+    """The GPUs of a cluster, held by jobs; of a node the first free ones are taken.
+
+    A job beside another has the same GPUs, one with a part of a GPU the device that it was given.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         sizes = simulation.scenario.cluster.node_gpus
-        self.node_of = np.repeat(np.arange(len(sizes)), sizes)
-        self.free = [np.flatnonzero(self.node_of == node).tolist() for node in range(len(sizes))]
+        self.first = np.cumsum(sizes) - sizes
+        self.holders = np.zeros(int(sizes.sum()), dtype=np.int64)
+        self.sizes, self.divided = sizes, simulation.scenario.parts is not None
         self.held: dict[tuple[int, int], Bar] = {}
         self.bars: list[Bar] = []
 
     def take(self, event: Event) -> None:
         profiles = event.kind == "profile_start"
-        gpus = tuple(self.free[node].pop(0) for node, count in event.nodes for _ in range(count))
+        gpus = self._shared(event)
+        if gpus is None:
+            gpus = tuple(gpu for node, count in event.nodes for gpu in self._free(node)[:count])
+        self.holders[list(gpus)] += 1
         ready_s = event.time_s + event.overhead_s
         key = (event.job, event.gpu_type if profiles else -1)
         self.held[key] = Bar(event.job, gpus, event.time_s, ready_s, np.inf, profiles)
+
+    def _shared(self, event: Event) -> tuple[int, ...] | None:
+        """Return the GPUs of a job's partner that is there already, or its devices; None: it has its own."""
+        if self.divided:
+            devices = [at for at in range(event.devices.bit_length()) if (event.devices >> at) & 1]
+            return tuple(int(self.first[node]) + device for node, _ in event.nodes for device in devices)
+        partner = self.held.get((event.partner, -1))
+        nodes = {node for node, _ in event.nodes}
+        return partner.gpus if partner and nodes == {self._node(gpu) for gpu in partner.gpus} else None
+
+    def _node(self, gpu: int) -> int:
+        return int(np.searchsorted(self.first, gpu, side="right")) - 1
+
+    def _free(self, node: int) -> list[int]:
+        first = int(self.first[node])
+        return (first + np.flatnonzero(self.holders[first : first + self.sizes[node]] == 0)).tolist()
 
     def give_back(self, key: tuple[int, int], time_s: float) -> None:
         bar = self.held.pop(key, None)
         if bar is None:
             return
         self.bars.append(bar._replace(ready_s=min(bar.ready_s, time_s), stop_s=time_s))
-        for gpu in bar.gpus:
-            free = self.free[self.node_of[gpu]]
-            free.append(gpu)
-            free.sort()
+        self.holders[list(bar.gpus)] -= 1

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import clustergym
+from clustergym.interface.registry import make_policy
+from clustergym.scenarios.pairs import PairSpeeds
 
 DOCS = Path(__file__).parent.parent / "docs"
 PRESETS = sorted(path.stem for path in (DOCS.parent / "conf" / "policy").glob("*.yaml"))
@@ -43,6 +47,26 @@ def test_bars_are_what_jobs_held(schedules):
     for gpu in range(16):
         mine = sorted((bar.start_s, bar.stop_s) for bar in bars if gpu in bar.gpus)
         assert all(before[1] <= after[0] for before, after in pairwise(mine))
+
+
+def test_bars_of_pairs_and_of_parts_lie_on_the_gpus_that_jobs_share(schedules):
+    held_gpus = importlib.import_module("held_gpus")
+    alone = schedules.scenario()
+    shape = (len(alone.tables.classes), *alone.feasible.shape)
+    pairs = PairSpeeds(np.full(shape, 0.9), np.zeros(shape, dtype=np.bool_), "free")
+    policy = make_policy({"name": "gandiva", "pack": True})
+    paired = clustergym.simulate(replace(alone, pairs=pairs), policy).run.simulation
+    bars = held_gpus.bars_of(paired)
+    shares = [event for event in paired.log.events if event.partner >= 0 and event.nodes]
+    assert shares
+    for event in shares:
+        now = {bar.job: bar.gpus for bar in bars if bar.start_s <= event.time_s < bar.stop_s}
+        assert now[event.job] == now[event.partner]
+    parts = clustergym.load_scenario("sharing", ["trace.jobs=60"])
+    divided = clustergym.simulate(parts, "fcfs", "parts").run.simulation
+    on_first = [bar for bar in held_gpus.bars_of(divided) if bar.gpus and max(bar.gpus) < 8]
+    given = [e for e in divided.log.events if e.kind == "start" and e.devices and e.nodes[0][0] == 0]
+    assert [bar.gpus for bar in on_first] == [(e.devices.bit_length() - 1,) for e in given]
 
 
 def test_the_picture_of_two_policies_is_small_and_current(monkeypatch):

@@ -72,7 +72,16 @@ def test_a_run_with_pairs_is_written_and_replays(files, tmp_path, capsys):
             re.findall(r'"bars": ?(\{"rows":.*?\]\], ?"total": ?\d+\})', (out / "report.html").read_text()),
         )
     )
-    assert sum(len(row) == 8 for row in found[0]["rows"]) == len(beside)
+    # A row of the page's chart: [node, start, end, GPUs, job, overhead, kind, partner, share, boxes].
+    bars = found[0]["rows"]
+    assert all(share == (0.5 if partner else 1.0) for *_, partner, share, _ in bars)
+    assert all(height == 1000 * share for *_, share, boxes in bars for _, _, height in boxes)
+    for node in (0, 1):
+        times = sorted({time for row in bars if row[0] == node for time in row[1:3]})
+        for time_s in times:
+            here = [row[-1] for row in bars if row[0] == node and row[1] <= time_s < row[2]]
+            tops = [top for boxes in here for _, top, _ in boxes]
+            assert sorted(tops) in ([], [0], [0, 500]), time_s
     assert result["metrics"]["gpu_utilization"] <= 1.0
     scenario = build_scenario(compose([*overrides, "scenario.interference=free"]))
     assert lower_bounds(scenario).jct_mean <= result["metrics"]["jct_mean"]
@@ -109,6 +118,11 @@ RULES = ("refuse", "free", "estimate")
         ),
         (["A40,1,resnet18,64,lm,80,0.9,x"], (), ":2: kept_b: 'x' is not a finite number (give a number)"),
         (ROWS, ("scenario.interference=guess",), "scenario.interference"),
+        (
+            ROWS,
+            ("cluster=openb-like", "cluster.path=null", "scenario.counts=any"),
+            "scenario.pairs: are of whole GPUs",
+        ),
     ],
 )
 def test_a_bad_table_or_setting_is_one_line(files, tmp_path, capsys, rows, more, words):

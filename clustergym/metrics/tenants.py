@@ -19,15 +19,15 @@ class Standing(NamedTuple):
     Attributes
     ----------
     time_s : ndarray of float, shape (B,)
-    held : ndarray of int
-        GPUs that its jobs hold, those for profiling too.
-    wanted : ndarray of int
+    held : ndarray of float
+        GPUs that its jobs hold, those for profiling too; of GPUs that two jobs share each has half.
+    wanted : ndarray of float
         GPUs that its jobs in the system ask for, or hold if that is more.
     """
 
     time_s: Floats
-    held: Ints
-    wanted: Ints
+    held: Floats
+    wanted: Floats
 
 
 def standing_of(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) -> Standing:
@@ -45,19 +45,20 @@ def standing_of(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) ->
     )
     times = times[times <= intervals.end_s]
 
-    def level(start_s: Floats, stop_s: Floats, at: Ints, amounts: Ints) -> Ints:
+    def level(start_s: Floats, stop_s: Floats, at: Ints, amounts: Ints | Floats) -> Floats:
         """Return the sum of amounts by leaf at each breakpoint."""
-        found = np.zeros((len(times) + 1, len(tenants.tree.leaves)), dtype=np.int64)
+        found = np.zeros((len(times) + 1, len(tenants.tree.leaves)))
         np.add.at(found, (np.searchsorted(times, start_s), at), amounts)
         np.subtract.at(found, (np.searchsorted(times, stop_s), at), amounts)
         return np.cumsum(found, axis=0)[:-1]
 
-    held = sum(level(one.start_s, one.stop_s, leaf[one.job], one.gpus) for one in (runs, profiles))
+    held = level(runs.start_s, runs.stop_s, leaf[runs.job], runs.charged_gpus)
+    held = held + level(profiles.start_s, profiles.stop_s, leaf[profiles.job], profiles.gpus)
     # A job that holds more GPUs than it asked for wants those too.
     more = np.maximum(runs.gpus - requested_gpus[runs.job], 0)
     wanted = level(intervals.submit_s, intervals.leave_s, leaf, requested_gpus)
     wanted = wanted + level(runs.start_s, runs.stop_s, leaf[runs.job], more)
-    return Standing(times, np.asarray(held), wanted)
+    return Standing(times, held, wanted)
 
 
 def measure_tenants(

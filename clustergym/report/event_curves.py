@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clustergym.cluster.parts import WHOLE
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.json_lines import read_json_lines
 from clustergym.report.result_csv import REMEDY
@@ -38,7 +39,13 @@ class Holding(NamedTuple):
     nodes : tuple of (int, int)
         (node, GPUs on it).
     beside : str
-        The job whose GPUs it shared at its beginning; empty: none.
+        The job that shares its GPUs all the while; empty: none.
+    goes_on : bool
+        Whether it follows on one of the same job on the same GPUs, which ended as the partner changed.
+    devices : tuple of int or None
+        The devices of its node, on divisible nodes.
+    gpu_milli : int
+        Thousandths that it has of each device.
     """
 
     job: str
@@ -50,6 +57,14 @@ class Holding(NamedTuple):
     overhead_s: float
     nodes: tuple[tuple[int, int], ...]
     beside: str = ""
+    goes_on: bool = False
+    devices: tuple[int, ...] | None = None
+    gpu_milli: int = WHOLE
+
+    @property
+    def share(self) -> float:
+        """What part of each of its GPUs the job is charged."""
+        return 0.5 if self.beside else self.gpu_milli / WHOLE
 
 
 class Outage(NamedTuple):
@@ -140,6 +155,8 @@ class _Reader:
             self._hold((event["job_id"], ""), event, kind in LAUNCHES)
         elif kind in ("profile_start", "profile_end"):
             self._hold((event["job_id"], event["gpu_type"]), event, kind == "profile_start")
+        elif kind == "rate":
+            self._partner(event["job_id"], str(event.get("beside", "")), time_s)
         if kind in (*LAUNCHES, *LEAVES, "rate"):
             self._pace(event["job_id"], event)
 
@@ -158,7 +175,22 @@ class _Reader:
                 _number(event, "overhead_s", LONGEST_S, 0.0),
                 _nodes(event),
                 str(event.get("beside", "")),
+                devices=_devices(event),
+                gpu_milli=int(_number(event, "gpu_milli", WHOLE, WHOLE)),
             )
+
+    def _partner(self, job: str, beside: str, time_s: float) -> None:
+        """Let a job hold its GPUs beside another job from now on, or alone."""
+        held = self._open.get((job, ""))
+        if held is None or held.beside == beside:
+            return
+        following = held._replace(beside=beside)
+        if time_s > held.start_s:
+            ended = _until(held, time_s)
+            self._log.held.append(ended)
+            left_s = held.overhead_s - ended.overhead_s
+            following = following._replace(start_s=time_s, overhead_s=left_s, goes_on=True)
+        self._open[job, ""] = following
 
     def _node(self, kind: str, nodes: Sequence[int], time_s: float) -> None:
         for node in nodes:
@@ -207,6 +239,15 @@ def _nodes(event: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     return nodes
 
 
+def _devices(event: dict[str, Any]) -> tuple[int, ...] | None:
+    if "devices" not in event:
+        return None
+    devices = tuple(event["devices"])
+    if not all(type(device) is int and 0 <= device <= MOST_GPUS for device in devices):
+        raise ValueError("devices are not a list of numbers")
+    return devices
+
+
 def _until(held: Holding, end_s: float) -> Holding:
     if end_s < held.start_s:
         raise ValueError(f"time goes back to {end_s}")
@@ -218,5 +259,5 @@ def overhead_gpu_h(held: list[Holding]) -> dict[str, float]:
     found = dict.fromkeys(LAUNCHES, 0.0)
     for holding in held:
         if holding.kind in found:
-            found[holding.kind] += holding.overhead_s * holding.gpus / 3600
+            found[holding.kind] += holding.overhead_s * holding.gpus * holding.share / 3600
     return found

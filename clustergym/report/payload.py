@@ -14,6 +14,7 @@ from clustergym.metrics.catalogue import METRICS
 from clustergym.report.colours import Style, styles_of
 from clustergym.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.report.groups import ResultGroup, different, group_results
+from clustergym.report.lanes import boxes_of, shares
 from clustergym.report.result_csv import REMEDY, column, read_table
 from clustergym.report.seeds import line_of
 from clustergym.report.series import cdf, means, resampled, rounded
@@ -92,6 +93,7 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
     rows = read_table(folder / "jobs.csv", NEEDED)
     _check_jobs(folder / "jobs.csv", rows)
     fair = bool(rows) and "finish_time_fairness" in rows[0]
+    nodes = _nodes(folder / "config.yaml", log.held)
     return {
         "label": label,
         "colour": style.colour,
@@ -107,10 +109,10 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
         "overhead_gpu_h": overhead_gpu_h(log.held),
         "lost_gpu_h": {cause: loss.lost_gpu_hours for cause, loss in result.losses.items()},
         "jobs": _jobs(rows, share),
-        "nodes": _nodes(folder / "config.yaml", log.held),
+        "nodes": nodes,
         "slowed": _slowed(log.paces, end_s),
         "outages": [list(outage) for outage in log.outages[:share]],
-        "bars": _bars(log.held, share),
+        "bars": _bars(log.held, [gpus for _, gpus, *_ in nodes], share),
     }
 
 
@@ -192,7 +194,8 @@ def _nodes(path: Path, held: list[Holding]) -> list[list[Any]]:
     seen: dict[int, tuple[str, int]] = {}
     for holding in held:
         for node, gpus in holding.nodes:
-            seen[node] = (holding.gpu_type, max(gpus, seen.get(node, ("", 0))[1]))
+            least = max((gpus, *(device + 1 for device in holding.devices or ())))
+            seen[node] = (holding.gpu_type, max(least, seen.get(node, ("", 0))[1]))
     return [[*seen.get(node, ("", 0)), -1, -1] for node in range(max(seen, default=-1) + 1)]
 
 
@@ -207,25 +210,23 @@ def _cluster(path: Path) -> Any:
         return None
 
 
-def _bars(held: list[Holding], share: int) -> dict[str, Any]:
+def _bars(held: list[Holding], node_gpus: list[int], share: int) -> dict[str, Any]:
     """Return the longest bars of the Gantt chart as [node, start_s, end_s, GPUs, job, overhead_s, kind].
 
-    A bar of a job that shares another's GPUs has that job's name too.
+    Where jobs share GPUs, a bar has three more: the partner, the share of each GPU, and its boxes.
     """
+    boxes = boxes_of(held, node_gpus) if shares(held) else None
     pieces = [
-        (holding, node, gpus)
-        for holding in held
-        for node, gpus in holding.nodes
+        (holding, node, gpus, () if boxes is None else (holding.beside, holding.share, boxes[at][place]))
+        for at, holding in enumerate(held)
+        for place, (node, gpus) in enumerate(holding.nodes)
         if holding.end_s > holding.start_s
     ]
     total = len(pieces)
     if total > share:
         pieces = sorted(pieces, key=lambda piece: piece[0].start_s - piece[0].end_s)[:share]
     rows = [
-        [
-            *(node, holding.start_s, holding.end_s, gpus, holding.job, holding.overhead_s, holding.kind),
-            *([holding.beside] if holding.beside else []),
-        ]
-        for holding, node, gpus in pieces
+        [node, one.start_s, one.end_s, gpus, one.job, one.overhead_s, one.kind, *shared]
+        for one, node, gpus, shared in pieces
     ]
     return {"rows": rows, "total": total}

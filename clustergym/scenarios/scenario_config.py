@@ -143,6 +143,9 @@ class Conditions:
         seed = checked(seed, NonNegativeInt, "seed")
         trace, parts = make_trace(chosen, seed, cluster, rules.counts), None
         if isinstance(cluster, DivisibleCluster):
+            if self.pairs is not None:
+                message, remedy = "are of whole GPUs, and these can be divided", "give scenario.pairs=null"
+                raise InputError(message, field="scenario.pairs", remedy=remedy)
             trace, parts = with_parts(trace, cluster, rules.other_types)
         else:
             whole_gpus_alone(trace, cluster)

@@ -24,13 +24,14 @@ def drawn_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
     if total > most:
         order = _fewer(order, asked, most, rng)
     elif total > 0:
-        order = np.concatenate([order, _more(asked, total, most, rng)])
+        order = np.concatenate([order, _more(requests.gpu_milli, asked, most, rng)])
     return Orders(order, rng.permutation(len(nodes.devices)))
 
 
-def _more(asked: Ints, total: int, most: float, rng: np.random.Generator) -> Ints:
-    drawn = []
-    while total + asked[row := int(rng.integers(len(asked)))] <= most:
+def _more(milli: Ints, asked: Ints, most: float, rng: np.random.Generator) -> Ints:
+    """Draw pods until the next would be too many; as published, that test counts one GPU of a pod."""
+    drawn, total = [], int(asked.sum())
+    while total + milli[row := int(rng.integers(len(asked)))] <= most:
         drawn.append(row)
         total += int(asked[row])
     return np.array(drawn, dtype=np.int64)

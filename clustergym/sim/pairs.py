@@ -11,7 +11,6 @@ import numpy as np
 from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.spec import Nodes
-from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, Infeasible
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import NO_JOB
@@ -130,9 +129,6 @@ def _rows(decision: Decision, column: Ints) -> Iterable[tuple[int, int]]:
 class Sharing:
     """Which jobs of a run share GPUs in pairs.
 
-    Raises an `InputError` if the scenario has planned jobs too, which would meet pairs on their nodes,
-    or queues of tenants, whose GPUs are counted by job.
-
     Attributes
     ----------
     launches : Counter of str
@@ -140,14 +136,6 @@ class Sharing:
     """
 
     def __init__(self, scenario: Scenario, jobs: JobStates, allocations: Allocations) -> None:
-        if any(given.key == "reservations" for given in scenario.disturbances):
-            remedy = "leave out scenario.pairs or scenario.reservations"
-            raise InputError("cannot be combined with planned jobs", field="scenario.pairs", remedy=remedy)
-        if scenario.tenants is not None:
-            remedy = "leave out scenario.pairs or scenario.queues"
-            raise InputError(
-                "cannot be combined with queues of tenants", field="scenario.pairs", remedy=remedy
-            )
         assert scenario.pairs is not None
         assert jobs.partner is not None
         self.launches: Counter[str] = Counter()
@@ -187,6 +175,8 @@ class Sharing:
     def kept(self, row: int, kind: int, level: int) -> float:
         """Return the share of its speed alone that a job has on an allotment beside its partner."""
         other = int(self._partner[row])
-        if other == NO_JOB:
-            return 1.0
+        return 1.0 if other == NO_JOB else self.kept_beside(row, other, kind, level)
+
+    def kept_beside(self, row: int, other: int, kind: int, level: int) -> float:
+        """Return the share of its speed alone that a job keeps beside another."""
         return float(self._speeds.kept[self._class_of[row], self._class_of[other], kind, level])

@@ -259,7 +259,7 @@ class World(ABC):
         if self._parts is not None:
             nodes: Nodes | Infeasible = place_part(self._parts, self.placer, row)
         elif self.sharing is not None and beside != NO_JOB:
-            nodes = self.sharing.join(row, beside, self.now)
+            nodes = self._join(self.sharing, row, beside, overhead)
         else:
             nodes = on or self._place(kind, gpus, self._estimated_end(row, kind, level, overhead))
         if beside == NO_JOB and not isinstance(nodes, Infeasible):
@@ -283,6 +283,16 @@ class World(ABC):
         self._record(what, row, kind, gpus, nodes, locality, seconds(overhead), iteration_s)
         for course in self._courses:
             course.launched(row)
+
+    def _join(self, sharing: Sharing, row: int, beside: int, overhead: int) -> Nodes | Infeasible:
+        """Let a job share the GPUs of another, unless their nodes are kept for what comes before its end."""
+        if on := self.allocations.holding(beside):
+            kind, level = int(self.jobs.gpu_type[beside]), self._level(beside)
+            kept = sharing.kept_beside(row, beside, kind, level)
+            withheld = self._withheld(self._estimated_end(row, kind, level, overhead, kept))
+            if kept_for := next((withheld[node] for node, _ in on if node in withheld), None):
+                return Infeasible(f"nodes are kept for {kept_for}")
+        return sharing.join(row, beside, self.now)
 
     def _take(self, holder: int, nodes: Nodes) -> Nodes | Infeasible:
         """Give nodes to a job or profile and return them, or why whoever has the nodes refuses them."""
@@ -467,15 +477,20 @@ class World(ABC):
         outcome = "" if self.trace.outcome is None else self.trace.outcome[row]
         return "" if outcome == COMPLETED else outcome
 
-    def _estimated_end(self, row: int, kind: int, level: int, standstill: int) -> float:
+    def _estimated_end(
+        self, row: int, kind: int, level: int, standstill: int, kept: float | None = None
+    ) -> float:
         """Return the tick at which a job is estimated to end if it works after a standstill (in ticks).
 
+        It keeps the share `kept` of its speed, or what it keeps beside the partner that it has now.
         The estimate uses what the policy's information class knows; it is inf where that is nothing, and
         where nobody asks.
         """
         if not self._courses or self.information == InformationClass.NONE:
             return math.inf
         iteration_s = float(self._views.known[self._views.class_of[row], kind, level])
+        if self.sharing is not None:
+            iteration_s /= self.sharing.kept(row, kind, level) if kept is None else kept
         left_s = float(self._views.remaining_at(np.array([row]), self.now)[0]) * iteration_s
         return self.now + standstill + ticks(left_s) if math.isfinite(left_s) else math.inf
 

@@ -29,7 +29,7 @@ def part_of_view(view: View, rows: Ints, available: Ints, gpus: Ints) -> View:
         field.name: value[rows]
         for field in fields(view)
         if isinstance(value := getattr(view, field.name), np.ndarray)
-        and field.name not in ("available", "free")
+        and field.name not in ("available", "free", "partner")
     }
     stopped = (gpus == 0) & (view.gpus[rows] > 0)
     own["gpus"] = gpus

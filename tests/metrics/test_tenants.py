@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.buddy import Buddy
+from pairs import PairScript, with_pairs
 from scenarios import Job, small_scenario
 
 from clustergym.metrics.intervals import read_intervals
 from clustergym.metrics.tenants import jain_index, measure_tenants
+from clustergym.results.measured_run import result_of
 from clustergym.sim.drive import simulate
 from clustergym.tenants.assigned import Tenants
 
@@ -41,6 +43,28 @@ def test_what_tenants_had(tmp_path):
     assert (c["jobs"], c["jct_mean_s"]) == (0, None)
     assert found["allocated_share"] == 12 / 16
     assert found["jain_index"] == pytest.approx((8 / 3 + 4) ** 2 / (2 * ((8 / 3) ** 2 + 16)))
+
+
+def test_two_jobs_on_a_gpu_count_half_each(tmp_path):
+    # One GPU; a deserves it. a1 runs alone for 600 s, then beside b1 at half speed, until 1,800 s.
+    # b1 then has 1,200 s of its 1,800 to do, until 3,000.
+    # GPU-seconds: a has 600 + 1,200 / 2 = 1,200, b 1,200 / 2 + 1,200 = 1,800.
+    path = tmp_path / "queues.yaml"
+    path.write_text("queues:\n  a: {quota: 1}\n  b: {}\n")
+    jobs = [Job("a1", 0, 1200, family="m"), Job("b1", 600, 1800, family="m")]
+    plain = small_scenario(jobs, {"X": (1, 1)}, {"m": {"X": {1: 1.0}}}, rounds="event")
+    trace = replace(plain.trace, virtual_cluster=("a", "b"))
+    tenants = Tenants.of(str(path), trace, ("X",))
+    scenario = with_pairs(replace(plain, trace=trace, tenants=tenants), {("m", "m"): (0.5, 0.5)})
+    both = {"a1": ("X", 1), "b1": ("X", 1)}
+    script = PairScript(scenario, {0.0: ({"a1": ("X", 1)}, ()), 600.0: (both, [("a1", "b1")])})
+    found = result_of(simulate(scenario, script, Buddy())).tenants
+    a, b = (found["queues"][name] for name in "ab")
+    assert (a["gpu_hours"], b["gpu_hours"]) == (1200 / 3600, 1800 / 3600)
+    # a has half of its quota from 600 to 1,800 s; b has no quota, so that all that it has is borrowed.
+    assert (a["owed_gpu_hours"], a["longest_owed_s"]) == (600 / 3600, 1200)
+    assert b["borrowed_gpu_hours"] == 1800 / 3600
+    assert found["allocated_share"] == 1.0
 
 
 def test_jains_index():

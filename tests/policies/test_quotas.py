@@ -12,6 +12,7 @@ from clustergym.policies.placers.buddy import Buddy
 from clustergym.policies.quotas import Quotas
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairs import with_pairs
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, small_scenario
 
@@ -48,6 +49,18 @@ def written(tmp_path, text):
     path = tmp_path / "queues.yaml"
     path.write_text(text)
     return str(path)
+
+
+def test_queues_let_no_job_share_a_gpu_in_a_scenario_with_pairs():
+    jobs = [Job(name, 10 * at, 30, gpus=4) for at, name in enumerate(("a1", "a2", "b1", "b2"))]
+    scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds="event")
+    alone = with_tenants(scenario, [job.job_id[0] for job in jobs])
+    runs = [
+        simulate(given, Quotas(within="gavel packed=true"), Buddy())
+        for given in (alone, with_pairs(alone, {("m", "m"): (1.0, 1.0)}))
+    ]
+    assert ends(runs[0]) == ends(runs[1])
+    assert runs[0].simulation.log.digest == runs[1].simulation.log.digest
 
 
 def test_what_is_lent_comes_back_by_stopping_the_job_that_started_last():

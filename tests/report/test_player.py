@@ -112,7 +112,7 @@ def test_a_gpu_tells_its_job(open_page, player):
     canvas = page.locator(".run").first.locator("canvas").first
     x, y = page.evaluate(
         "layout(RUNS[0], document.querySelector('.run').clientWidth).places[prepared(RUNS[0]).bars[0].node]"
-        "[prepared(RUNS[0]).bars[0].slots[0]].slice(0, 2)"
+        "[prepared(RUNS[0]).bars[0].boxes[0].slot].slice(0, 2)"
     )
     canvas.hover(position={"x": x + 2, "y": y + 2})
     told = page.locator(".readout").first.inner_text()
@@ -180,3 +180,54 @@ def test_every_gpu_has_a_place_of_its_own_under_its_switch(open_page, tmp_path, 
         {(t, leaf) for t, _, leaf, _ in nodes}
     )
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+PAIRS = """\
+gpu_type,gpus,model_a,batch_a,model_b,batch_b,kept_a,kept_b
+A40,1,resnet18,64,resnet18,64,0.9,0.9
+"""
+TWO_JOBS = """\
+job_id,submit_s,model_family,model_size,global_batch,iterations,gpu_type,gpus
+a,0,resnet18,,64,90000,A40,1
+b,400,resnet18,,64,60000,A40,1
+"""
+
+
+def test_two_jobs_on_a_gpu_have_half_of_its_square_each(open_page, tmp_path):
+    for name, text in (("pairs.csv", PAIRS), ("jobs.csv", TWO_JOBS)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "one.yaml").write_text("name: one\nnodes:\n  - {gpu_type: A40, count: 1, gpus_per_node: 1}\n")
+    words = ["policy=gandiva", "policy.pack=true", "compare=null", "progress=false", "costs=free"]
+    words += [f"cluster.path={tmp_path / 'one.yaml'}", "trace=file", f"trace.path={tmp_path / 'jobs.csv'}"]
+    assert (
+        run.main([*words, f"scenario.pairs={tmp_path / 'pairs.csv'}", f"hydra.run.dir={tmp_path / 'out'}"])
+        == 0
+    )
+    assert report([str(tmp_path / "out"), "--player"]) == 0
+    page = open_page(tmp_path / "out" / "player.html")
+    joined = "prepared(RUNS[0]).bars.find(bar => bar.job === 'b').start"
+    page.evaluate(f"seek({joined} - 1)")
+    assert figures(page, 0)["GPUs in use"] == "1 of 1"
+    page.evaluate(f"seek({joined} + 1)")
+    assert figures(page, 0)["GPUs in use"] == "1 of 1"
+    canvas = page.locator(".run").first.locator("canvas").first
+    x, y = page.evaluate("layout(RUNS[0], document.querySelector('.run').clientWidth).places[0][0]")
+    canvas.hover(position={"x": x + 2, "y": y + 2})
+    told = page.locator(".readout").first.inner_text()
+    assert "a, half of 1 GPU beside b, " in told
+    assert "b, half of 1 GPU beside a, " in told
+    cell = page.evaluate("layout(RUNS[0], document.querySelector('.run').clientWidth).cell")
+    column = "document.querySelector('.run canvas').getContext('2d').getImageData({}, {}, 1, {}).data"
+    pixels = page.evaluate(f"Array.from({column.format(x + cell / 2, y, cell)})")
+    upper, lower = (pixels[4 * int(part * cell) :][:4] for part in (0.25, 0.75))
+    assert upper != lower
+    chart = open_page(tmp_path / "out" / "report.html")
+    chart.locator("canvas").scroll_into_view_if_needed()
+    width, end_s, at_s = chart.evaluate(
+        "[document.querySelector('canvas').clientWidth, DATA.groups[0].runs[0].end_s,"
+        " DATA.groups[0].runs[0].bars.rows.find(row => row[4] === 'b')[1]]"
+    )
+    chart.locator("canvas").hover(position={"x": 96 + (width - 104) * (at_s + 1) / end_s, "y": 8})
+    told = chart.locator(".readout").inner_text()
+    assert "a, half of 1 GPU beside b" in told
+    assert "b, half of 1 GPU beside a" in told

@@ -19,6 +19,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.report.__main__ import main
 from clustergym.report.colours import COLOURS, DASHES, Style, style_of, styles_of
 from clustergym.report.event_curves import overhead_gpu_h, read_log
+from clustergym.report.lanes import boxes_of, shares
 from clustergym.report.payload import payload
 from clustergym.report.seeds import band_of_distributions, band_over_time
 from clustergym.report.series import cdf, resampled
@@ -95,6 +96,69 @@ def test_a_failed_node_takes_the_gpus_of_its_jobs(tmp_path):
         ("resume", 90, 100),
     ]
     assert found.outages == [(0, 40, 90)]
+
+
+def boxes(path, end_s, node_gpus):
+    """The boxes of each holding on its first node, with its job, times and share."""
+    held = read_log(path, end_s).held
+    assert shares(held)
+    places = [one[0] for one in boxes_of(held, node_gpus)]
+    return [
+        (one.job, one.start_s, one.end_s, one.share, [tuple(box) for box in place])
+        for one, place in zip(held, places, strict=True)
+    ]
+
+
+def test_parts_of_a_gpu_lie_below_each_other(tmp_path):
+    # Device 1: a 0.3 and b 0.5 from the top; a leaves, c's 0.4 does not fit into its gap and is drawn in two.
+    # d has both devices of node 1, e none.
+    def part(time_s, job, milli, devices=(1,), node=0):
+        shown = {"nodes": [[node, max(len(devices), 1)]], "devices": list(devices), "gpu_milli": milli}
+        return event(time_s, "start", job, max(len(devices), 1)) | shown
+
+    path = log(
+        tmp_path / "events.jsonl.gz",
+        part(0, "a", 300),
+        part(10, "b", 500),
+        event(20, "complete", "a"),
+        part(20, "c", 400),
+        part(30, "d", 1000, (0, 1), 1),
+        part(40, "e", 0, ()),
+        event(50, "complete", "c"),
+    )
+    assert boxes(path, 60, [2, 2]) == [
+        ("a", 0, 20, 0.3, [(1, 0, 300)]),
+        ("b", 10, 60, 0.5, [(1, 300, 500)]),
+        ("c", 20, 50, 0.4, [(1, 0, 300), (1, 800, 100)]),
+        ("d", 30, 60, 1.0, [(0, 0, 1000), (1, 0, 1000)]),
+        ("e", 40, 60, 0.0, []),
+    ]
+
+
+def test_a_job_has_half_of_its_gpus_while_it_has_a_partner(tmp_path):
+    # a and b have a GPU each; c joins a at 10. a leaves at 30: c has all of the GPU, until d joins at 40.
+    # a stands still for 10 s before c comes and 10 s after it, for which it is charged half, as c is for 4 s.
+    path = log(
+        tmp_path / "events.jsonl.gz",
+        event(0, "start", "a", 1, 20),
+        event(0, "start", "b", 1),
+        event(10, "start", "c", 1, 4) | {"beside": "a"},
+        {"time_s": 10, "kind": "rate", "job_id": "a", "beside": "c"},
+        event(30, "complete", "a"),
+        {"time_s": 30, "kind": "rate", "job_id": "c"},
+        event(40, "start", "d", 1) | {"beside": "c"},
+        {"time_s": 40, "kind": "rate", "job_id": "c", "beside": "d"},
+    )
+    assert boxes(path, 50, [2]) == [
+        ("a", 0, 10, 1.0, [(0, 0, 1000)]),
+        ("b", 0, 50, 1.0, [(1, 0, 1000)]),
+        ("a", 10, 30, 0.5, [(0, 0, 500)]),
+        ("c", 10, 30, 0.5, [(0, 500, 500)]),
+        ("c", 30, 40, 1.0, [(0, 0, 1000)]),
+        ("c", 40, 50, 0.5, [(0, 0, 500)]),
+        ("d", 40, 50, 0.5, [(0, 500, 500)]),
+    ]
+    assert overhead_gpu_h(read_log(path, 50).held)["start"] == pytest.approx((10 + 10 / 2 + 4 / 2) / 3600)
 
 
 def paced(time_s, kind, job, iteration_s):

@@ -17,6 +17,7 @@ from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of, result_of
 from clustergym.scenarios.disturbances.failures import Failures
+from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import EventKind
@@ -152,6 +153,34 @@ def test_one_sided_pairs_and_pairs_without_a_table_are_refused():
         simulate(lone, OneSided(lone, {}), Buddy())
 
 
+@pytest.mark.parametrize(
+    ("iterations", "ends"),
+    [
+        # b would need 4 s an iteration beside a; the GPU is kept from 100 s on for p, of 10 s.
+        # 22 iterations, from 10 to 98 s, may join. a: 10 iterations alone, 50 at 1.25 s, until 72.5 s. b has
+        # done 62.5 / 4 = 15.625 then, and needs 2 s for each of the other 6.375: until 85.25 s.
+        ((60, 22), {"a": 72.5, "b": 85.25, "p": 110.0}),
+        # 23 iterations, until 102 s, may not: b waits until the policy starts it alone, at 110 s.
+        ((60, 23), {"a": 60.0, "p": 110.0, "b": 110.0 + 23 * 2}),
+        # a alone would end at 95 s. Beside b, from 10 to 98 s, it does 70.4 iterations; 2 more until p
+        # stops it at 100 s, with 12.6 to do.
+        ((95, 22), {"b": 98.0, "p": 110.0, "a": 110.0 + 12.6}),
+    ],
+)
+def test_a_job_joins_only_if_it_ends_before_the_planned_job_for_which_its_node_is_kept(iterations, ends):
+    jobs = [Job("a", 0, iterations[0], family="a"), Job("b", 10, iterations[1], family="b")]
+    plain = small_scenario([*jobs, Job("p", 10, 10, family="a")], {"X": (1, 1)}, TIMES, rounds="event")
+    kept_for_p = replace(plain, disturbances=(PlannedJobs((Reservation(2, 100.0, 100.0),)),))
+    scenario = with_pairs(kept_for_p, KEPT)
+    both, left = {"a": ("X", 1), "b": ("X", 1)}, {"a" if ends["a"] > 110 else "b": ("X", 1)}
+    entries = {0.0: ({"a": ("X", 1)}, ()), 10.0: (both, [("a", "b")])}
+    entries |= {110.0: (left, ())} if max(ends.values()) > 110 else {}
+    result, _ = ran(scenario, entries)
+    events = result.run.simulation.log.events
+    found = {scenario.trace.job_id[e.job]: e.time_s for e in events if e.kind == "complete"}
+    assert found == pytest.approx(ends, abs=1e-9)
+
+
 families = st.sampled_from(["a", "a", "b"])
 rows = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 120), families), min_size=2, max_size=10)
 
@@ -162,7 +191,7 @@ rows = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 120), families), m
     st.sampled_from(["event", 20.0, 7.5]),
     st.sampled_from([None, 250.0]),
     st.integers(0, 5),
-    st.sets(st.sampled_from(["contention", "failures"])),
+    st.sets(st.sampled_from(["contention", "failures", "planned"])),
 )
 def test_any_run_conserves_gpus_and_work_and_replays(rows, rounds, horizon_s, seed, extras):
     jobs = [Job(f"j{at}", time, work, family=name) for at, (time, work, name) in enumerate(sorted(rows))]
@@ -192,6 +221,9 @@ def with_extras(scenario, extras, seed):
     if "failures" in extras:
         failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
         scenario = replace(scenario, disturbances=(failures,))
+    if "planned" in extras:
+        planned = PlannedJobs((Reservation(0, float(scenario.trace.submit_s[0]) + 60.0, 40.0),))
+        scenario = replace(scenario, disturbances=(*scenario.disturbances, planned))
     return scenario
 
 
