@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from clustergym.terminal.processes import cores
+
 CHROMIUM = Path("/usr/bin/chromium")
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Run `-n auto` on the cores that the tests may use, not on all that the machine shows."""
+    return cores()
 
 
 @pytest.fixture(scope="session")
