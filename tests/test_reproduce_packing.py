@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import numpy as np
 import pytest
 
 from clustergym.reproduction import gavel_packing
+from clustergym.reproduction.details import change
 from clustergym.reproduction.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
 from clustergym.results.measured_run import simulate
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+ROOT = Path(__file__).parent.parent
+DIGESTS = ("29eb8ffa52f0", "b7b99b8dc150")
+"""Of the short stream, alone and packed."""
 
 
 @pytest.fixture
@@ -37,9 +42,30 @@ def test_a_stream_is_drawn_once_and_packed_jobs_share_single_gpus(load):
     assert hours.max() <= 10**4 / 60 * 1.01
     alone, packed = (simulate(scenario, load.spec(which).make_policy()) for which in (UNPACKED, PACKED))
     assert alone.run.simulation.sharing.launches["table"] == 0
+    # A short stream by the rules of the long ones: if it changes, so do the figures of the page.
+    remedy = "docs/reproduction/gavel.md is behind: run `clustergym reproduce gavel`"
+    assert (alone.digest[:12], packed.digest[:12]) == DIGESTS, remedy
     joined = [event for event in packed.run.simulation.log.events if event.partner >= 0]
     assert joined
     assert {event.gpus for event in joined} == {1}
+
+
+def test_the_page_has_the_curve_of_its_figures():
+    page = (ROOT / "docs" / "reproduction" / "gavel.md").read_text(encoding="utf-8")
+    claims = json.loads((ROOT / "docs" / "reproduction" / "gavel.claims.json").read_text(encoding="utf-8"))
+    fair = {claim["claim"].partition("sharing, ")[2]: claim for claim in claims["claims"]}
+    for load in (*gavel_packing.LOADS, *gavel_packing.SEVERAL):
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {load.name} |"))
+        counted, alone, theirs, packed, theirs_packed, changed, published = row.strip("| ").split(" | ")[1:]
+        assert counted == f"{load.first:,} to {load.last:,}"
+        assert (float(theirs), float(theirs_packed)) == load.published
+        assert published == change(load.published[1], load.published[0])
+        # Of hours to two digits.
+        percent = 100 * (float(packed) / float(alone) - 1)
+        assert float(changed.removesuffix(" %")) == pytest.approx(percent, abs=0.6)
+        if load.name in fair:
+            ours = fair[load.name]
+            assert ours["as_published"] == pytest.approx(percent, abs=0.1)
 
 
 def test_the_speeds_of_a_pair_are_those_of_the_table(load):
