@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from clustergym.reproduction import gavel_packing
-from clustergym.reproduction.details import change
+from clustergym.reproduction.details import change, details_of
 from clustergym.reproduction.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
 from clustergym.results.measured_run import simulate
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
 ROOT = Path(__file__).parent.parent
-DIGESTS = ("29eb8ffa52f0", "b7b99b8dc150")
-"""Of the short stream, alone and packed."""
+HOURS = (0.9494, 0.9462)
+"""Mean JCT of the jobs that count of the short stream, alone and packed."""
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def test_a_stream_is_drawn_once_and_packed_jobs_share_single_gpus(load):
     assert alone.run.simulation.sharing.launches["table"] == 0
     # A short stream by the rules of the long ones: if it changes, so do the figures of the page.
     remedy = "docs/reproduction/gavel.md is behind: run `clustergym reproduce gavel`"
-    assert (alone.digest[:12], packed.digest[:12]) == DIGESTS, remedy
+    figures = [gavel_packing._jct_h(details_of(result)) for result in (alone, packed)]
+    # Versions of the solver choose among equal optima.
+    assert figures == pytest.approx(HOURS, rel=0.01), remedy
     joined = [event for event in packed.run.simulation.log.events if event.partner >= 0]
     assert joined
     assert {event.gpus for event in joined} == {1}
