@@ -97,20 +97,22 @@ def shares_line(workload: str, seeds: int) -> str:
     return f"Drawn, by jobs (by GPU time): {parts}; {asked} of {total:.0f} jobs ask for what they ran."
 
 
+def row(name: str, means: Floats, places: Sequence[int]) -> tuple[str, ...]:
+    """Return the row of a policy from its means over seeds, shape (kept, 2), and its three ranks."""
+    (old, _), (new, done) = means
+    first, then, by_done = map(str, places)
+    return (
+        *(name, policy_of(name).information_class.value, f"{old / 3600:.2f} h", f"{new / 3600:.2f} h"),
+        *(f"{new / old:.2f}", first, then, f"{done / 3600:.2f} h", by_done),
+    )
+
+
 def block(workload: str, figures: Floats, seeds: int) -> str:
     """Return the table of a workload from figures of shape (policies, seeds, kept, 2)."""
     means = figures.mean(axis=1)
-    before, after, completed = means[:, 0, 0], means[:, 1, 0], means[:, 1, 1]
-    columns = zip(
-        POLICIES, before, after, completed, ranks(before), ranks(after), ranks(completed), strict=True
-    )
-    rows = [
-        (
-            *(name, policy_of(name).information_class.value, f"{old / 3600:.2f} h", f"{new / 3600:.2f} h"),
-            *(f"{new / old:.2f}", str(first), str(then), f"{done / 3600:.2f} h", str(by_done)),
-        )
-        for name, old, new, done, first, then, by_done in sorted(columns, key=lambda column: column[4])
-    ]
+    places = zip(ranks(means[:, 0, 0]), ranks(means[:, 1, 0]), ranks(means[:, 1, 1]), strict=True)
+    columns = sorted(zip(POLICIES, means, places, strict=True), key=lambda column: column[2][0])
+    rows = [row(*column) for column in columns]
     return f"{shares_line(workload, seeds)}\n\n{table(HEADERS, rows, words=(0, 1))}\n"
 
 

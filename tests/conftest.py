@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+from clustergym.terminal.processes import cores
 
 CHROMIUM = Path("/usr/bin/chromium")
 ROOT = Path(__file__).parent.parent
+
+# The same examples in every run: what fails has failed because of a change. DRAW=anew draws others.
+hypothesis.settings.register_profile("same", derandomize=os.environ.get("DRAW") != "anew")
+hypothesis.settings.load_profile("same")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Run `-n auto` on the cores that the tests may use, not on all that the machine shows."""
+    return cores()
 
 
 @pytest.fixture(scope="session")

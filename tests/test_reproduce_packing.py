@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import numpy as np
 import pytest
 
 from clustergym.reproduction import gavel_packing
+from clustergym.reproduction.details import change, details_of
 from clustergym.reproduction.gavel_packing import MEASURED, PACKED, UNPACKED, Load, packing_scenario
 from clustergym.results.measured_run import simulate
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+ROOT = Path(__file__).parent.parent
+HOURS = (0.9494, 0.9462)
+"""Mean JCT of the jobs that count of the short stream, alone and packed."""
 
 
 @pytest.fixture
@@ -37,9 +42,32 @@ def test_a_stream_is_drawn_once_and_packed_jobs_share_single_gpus(load):
     assert hours.max() <= 10**4 / 60 * 1.01
     alone, packed = (simulate(scenario, load.spec(which).make_policy()) for which in (UNPACKED, PACKED))
     assert alone.run.simulation.sharing.launches["table"] == 0
+    # A short stream by the rules of the long ones: if it changes, so do the figures of the page.
+    remedy = "docs/reproduction/gavel.md is behind: run `clustergym reproduce gavel`"
+    figures = [gavel_packing._jct_h(details_of(result)) for result in (alone, packed)]
+    # Versions of the solver choose among equal optima.
+    assert figures == pytest.approx(HOURS, rel=0.01), remedy
     joined = [event for event in packed.run.simulation.log.events if event.partner >= 0]
     assert joined
     assert {event.gpus for event in joined} == {1}
+
+
+def test_the_page_has_the_curve_of_its_figures():
+    page = (ROOT / "docs" / "reproduction" / "gavel.md").read_text(encoding="utf-8")
+    claims = json.loads((ROOT / "docs" / "reproduction" / "gavel.claims.json").read_text(encoding="utf-8"))
+    fair = {claim["claim"].partition("sharing, ")[2]: claim for claim in claims["claims"]}
+    for load in (*gavel_packing.LOADS, *gavel_packing.SEVERAL):
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {load.name} |"))
+        counted, alone, theirs, packed, theirs_packed, changed, published = row.strip("| ").split(" | ")[1:]
+        assert counted == f"{load.first:,} to {load.last:,}"
+        assert (float(theirs), float(theirs_packed)) == load.published
+        assert published == change(load.published[1], load.published[0])
+        # Of hours to two digits.
+        percent = 100 * (float(packed) / float(alone) - 1)
+        assert float(changed.removesuffix(" %")) == pytest.approx(percent, abs=0.6)
+        if load.name in fair:
+            ours = fair[load.name]
+            assert ours["as_published"] == pytest.approx(percent, abs=0.1)
 
 
 def test_the_speeds_of_a_pair_are_those_of_the_table(load):

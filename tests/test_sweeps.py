@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,8 +29,11 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "clustergym.run", *arguments]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+def environment(home: Path | None = None) -> dict[str, str]:
+    """Return the variables of a process; with a home folder of its own, where a Ray cluster left no token."""
+    kept = {key: value for key, value in os.environ.items() if home is None or not key.startswith("RAY_")}
+    own = {} if home is None else {"HOME": str(home)}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", **own}
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -83,14 +87,18 @@ def test_processes_that_live_on_write_where_the_sweep_was_started(tmp_path, monk
 def test_a_sweep_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path):
     arguments = command("-m", "hydra.sweep.dir=out", *SMALL, *CELLS, "policy=fcfs,sjf,las,srtf,tiresias")
     rng, seen, whole = random.Random(5), {}, 10
-    for _ in range(20):
+    for more in (0, 1, 0, 1, 2):
         process = subprocess.Popen(
-            arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            arguments, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        # From about when the first run begins; the more is finished, the longer.
-        time.sleep(rng.uniform(0.7, 1.6))
+        # At some moment of the first run, or of one after so many more.
+        while process.poll() is None and not (
+            (tmp_path / "out").is_dir() and len(digests(tmp_path / "out")) >= len(seen) + more
+        ):
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.0, 0.2))
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.wait()
         now = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/result.json")}
         assert seen.items() <= now.items(), "a finished run was lost or run again"
         assert all(json.loads(path.read_text())["digest"] for path in now)
@@ -103,10 +111,10 @@ def test_a_sweep_that_is_killed_goes_on_and_runs_nothing_twice(tmp_path):
     assert seen.items() <= {p: p.stat().st_mtime_ns for p in (tmp_path / "out").glob("*/result.json")}.items()
 
 
-def swept(folder: Path, *launcher: str) -> dict[str, str]:
+def swept(folder: Path, *launcher: str, home: Path | None = None) -> dict[str, str]:
     arguments = command("-m", *launcher, f"hydra.sweep.dir={folder}", *SMALL, *CELLS)
     subprocess.run(
-        arguments, cwd=folder.parent, env=environment(), check=True, capture_output=True, text=True
+        arguments, cwd=folder.parent, env=environment(home), check=True, capture_output=True, text=True
     )
     return digests(folder)
 
@@ -134,31 +142,39 @@ needs_ray = pytest.mark.skipif(
 )
 
 
-def wait_for_nodes(ray: str, address: str, wanted: int) -> None:
-    for _ in range(120):
-        asked = [ray, "status", f"--address={address}"]
-        shown = subprocess.run(asked, env=environment(), check=False, capture_output=True, text=True).stdout
-        if len(re.findall(r"^ 1 node_", shown, re.MULTILINE)) == wanted:
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_nodes(ray: str, address: str, nodes: list[subprocess.Popen[str]], log: Path) -> None:
+    """Wait until the last of the nodes has joined, however long it takes; one that ended never will."""
+    asked = [ray, "status", f"--address={address}"]
+    while True:
+        shown = subprocess.run(asked, env=environment(log.parent), capture_output=True, text=True).stdout
+        if len(re.findall(r"^ 1 node_", shown, re.MULTILINE)) == len(nodes):
             return
+        assert nodes[-1].poll() is None, log.read_text()
         time.sleep(0.5)
-    raise AssertionError(f"no {wanted} Ray nodes at {address}")
 
 
 @needs_ray
 def test_a_ray_cluster_of_two_nodes_gives_the_same_results(plain, tmp_path):
     ray = str(Path(sys.executable).with_name("ray"))
-    address = f"127.0.0.1:{20_000 + os.getpid() % 20_000}"
+    address = f"127.0.0.1:{free_port()}"
     common = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats", "--block"]
     head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
     nodes = []
     try:
         for which in (head, [f"--address={address}"]):
-            start = [ray, "start", *which, *common]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            nodes.append(subprocess.Popen(start, env=environment(), **quiet))
-            wait_for_nodes(ray, address, len(nodes))
+            log = tmp_path / f"node-{len(nodes)}.txt"
+            with log.open("w") as told:
+                start = [ray, "start", *which, *common]
+                nodes.append(subprocess.Popen(start, env=environment(tmp_path), stdout=told, stderr=told))
+            wait_for_nodes(ray, address, nodes, log)
         launcher = ("hydra/launcher=ray_cluster", f"hydra.launcher.ray.init.address={address}")
-        assert swept(tmp_path / "out", *launcher) == plain
+        assert swept(tmp_path / "out", *launcher, home=tmp_path) == plain
     finally:
         for node in reversed(nodes):
             node.terminate()

@@ -8,8 +8,9 @@ It takes some seconds, so the quick form has all rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,9 +39,7 @@ def oracle_claims(data: Path, paper: str) -> list[PaperClaim]:
     check_published([path, memory])
     measured = read_measurements(path, load_catalog())
     strategy = STRATEGIES[paper]
-    letter, charged = GridOracle(strategy=strategy, overlap=True), GridOracle(strategy=strategy)
-    every = (_OracleFigures(planned(oracle, PAPER_COUNTS)) for oracle in (GridOracle(), letter, charged))
-    found = _Oracles(*every)
+    found = _Oracles(_figures(), _figures(strategy=strategy, overlap=True), _figures(strategy=strategy))
     if paper == "crius":
         return list(_crius(found, measured))
     return [*_motivation(found.ours, measured, memory), *_arena(found, measured)]
@@ -77,6 +76,12 @@ class _OracleFigures:
     def tuning_accuracy(self) -> float:
         """Crius, section 8.2: 1 - (T - T_optimum) / T_optimum."""
         return float((200 - 100 * self.rows.half_space_s / self.rows.best_s).mean())
+
+
+@cache
+def _figures(**parameters: Any) -> _OracleFigures:
+    """Return what an oracle with these parameters gives."""
+    return _OracleFigures(planned(GridOracle(**parameters), PAPER_COUNTS))
 
 
 class _Oracles(NamedTuple):

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, TypeVar
 
 from clustergym.inputs.errors import InputError
@@ -17,11 +18,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""How long the processes of a container may run in how long, as Linux says it: in microseconds."""
+
+
 def cores() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores this process may use: a container may have less time than cores."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota_us, period_us = map(int, QUOTA.read_text(encoding="ascii").split())
+    except (OSError, ValueError):  # another system, or "max": no quota
+        return there
+    return max(1, min(there, quota_us // period_us))
 
 
 @contextmanager

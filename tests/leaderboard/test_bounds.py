@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from boards import found
@@ -15,10 +16,17 @@ from clustergym.leaderboard.entry import entry_names, read_results
 from clustergym.leaderboard.gaps import cell_bounds
 
 
-@pytest.fixture
-def bounded(root):
+@pytest.fixture(scope="module")
+def bounded_once(made, tmp_path_factory):
+    root = shutil.copytree(made, tmp_path_factory.mktemp("bounds") / "boards")
     assert main(["--root", str(root), "bound", "small", "--workers", "1"]) == 0
     return root
+
+
+@pytest.fixture
+def bounded(bounded_once, tmp_path):
+    """A copy of the board with bounds that a test may change."""
+    return shutil.copytree(bounded_once, tmp_path / "bounded")
 
 
 def change(root, cell, **values):

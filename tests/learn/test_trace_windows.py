@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from clustergym import train
+from clustergym.compiled import auction_features
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import PACKAGE
 from clustergym.interface.policy import InformationClass
@@ -46,7 +47,9 @@ def test_a_window_has_the_files_times_and_costs() -> None:
     np.testing.assert_allclose(window.known_times(known)[window.class_of], wanted, rtol=1e-5)
     assert window.checkpoint_s[window.class_of].tolist() == whole.checkpoint_s[whole.class_of[rows]].tolist()
     assert window.trace.iterations.tolist() == whole.trace.iterations[rows].tolist()
-    assert AuctionEpisode.of(window, known).run(np.zeros(30)).jct_s.min() > 0
+    weights = np.zeros(auction_features.COUNT)
+    weights[auction_features.NAMES.index("start")] = 1.0
+    assert AuctionEpisode.of(window, known).run(weights).jct_s.min() > 0
 
 
 @pytest.mark.parametrize("load", [0.5, 2.0])

@@ -78,7 +78,7 @@ def backend(cluster: LocalSlurm, run: str) -> SlurmBackend:
 
 def shown(cluster: SlurmBackend, down: set[int], parts: set[str]) -> None:
     """Wait until a cluster shows what it should."""
-    until = time.monotonic() + 20.0
+    until = time.monotonic() + 120.0
     while ((seen := cluster.poll()).down, set(seen.parts)) != (down, parts):
         assert time.monotonic() < until, seen
         time.sleep(0.05)

@@ -321,8 +321,8 @@ def test_2560_nodes_take_well_under_a_millisecond() -> None:
         if state.free[A40] < gpus:
             state.release(next(iter(state.holders)))
             continue
-        began = time.perf_counter()
+        began = time.process_time()
         nodes = placer.place(state, A40, gpus)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         state.allocate(job, nodes)
     assert np.median(seconds) < 1e-3

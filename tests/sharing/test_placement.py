@@ -124,7 +124,7 @@ def test_nothing_is_booked_twice_and_all_is_given_back() -> None:
     rng = np.random.default_rng(0)
     nodes, rows, usual = _random_cluster(rng)
     before, resident = nodes.copy(), []
-    for _ in range(int(os.environ.get("SHARING_ACTIONS", "4000"))):
+    for _ in range(int(os.environ.get("SHARING_ACTIONS", "2000"))):
         if resident and rng.random() < 0.45:
             kind, placed = resident.pop(int(rng.integers(len(resident))))
             release(nodes, rows, kind, placed)

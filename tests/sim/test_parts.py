@@ -246,7 +246,7 @@ def test_nothing_is_booked_twice():
     scenario, rng = generated(), np.random.default_rng(0)
     account, running = PartAllocations(scenario.cluster, scenario.parts), set()
     nodes, refused, given = len(scenario.cluster.node_gpus), 0, 0
-    for _ in range(int(os.environ.get("SHARING_ACTIONS", "3000"))):
+    for _ in range(int(os.environ.get("SHARING_ACTIONS", "1500"))):
         row, node = int(rng.integers(len(scenario.trace))), int(rng.integers(-1, nodes + 1))
         action = rng.random()
         if row in running and action < 0.7:

@@ -33,7 +33,7 @@ from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay
 from clustergym.sim.engine import Simulation, StalledError
 
-STEPS = int(os.environ.get("FUZZ_STEPS", "2000"))
+STEPS = int(os.environ.get("FUZZ_STEPS", "1200"))
 EPISODE = 50
 
 picks = st.integers(0, 2**16)

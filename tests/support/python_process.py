@@ -24,7 +24,7 @@ def run_python(
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}", **variables}
     command = [sys.executable, *map(str, words)]
     return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, preexec_fn=limit
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, preexec_fn=limit
     )
 
 

@@ -109,6 +109,7 @@ def test_parameters_that_do_not_go_together(given: dict[str, Any], field: str) -
 def play_at_random(env: gymnasium.Env[Any, Any]) -> None:
     """Play an episode."""
     env.reset(seed=0)
+    env.action_space.seed(0)
     over = False
     while not over:
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())

@@ -75,8 +75,11 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
     assert mine.observation_space == other.observation_space
     assert mine.action_space == other.action_space
     assert_same(mine.reset(seed=5), other.reset(seed=5), "reset")
-    rng, ends = np.random.default_rng(0), 0
-    for at in range(900):
+    rng, ends, at = np.random.default_rng(0), 0, 0
+    # Each of the three environments ends twice or so; no case takes 900 steps to that.
+    while ends < 6:
+        at += 1
+        assert at < 900
         actions = drawn_actions(mine, rng)
         got, expected = mine.step(actions), other.step(actions)
         assert_same(got, expected, f"step {at}")
@@ -85,7 +88,23 @@ def test_it_is_the_same_as_single_environments(case: str, mode: AutoresetMode) -
         if mode is AutoresetMode.DISABLED and over.any():
             options = {"reset_mask": over}
             assert_same(mine.reset(options=dict(options)), other.reset(options=dict(options)), "reset")
-    assert ends > 2
+
+
+@pytest.mark.parametrize("case", ["elastic", "scores", "meta"])
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_reset_of_some_leaves_the_masks_of_the_others(case: str, copy: bool) -> None:
+    single, parameters = CASES[case]
+    envs = SchedulingVectorEnv(single, 3, copy=copy, threads=1, **parameters)
+    envs.reset(seed=5)
+    before = np.array(envs.action_masks())
+    assert before.any(axis=1).all()
+    _, info = envs.reset(seed=7, options={"reset_mask": np.array([False, True, False])})
+    after = envs.action_masks()
+    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
+    # The info has the mask of what was reset, and none of the others.
+    assert info["_action_mask"].tolist() == [False, True, False]
+    np.testing.assert_array_equal(info["action_mask"][1], after[1])
+    assert not info["action_mask"][[0, 2]].any()
 
 
 def test_a_scenario_of_another_cluster_runs_on_the_simpy_engine() -> None:
