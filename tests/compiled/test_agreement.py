@@ -32,7 +32,7 @@ from clustergym.interface.policy import InformationClass, View
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.engine import StalledError
 
-CASES = int(os.environ.get("AGREEMENT_CASES", "600"))
+CASES = int(os.environ.get("AGREEMENT_CASES", "2000"))
 BATCH = 250
 STEPS = 40
 """Most decisions of a case."""
@@ -212,7 +212,7 @@ def acts_the_same(episode: tuple[tuple[Any, Any], Scenario], decisions: list[int
 
 
 def test_actions() -> None:
-    run(acts_the_same, CASES // 2, episode=episodes(), decisions=words)
+    run(acts_the_same, CASES // 4, episode=episodes(), decisions=words)
 
 
 def test_idle_rounds_end() -> None:
