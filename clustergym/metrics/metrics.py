@@ -18,7 +18,7 @@ from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
 from clustergym.metrics.parts import part_course, part_metrics
 from clustergym.metrics.statistics import restricted_mean
-from clustergym.metrics.tenants import measure_tenants
+from clustergym.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event
@@ -181,12 +181,13 @@ def measure(
         _by_outcome(run),
     )
     values = {name: value for group in groups for name, value in group.items()}
-    metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
         # Queues go with whole GPUs alone.
         asked = run.requested_gpus.astype(np.int64)
-        of_tenants = measure_tenants(intervals, tenants, cluster.gpu_types, cluster.capacity, asked)
+        of_tenants = measure_tenants(events, intervals, tenants, cluster, asked, _work_gpu_s(run))
+        values |= tenant_metrics(of_tenants, run.gpus)
+    metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
 
 
@@ -310,12 +311,16 @@ def _losses(run: _Run, intervals: Intervals, losses: dict[str, Loss]) -> Metrics
     }
 
 
-def _fairness_of(run: _Run) -> Fairness:
-    records, trace = run.records, run.trace
+def _work_gpu_s(run: _Run) -> Floats:
+    """Return the GPU-seconds of each job at its request; NaN: not known."""
     known = has_reference(run.fair_s) & (run.requested_gpus > 0)
-    work = np.where(known, trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
+    return np.where(known, run.trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
+
+
+def _fairness_of(run: _Run) -> Fairness:
+    records = run.records
     return finish_time_fairness(
-        records.submit_s, records.jct_s, work, run.requested_gpus, run.submitted, run.gpus
+        records.submit_s, records.jct_s, _work_gpu_s(run), run.requested_gpus, run.submitted, run.gpus
     )
 
 

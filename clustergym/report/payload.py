@@ -10,7 +10,7 @@ import numpy as np
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import KNOWS
-from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.catalogue import METRICS, OF_TENANTS
 from clustergym.report.colours import Style, styles_of
 from clustergym.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.report.groups import ResultGroup, different, group_results
@@ -52,7 +52,9 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
     return {
         "schema": "clustergym.report/1",
         "metrics": {
-            name: [metric.unit, metric.better, metric.definition] for name, metric in METRICS.items()
+            name: [metric.unit, metric.better, metric.definition]
+            for name, metric in METRICS.items()
+            if metric not in OF_TENANTS or any(name in result.metrics for result in results)
         },
         "groups": [_group(group, share) for group in group_results(results)],
     }
