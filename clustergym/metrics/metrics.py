@@ -17,6 +17,7 @@ from clustergym.metrics.intervals import Intervals, Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
 from clustergym.metrics.parts import part_course, part_metrics
+from clustergym.metrics.standing import OF_QUEUE, standing_of
 from clustergym.metrics.statistics import restricted_mean
 from clustergym.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
@@ -108,7 +109,7 @@ def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) 
     course, records = part_course(events, scenario.cluster, scenario.parts), measured.records
     seen = np.not_equal(records.outcome, Outcome.NOT_SUBMITTED)
     own = part_metrics(course, scenario.cluster, scenario.parts, records.submit_s, records.queue_s, seen)
-    timeline = replace(measured.timeline, parts=course.at(measured.timeline.time_s))
+    timeline = replace(measured.timeline, further=course.at(measured.timeline.time_s))
     return measured._replace(metrics=measured.metrics | own, timeline=timeline)
 
 
@@ -185,7 +186,11 @@ def measure(
     if tenants is not None:
         # Queues go with whole GPUs alone.
         asked = run.requested_gpus.astype(np.int64)
-        of_tenants = measure_tenants(events, intervals, tenants, cluster, asked, _work_gpu_s(run))
+        standing = standing_of(intervals, tenants, asked)
+        of_tenants = measure_tenants(events, intervals, tenants, cluster, standing, asked, _work_gpu_s(run))
+        held = standing.held_at(record.time_s)
+        names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
+        record = replace(record, further=dict(zip(names, held.T, strict=True)))
         values |= tenant_metrics(of_tenants, run.gpus)
     metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)

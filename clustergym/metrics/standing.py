@@ -10,6 +10,9 @@ from clustergym.arrays import Floats, Ints
 from clustergym.metrics.intervals import Intervals
 from clustergym.tenants.assigned import Tenants
 
+OF_QUEUE = "queue_gpus_"
+"""What columns of timeline.csv begin with that have the GPUs held by a queue."""
+
 
 class Standing(NamedTuple):
     """GPUs of all types by leaf, from each of B breakpoints to the next, shape (B, L).
@@ -26,6 +29,12 @@ class Standing(NamedTuple):
     time_s: Floats
     held: Ints
     wanted: Ints
+
+    def held_at(self, time_s: Floats) -> Ints:
+        """Return the GPUs held at some times, shape (times, L); none before the first breakpoint."""
+        return np.vstack([np.zeros_like(self.held[:1]), self.held])[
+            np.searchsorted(self.time_s, time_s, "right")
+        ]
 
 
 def standing_of(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) -> Standing:

@@ -13,7 +13,7 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.metrics.fairness import finish_time_fairness
 from clustergym.metrics.intervals import Intervals, Outcome
 from clustergym.metrics.node_use import partly_used_nodes
-from clustergym.metrics.standing import Standing, standing_of
+from clustergym.metrics.standing import Standing
 from clustergym.metrics.takings import takings_of
 from clustergym.sim.log import Event, EventKind
 from clustergym.tenants.assigned import Tenants
@@ -58,6 +58,7 @@ def measure_tenants(
     intervals: Intervals,
     tenants: Tenants,
     cluster: ClusterSpec,
+    standing: Standing,
     requested_gpus: Ints,
     work_gpu_s: Floats,
 ) -> dict[str, Any]:
@@ -70,6 +71,8 @@ def measure_tenants(
     intervals : Intervals
     tenants : Tenants
     cluster : ClusterSpec
+    standing : Standing
+        What `standing_of` returns of the intervals and requests.
     requested_gpus : ndarray of int, shape (n,)
     work_gpu_s : ndarray of float, shape (n,)
         GPU-seconds of each job at its request; NaN: not known.
@@ -82,7 +85,6 @@ def measure_tenants(
         GPU-hours over weight among queues with jobs; `allocated_share` of the cluster's GPU-hours;
         `partly_used_nodes`, the share of nodes of which some GPU is held and some is idle, time average.
     """
-    standing = standing_of(intervals, tenants, requested_gpus)
     tree, total = whole_tree(tenants.tree, cluster), float(cluster.capacity.sum())
     fair = fair_shares_of(tree, standing.wanted, total)
     quota = np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])

@@ -11,6 +11,7 @@ from clustergym.policies.placers.buddy import Buddy
 from scenarios import Job, small_scenario
 
 from clustergym.metrics.intervals import read_intervals
+from clustergym.metrics.standing import standing_of
 from clustergym.metrics.takings import CAUSES
 from clustergym.metrics.tenants import jain_index, measure_tenants, tenant_metrics
 from clustergym.results.measured_run import measurement_of
@@ -82,7 +83,10 @@ def test_what_tenants_took_from_each_other(tmp_path):
     intervals = read_intervals(events, trace, 420.0)
     # a's job needs 400 s on a's 2 GPUs, b's 100, 100 and 40 s on the 4 that each asks for.
     work_gpu_s = np.array([800.0, 400, 400, 160])
-    found = measure_tenants(events, intervals, tenants, scenario.cluster, trace.gpus, work_gpu_s)
+    standing = standing_of(intervals, tenants, trace.gpus)
+    found = measure_tenants(events, intervals, tenants, scenario.cluster, standing, trace.gpus, work_gpu_s)
+    held = standing.held_at(np.array([0.0, 159, 160, 299, 420]))
+    assert held.tolist() == [[8, 0], [8, 0], [4, 4], [0, 8], [0, 0]]
     a, b = found["queues"].values()
     assert found["taken"] == [{"of": "a", "by": "b", "stopped": 1, "shrunk": 1, "gpus": 8}]
     nothing = dict.fromkeys(CAUSES, 0)
@@ -124,7 +128,8 @@ def test_why_jobs_were_stopped(tmp_path):
     ]
     trace = scenario.trace
     intervals = read_intervals(events, trace, 300.0)
-    found = measure_tenants(events, intervals, tenants, scenario.cluster, trace.gpus, np.ones(5))
+    standing = standing_of(intervals, tenants, trace.gpus)
+    found = measure_tenants(events, intervals, tenants, scenario.cluster, standing, trace.gpus, np.ones(5))
     a, b = found["queues"].values()
     assert a["stopped_for"] == {"own": 0, "reclaim": 0, "fair_share": 1, "surplus": 1, "nobody": 1}
     assert (b["failures"], b["preemptions"], sum(b["stopped_for"].values())) == (1, 0, 0)
