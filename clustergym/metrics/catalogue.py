@@ -259,3 +259,27 @@ _TABLE: tuple[Metric, ...] = (
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 """All metrics by name, in order of presentation."""
+
+OF_ONE_QUEUE: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("jct_mean_s", "s", "lower", "mean JCT of the queue's finished jobs"),
+        Metric("jct_p99_s", "s", "lower", "99th percentile of the same"),
+        Metric("ftf_mean", "", "lower", "mean of JCT / JCT if the queue had its quota to itself"),
+        Metric("gpu_hours", "GPU h", "", "GPU time held by the queue's jobs"),
+        Metric("borrowed_gpu_hours", "GPU h", "", "GPU time held beyond the quota"),
+        Metric("owed_gpu_hours", "GPU h", "lower", "GPU time that it lacked of its quota while it wanted it"),
+        Metric("owed_s", "s", "lower", "time in which it lacked of its quota while it wanted it"),
+        Metric("longest_owed_s", "s", "lower", "longest such time without a break"),
+        Metric("longest_starved_s", "s", "lower", "longest time with jobs but without a GPU"),
+    )
+}
+"""Figures of one queue in `tenants.queues` of result.json, by key."""
+
+
+def metric_named(name: str) -> Metric | None:
+    """Return a metric by name, or of one queue as `KEY of QUEUE`; None: there is no such metric."""
+    key, of, queue = name.partition(" of ")
+    if of and queue and key in OF_ONE_QUEUE:
+        return OF_ONE_QUEUE[key]._replace(name=name)
+    return METRICS.get(name)
