@@ -259,4 +259,4 @@ def test_what_if_a_team_had_more_gpus(tmp_path, capsys):
     capsys.readouterr()
     path.write_text(path.read_text().replace("jct_mean_s of b", "jct_mean_s of c"))
     assert main([str(path), "--out", str(out)]) == 2
-    assert "jct_mean_s of c: has no queue 'c' (did you mean" in error_line(capsys)
+    assert "jct_mean_s of c: has no queue 'c' (valid: a, b)" in capsys.readouterr().err
