@@ -37,6 +37,8 @@ REACHED = {
     "Meta": CURVE.format(name="meta-16") + "PPO on a menu of policies gains nothing over the best of them: "
     "[PPO and DQN](../learned-agents/networks.md#ppo-and-dqn-on-a-menu-of-policies).",
     "Auction": EVOLVED.format(name="none") + "[How an auction is trained](../learned-agents/training.md).",
+    "Tenants": "No agent is trained in it. Policies under quotas, the learned auction among them: "
+    "[tenants](../tenants.md).",
     "Placement": "No agent is trained in it. Placement algorithms, and how far they are from the optimum: "
     "[placement](../placement.md).",
     "Sharing": EVOLVED.format(name="sharing")

@@ -23,6 +23,28 @@ if [[ $board == placement ]]; then # Its entries are placers.
   exit
 fi
 
+if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and under quotas by other rules.
+  add fcfs 'FCFS' policy=fcfs
+  add srtf 'SRTF' policy=srtf
+  add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
+  add learned 'learned auction' policy=learned
+  quotas() { add "quotas-$1" "Quotas, $2" policy=quotas "policy.within='$3'" "${@:4}"; }
+  quotas fcfs 'FCFS' fcfs
+  quotas srtf 'SRTF' srtf
+  quotas las 'LAS' las
+  quotas arena 'Arena' arena
+  quotas ares-work-conserving 'Ares, work-conserving' 'ares work_conserving=true'
+  quotas learned 'learned auction' learned
+  quotas learned-fair 'learned auction for fairness' 'learned checkpoint=fair'
+  quotas capacity-fcfs 'FCFS, by capacity' fcfs policy.division=capacity
+  quotas capacity-srtf 'SRTF, by capacity' srtf policy.division=capacity
+  quotas capacity-ares-work-conserving 'Ares, work-conserving, by capacity' 'ares work_conserving=true' policy.division=capacity
+  quotas capacity-learned 'learned auction, by capacity' learned policy.division=capacity
+  quotas stop-ares-work-conserving 'Ares, work-conserving, stopping jobs' 'ares work_conserving=true' policy.reclaim=stop
+  render
+  exit
+fi
+
 add fcfs 'FCFS' policy=fcfs
 add sjf 'SJF' policy=sjf
 add srtf 'SRTF' policy=srtf

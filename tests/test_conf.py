@@ -16,6 +16,7 @@ from clustergym.report.wandb_logger import logger_of
 from clustergym.scenarios.by_name import compose
 from clustergym.scenarios.scenario_config import build_scenario, make_cluster
 from clustergym.sim.drive import simulate
+from clustergym.tenants.queue_tree import of_type
 
 SMALL_CLUSTERS = ("arena-a", "ares-16", "ares-64", "gavel-48", "sia-64")
 HORIZON = "horizon_s=7200"
@@ -45,9 +46,19 @@ def test_every_folder_of_conf_is_tested_here():
     groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
     tested = (
         "agent calibration cluster costs experiment failures generator hardware hydra logger model oracle "
-        "placer policy scenario sweep trace"
+        "placer policy queues scenario sweep trace"
     )
     assert groups == set(tested.split())
+
+
+@pytest.mark.parametrize("name", names("queues"))
+def test_queues_are_of_64_gpus(name):
+    scenario = build_scenario(
+        compose(["scenario=ares", "trace=philly-like", "trace.rule=ares", f"scenario.queues={name}"])
+    )
+    tree = scenario.tenants.tree
+    assert sum(of_type(tree.queues[leaf].quota, "") for leaf in tree.leaves) == 64
+    assert scenario.cluster.capacity.sum() == 64
 
 
 @pytest.mark.parametrize("name", names("logger"))

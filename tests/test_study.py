@@ -228,3 +228,35 @@ def test_the_examples_are_studies(name):
     study = read_study(ROOT / "examples" / "studies" / name)
     assert math.prod(map(len, (study.scenarios, study.policies, study.seeds))) == len(list(study.cells()))
     assert set(study.summary) <= set(study.scenarios)
+
+
+def test_what_if_a_team_had_more_gpus(tmp_path, capsys):
+    # Both teams ask for all 16 GPUs at once, for jobs of equal length; the quota says who waits for whom.
+    (tmp_path / "even.yaml").write_text("queues: {a: {quota: 8}, b: {quota: 8}}")
+    (tmp_path / "more.yaml").write_text("queues: {a: {quota: 16}, b: {}}")
+    head = "job_id,submit_s,model_family,global_batch,iterations,gpus,virtual_cluster"
+    jobs = [f"{team}{at},0,resnet50,6400,400,8,{team}" for team in "ab" for at in range(2)]
+    (tmp_path / "jobs.csv").write_text("\n".join([head, *jobs, ""]))
+    metrics = {"jct_mean_s of a": "mean JCT of a", "jct_mean_s of b": "of b", "tenant_owed_time": "owed"}
+    path = save(
+        tmp_path / "study.yaml",
+        scenarios={team: f"ares scenario.queues={tmp_path / team}.yaml" for team in ("even", "more")},
+        policies={"quotas": "quotas policy.within=fcfs"},
+        settings=["cluster=ares-16", "trace=file", f"trace.path={tmp_path / 'jobs.csv'}"],
+        seeds=[0],
+        metrics=metrics,
+        reference_policy=None,
+        reference_scenario="even",
+    )
+    out = tmp_path / "out"
+    assert main([str(path), "--out", str(out), "--json", str(tmp_path / "all.json")]) == 0
+    even, more = (one["metrics"] for one in json.loads((tmp_path / "all.json").read_text())["runs"])
+    # With a quota each, one job of each team runs first; with all of it a's two do, and b's after them.
+    assert even["jct_mean_s of a"] == pytest.approx(even["jct_mean_s of b"], rel=0.02)
+    assert more["jct_mean_s of a"] < even["jct_mean_s of a"] < more["jct_mean_s of b"]
+    page = (out / "study.md").read_text()
+    assert f"{more['jct_mean_s of a'] / even['jct_mean_s of a']:.2f}x" in page
+    capsys.readouterr()
+    path.write_text(path.read_text().replace("jct_mean_s of b", "jct_mean_s of c"))
+    assert main([str(path), "--out", str(out)]) == 2
+    assert "jct_mean_s of c: has no queue 'c' (valid: a, b)" in capsys.readouterr().err

@@ -114,6 +114,7 @@ def check_covered(scenario: Scenario, information: InformationClass, placer: Pla
         (scenario.parts is not None, "divides GPUs", "cluster"),
         (scenario.communication_s is not None, "shares network links", "scenario.contention"),
         (scenario.pairs is not None, "lets jobs share GPUs in pairs", "scenario.pairs"),
+        (scenario.tenants is not None, "has queues of tenants", "scenario.queues"),
         (scenario.batch_choices is not None, "has jobs that choose their batch", "scenario.batch"),
     )
     for applies, reason, field in reasons:

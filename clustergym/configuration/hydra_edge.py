@@ -247,10 +247,10 @@ def _absolute(plain: Any) -> dict[str, Any]:
         if config[group].get(key) is not None:
             config[group] = {**config[group], key: str(Path(str(config[group][key])).absolute())}
     config["scenario"] = dict(config["scenario"])
-    from clustergym.tenants.assigned import BY_COLUMN
+    from clustergym.tenants.assigned import BY_COLUMN, named_queues
 
     queues = config["scenario"].get("queues")
-    if queues is not None and queues not in BY_COLUMN:
+    if queues is not None and queues not in (*BY_COLUMN, *named_queues()):
         config["scenario"]["queues"] = str(Path(str(queues)).absolute())
     for name, given in config["scenario"].items():
         for key in ("path", "switch_path"):

@@ -131,6 +131,7 @@ class Episodes:
             "min_duration_s": parameters.min_duration_s,
             "max_duration_s": parameters.max_duration_s,
             "requests": "arena",
+            "bursty": parameters.bursty,
         }
         return self._keep(trace, seed)
 
@@ -150,6 +151,7 @@ class Episodes:
         """What tells drawn scenarios of one seed apart, besides the keys of the trace."""
         parameters = self.parameters
         named = [parameters.costs, parameters.horizon_s, parameters.failures, parameters.failure_scale]
+        named += [parameters.queues]
         return json.dumps([*named, self.cluster.fingerprint()])
 
     @cached_property
@@ -160,7 +162,13 @@ class Episodes:
                 "cluster": _cluster(parameters.cluster)[0],
                 "oracle": _named("oracle", "roofline"),
                 "costs": _named("costs", parameters.costs),
-                "scenario": {"name": "episode", "oversize": "drop", "other_types": "any", **self._failures},
+                "scenario": {
+                    "name": "episode",
+                    "oversize": "drop",
+                    "other_types": "any",
+                    "queues": parameters.queues,
+                    **self._failures,
+                },
                 "horizon_s": parameters.horizon_s,
             }
         )

@@ -299,9 +299,60 @@ class AuctionEnv(EngineEnv):
     defaults = MappingProxyType({"actions": "scores", "features": "moves"})
 
 
+class TenantsEnv(EngineEnv):
+    """Give jobs of tenants with quotas types and counts of GPUs, so that each tenant has what is its own.
+
+    ## Description
+
+    As `ElasticEnv`, in the setting of `FairEnv`, with [queues of tenants](../tenants.md) shaped as
+    Philly's virtual clusters (`queues="philly"`), half of which submit their jobs in bursts. The agent
+    may lend the GPUs of a queue to others, and has to take them back. Nothing but the reward keeps
+    quotas. Its episodes are those of the SimPy engine. What is not said here is as in `ElasticEnv`.
+
+    ## Action Space
+
+    As `ElasticEnv`, T = 1.
+
+    ## Observation Space
+
+    As `ElasticEnv`, with one more part, GPUs of the queue of each row's job over those of the cluster:
+
+    | Key | Shape | Meaning |
+    |---|---|---|
+    | `tenants` | (R 3,) | `held` as edited, `quota`, `fair_share` of all that is wanted; 0: no job |
+
+    A job wants what it asks for, or holds if that is more; past use does not count.
+
+    ## Rewards
+
+    As `ElasticEnv`; the default is `{"jobs_in_system": 1.0, "owed": 1.0}`. Two more terms:
+
+    | Term | Cost |
+    |---|---|
+    | `owed` | GPU-hours that queues lacked of their quotas while they wanted them / GPUs of the cluster |
+    | `share_error` | the same of the differences, up or down, between GPUs held and fair shares |
+    """
+
+    defaults = MappingProxyType(
+        {
+            "cluster": "ares-64",
+            "rule": "ares",
+            "costs": "ares",
+            "information": "data_parallel",
+            "round_s": 60.0,
+            "queues": "philly",
+            "bursty": 0.5,
+            "features": "tenants",
+            "engine": "simpy",
+            "reward": {"jobs_in_system": 1.0, "owed": 1.0},
+        }
+    )
+
+
 ElasticVectorEnv = partial(make_vector, ElasticEnv)
 FairVectorEnv = partial(make_vector, FairEnv)
 DeadlineVectorEnv = partial(make_vector, DeadlineEnv)
 MetaVectorEnv = partial(make_vector, MetaEnv)
 AuctionVectorEnv = partial(make_vector, AuctionEnv)
+TenantsVectorEnv = partial(make_vector, TenantsEnv)
 """What `gymnasium.make_vec` calls for each family."""

@@ -19,6 +19,7 @@ from clustergym.envs.actions import Actions, EditActions, MetaActions
 from clustergym.envs.auction_actions import AuctionActions
 from clustergym.envs.scheduling_costs import Outcomes
 from clustergym.interface.policy import InformationClass, Setting, View
+from clustergym.metrics.tenants import fair_shares_of
 
 Singles = npt.NDArray[np.float32]
 
@@ -59,6 +60,8 @@ QUEUE_FEATURES = (
     "edits",
     "progress",
 )
+TENANT_FEATURES = ("held", "quota", "fair_share")
+"""Columns of `tenants`: of the queue of each row's job, by the GPUs of the cluster."""
 LARGEST_FEATURE = 100.0
 """Of a move of an auction; no feature comes near it."""
 _COLUMN = {name: at for at, name in enumerate(JOB_FEATURES)}
@@ -171,7 +174,8 @@ class Summary:
         -------
         dict of str to ndarray
             `cluster` (…, 3, T), `queue` (…, 8); of `JobRows` also `jobs` (…, R, J) and
-            `options` (…, R, T, K, 3); of `MoveRows` also `scored_moves` (…, R, T, K, 35).
+            `options` (…, R, T, K, 3); of `MoveRows` also `scored_moves` (…, R, T, K, 35); of `QueueRows`
+            `tenants` (…, R, 3).
         """
         tables = {}
         for name, shape in self.layout.items():
@@ -295,7 +299,42 @@ class MoveRows(JobRows):
         self._tables["scored_moves"][:] = actions.described
 
 
-FEATURES: Mapping[str, type[Summary]] = {"jobs": JobRows, "summary": Summary, "moves": MoveRows}
+class QueueRows(JobRows):
+    """Observes the queue of each row's job too: the part `tenants`."""
+
+    def _layout(self) -> dict[str, tuple[int, ...]]:
+        return {**super()._layout(), "tenants": (self.rows, len(TENANT_FEATURES))}
+
+    def begin(self, view: View, actions: Actions, outcomes: Outcomes, known: bool) -> None:
+        """Compute the observation at the start of a decision point."""
+        super().begin(view, actions, outcomes, known)
+        assert outcomes.queues is not None
+        rules, table = outcomes.queues.rules, self._tables["tenants"]
+        leaf, leaves = view.queue, len(rules.quota)
+        wanted = np.bincount(leaf, np.maximum(view.gpus, view.requested_gpus), leaves).astype(np.int64)
+        fair = fair_shares_of(rules.tree, wanted[None], rules.total)[0]
+        self._leaf, self._leaves = leaf, leaves
+        shown = leaf[actions.shown]
+        table[len(shown) :] = 0.0
+        table[: len(shown), 0] = np.bincount(leaf, view.gpus, leaves)[shown] / self.total
+        table[: len(shown), 1] = np.minimum(rules.quota[shown] / self.total, 1.0)
+        table[: len(shown), 2] = fair[shown] / self.total
+
+    def edited(self, actions: Actions, action: int) -> None:
+        """Update what the queues hold as edited."""
+        super().edited(actions, action)
+        assert isinstance(actions, EditActions)
+        shown = self._leaf[actions.shown]
+        held = np.bincount(self._leaf, actions.target_gpus, self._leaves)
+        self._tables["tenants"][: len(shown), 0] = held[shown] / self.total
+
+
+FEATURES: Mapping[str, type[Summary]] = {
+    "jobs": JobRows,
+    "summary": Summary,
+    "moves": MoveRows,
+    "tenants": QueueRows,
+}
 
 
 def times_known(information: InformationClass) -> bool:

@@ -19,7 +19,7 @@ from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.reference_costs import ReferenceCosts
 from clustergym.envs.rewards import Reward
-from clustergym.envs.scheduling_costs import COSTS, Outcomes, Yardsticks
+from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
 from clustergym.inputs.errors import InputError, nearest
@@ -192,6 +192,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     def _start(self, scenario: Scenario, run_seed: int) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode of a scenario."""
         chosen = self.parameters
+        check_queues(scenario, chosen)
         simulation = Simulation(scenario, self.placer, chosen.information_class, chosen.round_s, run_seed)
         yardsticks = Yardsticks.of(scenario)
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
@@ -342,6 +343,21 @@ def check_legal(parameters: SchedulingParameters, actions: Actions, action: Any,
             field="action",
             remedy="choose where action_masks() is 1, or make with on_illegal='ignore'",
         )
+
+
+def check_queues(scenario: Scenario, parameters: SchedulingParameters) -> None:
+    """Raise an InputError if a scenario has queues that are not shown, or none where they would be."""
+    if scenario.tenants is not None and parameters.features != "tenants":
+        message = f"scenario {scenario.name} has queues of tenants, which features={parameters.features} hide"
+        remedy = "make ClusterGym/Tenants-v0, or give features=tenants"
+        raise InputError(message, field="env.features", remedy=remedy)
+    if scenario.tenants is None and parameters.features == "tenants":
+        remedy = "give queues=virtual_cluster, or a scenario with scenario.queues"
+        raise InputError(f"scenario {scenario.name} has no queues", field="env.queues", remedy=remedy)
+    for term in OF_QUEUES:
+        if scenario.tenants is None and term in parameters.reward:
+            message, remedy = "is of queues, and the scenario has none", "make ClusterGym/Tenants-v0"
+            raise InputError(message, field=f"env.reward.{term}", remedy=remedy)
 
 
 def run_seed_of(options: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.envs.queue_costs import QueueCourse, QueueRules
 from clustergym.metrics.fairness import capped_finish_s
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event, EventKind
@@ -32,12 +33,15 @@ class Yardsticks:
     fair_s : ndarray of float
         Seconds from submission to completion under fluid fair sharing capped at the request
         (`clustergym.metrics.fairness`); NaN: it fits nowhere.
+    queues : QueueRules or None
+        The queues of tenants; None: there are none.
     """
 
     submit_s: Floats
     deadline_s: Floats
     run_s: Floats
     fair_s: Floats
+    queues: QueueRules | None = None
 
     @staticmethod
     def of(scenario: Scenario, finish_s: FinishS = capped_finish_s) -> Yardsticks:
@@ -49,7 +53,7 @@ class Yardsticks:
         submit_s = trace.submit_s[known]
         fair_s[known] = finish_s(submit_s, work[known], gpus[known], total) - submit_s
         run_s = trace.work_iterations * scenario.reference_iteration_time_s
-        return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair_s)
+        return Yardsticks(trace.submit_s, trace.deadline_s, run_s, fair_s, QueueRules.of(scenario))
 
 
 class Outcomes:
@@ -66,6 +70,8 @@ class Outcomes:
         inf: not yet.
     completed : ndarray of bool, shape (n,)
         Left, and not dropped.
+    queues : QueueCourse or None
+        What queues of tenants lacked; None: there are none.
     """
 
     def __init__(self, yardsticks: Yardsticks) -> None:
@@ -73,6 +79,7 @@ class Outcomes:
         self.now_s = 0.0
         self.leave_s = np.full(len(yardsticks.submit_s), np.inf)
         self.completed = np.zeros(len(yardsticks.submit_s), dtype=np.bool_)
+        self.queues = None if yardsticks.queues is None else QueueCourse(yardsticks.queues)
         self._read = 0
 
     def read(self, events: list[Event], now_s: float) -> None:
@@ -81,6 +88,8 @@ class Outcomes:
             if event.kind in (EventKind.COMPLETE, EventKind.DROP):
                 self.leave_s[event.job] = event.time_s
                 self.completed[event.job] = event.kind == EventKind.COMPLETE
+            if self.queues is not None:
+                self.queues.read(event)
         self._read, self.now_s = len(events), now_s
 
     def at(self, now_s: float) -> Outcomes:
@@ -90,6 +99,7 @@ class Outcomes:
         then.now_s = now_s
         then.leave_s[past] = self.leave_s[past]
         then.completed = self.completed & past
+        then.queues = self.queues
         return then
 
     @property
@@ -138,11 +148,27 @@ def broken_promises(now: Outcomes) -> float:
     return float((late & ~dropped & ~now.met()).mean())
 
 
+def owed(now: Outcomes) -> float:
+    """Return the GPU time that queues lacked of their quotas while they wanted it, over the GPUs, hours."""
+    assert now.queues is not None
+    return now.queues.owed(now.now_s)
+
+
+def share_error(now: Outcomes) -> float:
+    """Return the same of the differences, up or down, of GPUs held from fair shares, of all queues."""
+    assert now.queues is not None
+    return now.queues.share_error(now.now_s)
+
+
+OF_QUEUES = ("owed", "share_error")
+"""Costs of scenarios with queues of tenants alone."""
 COSTS: dict[str, Callable[[Outcomes], float]] = {
     "jobs_in_system": jobs_in_system,
     "slowdown": slowdown,
     "unfairness": unfairness,
     "deadlines_met": deadlines_met,
     "broken_promises": broken_promises,
+    "owed": owed,
+    "share_error": share_error,
 }
 """Costs by the names that `reward` weighs; a package may add its own, each 0 at the start of an episode."""

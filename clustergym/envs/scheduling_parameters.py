@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from clustergym.inputs.parameter_types import Factor, OneOf, Period, PositiveFloat, PositiveInt
+from clustergym.inputs.parameter_types import Factor, Fraction, OneOf, Period, PositiveFloat, PositiveInt
 from clustergym.inputs.parameters import Parameters
 from clustergym.interface.policy import InformationClass
 
@@ -54,6 +54,11 @@ class SchedulingParameters(Parameters):
     """A name of conf/generator: drawn traces resemble that source's."""
     rule: Literal["arena", "ares"] = "arena"
     """Which models are drawn; those of `ares` are data-parallel and fit on small GPUs."""
+    queues: str | None = None
+    """Queues of tenants (docs/tenants.md): a name of conf/queues, a YAML file, virtual_cluster or user. They
+    need `features=tenants`. Null: none."""
+    bursty: Fraction = 0.0
+    """Share of the virtual clusters of drawn traces whose jobs come in bursts."""
     jobs: PositiveInt = 150
     """Jobs of an episode."""
     loads: Annotated[tuple[PositiveFloat, ...], MinLen(1)] = (1.0,)
@@ -81,12 +86,14 @@ class SchedulingParameters(Parameters):
     actions: Literal["edit", "admit", "drop", "meta", "scores", "weights"] = "edit"
     """What an action does: edit allotments, reject new jobs too (admit) or any (drop), choose a policy, or
     score the moves of an auction, each of them or by weights of their features."""
-    features: Literal["jobs", "summary", "moves"] = "jobs"
-    """What is observed: rows of jobs and the summary, the summary alone, or moves of an auction too."""
+    features: Literal["jobs", "summary", "moves", "tenants"] = "jobs"
+    """What is observed: rows of jobs and the summary, the summary alone, or moves of an auction or queues of
+    tenants too."""
     observation: Literal["dict", "flat"] = "dict"
     """The form of an observation: a dict of arrays, or one array."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"jobs_in_system": 1.0})
-    """Weights of the terms jobs_in_system, slowdown, unfairness, deadlines_met and broken_promises."""
+    """Weights of the terms jobs_in_system, slowdown, unfairness, deadlines_met, broken_promises, and with
+    queues owed and share_error."""
     baseline: str | None = None
     """A policy whose terms on the same trace are subtracted: `fcfs`, or `ares alpha=0.6`."""
     mask_stop_while_idle: bool = False

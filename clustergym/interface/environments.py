@@ -72,5 +72,8 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-v0", _SHARING, {"nodes": 64}),
     Environment("ClusterGym/Sharing-small-v0", _SHARING, {"nodes": 16}),
     Environment("ClusterGym/Sharing-large-v0", _SHARING, {"nodes": 1213}),
+    Environment(
+        "ClusterGym/Tenants-v0", f"{_FAMILIES}:TenantsEnv", {"cluster": _ONE_TYPE[64], "jobs": _JOBS[64]}
+    ),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

@@ -22,7 +22,7 @@ from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.leaderboard.entry import FIXED, TIMES, Chosen, Entry, ResultRow, read_entry, read_results
 from clustergym.leaderboard.entry_curves import write_curves
-from clustergym.leaderboard.registered import TRAINED
+from clustergym.leaderboard.registered import trained_on
 from clustergym.leaderboard.run_cells import CellRun, run_cell, run_cells
 from clustergym.metrics.catalogue import METRICS
 from clustergym.terminal.processes import in_order
@@ -130,7 +130,7 @@ def _entry(
         version=__version__,
         information_class="none" if places else policy.information_class.value,
         deterministic=True,
-        trained_on=TRAINED.get(chosen.name, []),
+        trained_on=trained_on(chosen.name, chosen.parameters),
         search_budget="none",
         solver=solver,
         limits=limits,

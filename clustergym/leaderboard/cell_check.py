@@ -84,7 +84,9 @@ def _compared(
     dropped = 0 if board.drops else int(metrics["jobs_dropped"] or 0) - unfit
     if left or dropped > 0:
         yield Flag(FlagKind.UNFINISHED, where, f"{left} jobs unfinished, {max(dropped, 0)} dropped")
-    figure = row.metrics[board.metric]
+    figure = row.metrics.get(board.metric)
+    if board.metric not in row.metrics:
+        yield Flag(FlagKind.METRIC, where, f"has no {board.metric}")
     if (
         proved is not None
         and figure is not None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from clustergym.interface.policy import KNOWS
+from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.gaps import Gap
 from clustergym.leaderboard.score import Standing
 from clustergym.metrics.aggregates import Aggregate
+from clustergym.metrics.catalogue import OF_TENANTS
 
 SHOWN = {
     "jct_mean": ("mean JCT, s", "s"),
@@ -20,16 +22,36 @@ SHOWN = {
 }
 """Columns of raw figures: title and unit."""
 
-TITLES = {
-    "rank": "rank",
-    "rank_all": "rank, all",
-    "title": "entry",
-    "score": "score",
-    "over_next": "P(better)",
-    "gap": "gap to optimum",
-    **{key: title for key, (title, _) in SHOWN.items()},
+OF_QUEUES = {
+    "tenant_ftf_mean": ("FTF per tenant", ""),
+    "tenant_jct_mean": ("JCT per tenant, s", "s"),
+    "tenant_owed_time": ("time under quota", "%"),
+    "tenant_owed_longest": ("longest under quota, s", "s"),
+    "tenant_share_error": ("share error", "%"),
+    "tenant_borrowed_gpu_hours": ("borrowed, GPU h", ""),
+    "tenant_stopped": ("stopped for others", ""),
+    "tenant_shrunk": ("shrunk for others", ""),
 }
-"""Columns of a board, in order."""
+"""Further columns of a board that is scored by a metric of tenants."""
+
+
+def figures_of(board: Board) -> dict[str, tuple[str, str]]:
+    """Return the columns of raw figures of a board: title and unit."""
+    tenants = any(metric.name == board.metric for metric in OF_TENANTS)
+    return {**(OF_QUEUES if tenants else {}), **SHOWN}
+
+
+def titles_of(board: Board) -> dict[str, str]:
+    """Return the titles of a board's columns, in order."""
+    return {
+        "rank": "rank",
+        "rank_all": "rank, all",
+        "title": "entry",
+        "score": "score",
+        "over_next": "P(better)",
+        "gap": "gap to optimum",
+        **{key: title for key, (title, _) in figures_of(board).items()},
+    }
 
 
 def division_words(division: str) -> str:
@@ -38,15 +60,15 @@ def division_words(division: str) -> str:
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
-def texts(standing: Standing, gap: Gap) -> dict[str, str]:
-    """Return an entry's text for each column of `TITLES` but the title."""
+def texts(board: Board, standing: Standing, gap: Gap) -> dict[str, str]:
+    """Return an entry's text for each column of `titles_of` but the title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
         "score": interval(standing.score),
         "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
         "gap": gap_text(gap),
-        **{key: shown(standing.raw[key], unit) for key, (_, unit) in SHOWN.items()},
+        **{key: shown(standing.raw[key], unit) for key, (_, unit) in figures_of(board).items()},
     }
 
 

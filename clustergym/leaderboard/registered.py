@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clustergym.inputs.errors import InputError
@@ -12,11 +12,18 @@ from clustergym.interface.policy import Placer, Policy
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import Entry
 
-WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""A parameter that is a word: no path, so that nothing is opened for an entry's sake."""
+WORD = re.compile(r"[A-Za-z0-9_-]{1,64}( [A-Za-z0-9_-]{1,64}=[A-Za-z0-9_-]{1,64}){0,16}")
+"""A parameter that is a word, or a policy with parameters that are: no path, so that nothing is opened for an
+entry's sake."""
 
 TRAINED = {"learned": ["train"]}
 """What the project's own policies use and were trained on, by policy name."""
+
+
+def trained_on(name: str, parameters: Mapping[str, Any]) -> list[str]:
+    """Return what a policy of this project was trained on, or the policy that it has within."""
+    within = str(parameters.get("within", "")).partition(" ")[0]
+    return [*TRAINED.get(name, []), *TRAINED.get(within, [])]
 
 
 def published(kind: str) -> frozenset[str]:
@@ -37,7 +44,7 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
         return
     if not entry.deterministic:
         yield f"every {board.chooses} published here is deterministic, this entry says that it is not"
-    for split in TRAINED.get(entry.chosen.name, []):
+    for split in trained_on(entry.chosen.name, entry.chosen.parameters):
         if split not in entry.trained_on:
             yield f"{entry.chosen.name} was trained on {split!r}, which trained_on does not say"
     try:

@@ -14,7 +14,7 @@ from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.entry_curves import plain, read_curves
-from clustergym.leaderboard.figure_texts import SHOWN, TITLES, division_words, texts
+from clustergym.leaderboard.figure_texts import division_words, figures_of, texts, titles_of
 from clustergym.leaderboard.gaps import Optimum, optimum
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
@@ -81,15 +81,16 @@ def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, "", *_known(board, "[{0}]({1}/)")]
+    titles = titles_of(board)
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
-            texts(standing, best.gap(board, standing.rows))
+            texts(board, standing, best.gap(board, standing.rows))
             | {"title": f"[{_cell(standing.entry.title)}]({standing.name}/)"}
             for standing in found
             if standing.division == division
         ]
-        rows = [[row[key] for key in TITLES] for row in shown]
-        text = table(list(TITLES.values()), rows, words=[list(TITLES).index("title")])
+        rows = [[row[key] for key in titles] for row in shown]
+        text = table(list(titles.values()), rows, words=[list(titles).index("title")])
         lines += [f"## {division_words(division)}", "", text, ""]
     return "\n".join(lines)
 
@@ -150,9 +151,9 @@ def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, A
         "rules": _rules(board).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
         "known": html.unescape("".join(_known(board))),
-        "columns": [{"key": key, "title": title} for key, title in TITLES.items()],
+        "columns": [{"key": key, "title": title} for key, title in titles_of(board).items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
-        "better": {key: METRICS[key].better if key in METRICS else "lower" for key in SHOWN},
+        "better": {key: METRICS[key].better if key in METRICS else "lower" for key in figures_of(board)},
         "scenarios": [scenario.name for scenario in board.scenarios],
         "seeds": board.seeds,
         "beside": next((standing.name for standing in found if _is_baseline(board, standing)), ""),
@@ -187,8 +188,8 @@ def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dic
         "score": list(standing.score),
         "over_next": None if standing.over_next is None else standing.over_next.value,
         "gap": list(gap),
-        "raw": {key: standing.raw[key] for key in SHOWN},
-        "shown": texts(standing, gap),
+        "raw": {key: standing.raw[key] for key in figures_of(board)},
+        "shown": texts(board, standing, gap),
         "cells": [[round(float(score), 4) for score in scores] for scores in scores_of(board, standing.rows)],
         "curves": [plain(curves) for curves in read_curves(board, board.folder / standing.name).values()],
         "authors": list(standing.entry.authors),

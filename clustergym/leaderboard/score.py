@@ -25,6 +25,7 @@ from clustergym.metrics.aggregates import (
     probability_of_improvement,
     stratified,
 )
+from clustergym.metrics.catalogue import OF_TENANTS
 
 DECIMALS = 4
 """Of scores and of P(better), wherever they are written."""
@@ -47,7 +48,7 @@ class Standing:
     by_scenario : dict of str to float
         Mean score.
     raw : dict of str to float or None
-        Means of `RAW`, and decision_s_p50 and decision_s_p99.
+        Means of `RAW`, of metrics of tenants where there are any, and decision_s_p50 and decision_s_p99.
     rank : int
         Rank in its division.
     rank_all : int
@@ -127,13 +128,14 @@ def _standing(board: Board, name: str, entry: Entry) -> Standing:
         message = f"is of version {entry.board_version} of the board, which is at {board.version}"
         raise InputError(message, file=folder / "entry.yaml", remedy="run it anew with `leaderboard add`")
     for cell in board.cells:
-        if cell not in every or every[cell].metrics[board.metric] is None:
+        if cell not in every or every[cell].metrics.get(board.metric) is None:
             message = f"has no {board.metric} in {cell}"
             raise InputError(message, file=folder / "results.csv", remedy="run `leaderboard check`")
     rows = tuple(every[cell] for cell in board.cells)
     scores = scores_of(board, rows)
     names = [scenario.name for scenario in board.scenarios]
-    raw: dict[str, float | None] = {metric: _mean([row.metrics[metric] for row in rows]) for metric in RAW}
+    metrics = [*RAW, *(one.name for one in OF_TENANTS if all(one.name in row.metrics for row in rows))]
+    raw = {metric: _mean([row.metrics[metric] for row in rows]) for metric in metrics}
     for time in ("decision_s_p50", "decision_s_p99"):
         raw[time] = _mean([row.times[time] for row in rows])
     return Standing(

@@ -82,6 +82,43 @@ OF_PARTS = (
 )
 """Metrics of runs on divisible nodes alone."""
 
+OF_TENANTS = (
+    Metric(
+        "tenant_ftf_mean",
+        "",
+        "lower",
+        "mean over tenants with a quota of the mean over their finished jobs of JCT / JCT if the tenant "
+        "had its quota to itself, shared fluidly among its jobs: above 1 it would be better off alone",
+    ),
+    Metric("tenant_ftf_worst", "", "lower", "greatest such mean of a tenant"),
+    Metric("tenant_jct_mean", "s", "lower", "mean over tenants of the mean JCT of their finished jobs"),
+    Metric(
+        "tenant_share_error",
+        "share",
+        "lower",
+        "mean over tenants of the difference, up or down, between the GPUs held and the fair share of all "
+        "that is wanted then, over the GPUs of the cluster; time average while the tenant has jobs",
+    ),
+    Metric(
+        "tenant_owed_time",
+        "share",
+        "lower",
+        "mean over tenants with a quota of the time in which they held less than it and than their jobs "
+        "asked for, over the time in which they had jobs",
+    ),
+    Metric("tenant_owed_gpu_hours", "GPU h", "lower", "GPU time that tenants lacked of their quotas then"),
+    Metric("tenant_reclaim_mean", "s", "lower", "time until a tenant that lacks of its quota has it, mean"),
+    Metric("tenant_owed_longest", "s", "lower", "longest such time"),
+    Metric("tenant_starved_longest", "s", "lower", "longest time in which a tenant had jobs but no GPU"),
+    Metric("tenant_borrowed_gpu_hours", "GPU h", "higher", "GPU time that tenants held beyond their quotas"),
+    Metric("tenant_stopped", "jobs", "lower", "jobs stopped for other tenants, each time counted"),
+    Metric(
+        "tenant_shrunk", "jobs", "lower", "jobs left with fewer GPUs for other tenants, each time counted"
+    ),
+    Metric("tenant_jain_index", "", "higher", "Jain's index of GPU time over weight among tenants with jobs"),
+)
+"""Metrics of runs with queues of tenants alone."""
+
 _TABLE: tuple[Metric, ...] = (
     Metric("jobs_total", "jobs", "", "rows of the trace"),
     Metric("jobs_submitted", "jobs", "", "jobs submitted up to the end of the run"),
@@ -217,7 +254,32 @@ _TABLE: tuple[Metric, ...] = (
     ),
     *OF_OUTCOMES,
     *OF_PARTS,
+    *OF_TENANTS,
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
 """All metrics by name, in order of presentation."""
+
+OF_ONE_QUEUE: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("jct_mean_s", "s", "lower", "mean JCT of the queue's finished jobs"),
+        Metric("jct_p99_s", "s", "lower", "99th percentile of the same"),
+        Metric("ftf_mean", "", "lower", "mean of JCT / JCT if the queue had its quota to itself"),
+        Metric("gpu_hours", "GPU h", "", "GPU time held by the queue's jobs"),
+        Metric("borrowed_gpu_hours", "GPU h", "", "GPU time held beyond the quota"),
+        Metric("owed_gpu_hours", "GPU h", "lower", "GPU time that it lacked of its quota while it wanted it"),
+        Metric("owed_s", "s", "lower", "time in which it lacked of its quota while it wanted it"),
+        Metric("longest_owed_s", "s", "lower", "longest such time without a break"),
+        Metric("longest_starved_s", "s", "lower", "longest time with jobs but without a GPU"),
+    )
+}
+"""Figures of one queue in `tenants.queues` of result.json, by key."""
+
+
+def metric_named(name: str) -> Metric | None:
+    """Return a metric by name, or of one queue as `KEY of QUEUE`; None: there is no such metric."""
+    key, of, queue = name.partition(" of ")
+    if of and queue and key in OF_ONE_QUEUE:
+        return OF_ONE_QUEUE[key]._replace(name=name)
+    return METRICS.get(name)

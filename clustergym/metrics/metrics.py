@@ -17,8 +17,9 @@ from clustergym.metrics.intervals import Intervals, Outcome, read_intervals
 from clustergym.metrics.jobs import JobRecords, check_work_conserved, records_of
 from clustergym.metrics.losses import Loss, ettr, losses_by_cause, write_gpu_hours
 from clustergym.metrics.parts import part_course, part_metrics
+from clustergym.metrics.standing import OF_QUEUE, standing_of
 from clustergym.metrics.statistics import restricted_mean
-from clustergym.metrics.tenants import measure_tenants
+from clustergym.metrics.tenants import measure_tenants, tenant_metrics
 from clustergym.metrics.timeline import Timeline, has_reference, timeline_of
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import Event
@@ -108,7 +109,7 @@ def measure_scenario(scenario: Scenario, events: Sequence[Event], end_s: float) 
     course, records = part_course(events, scenario.cluster, scenario.parts), measured.records
     seen = np.not_equal(records.outcome, Outcome.NOT_SUBMITTED)
     own = part_metrics(course, scenario.cluster, scenario.parts, records.submit_s, records.queue_s, seen)
-    timeline = replace(measured.timeline, parts=course.at(measured.timeline.time_s))
+    timeline = replace(measured.timeline, further=course.at(measured.timeline.time_s))
     return measured._replace(metrics=measured.metrics | own, timeline=timeline)
 
 
@@ -181,12 +182,17 @@ def measure(
         _by_outcome(run),
     )
     values = {name: value for group in groups for name, value in group.items()}
-    metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     of_tenants: dict[str, Any] = {}
     if tenants is not None:
         # Queues go with whole GPUs alone.
         asked = run.requested_gpus.astype(np.int64)
-        of_tenants = measure_tenants(intervals, tenants, cluster.gpu_types, cluster.capacity, asked)
+        standing = standing_of(intervals, tenants, asked)
+        of_tenants = measure_tenants(events, intervals, tenants, cluster, standing, asked, _work_gpu_s(run))
+        held = standing.held_at(record.time_s)
+        names = [f"{OF_QUEUE}{name}" for name in tenants.tree.leaves]
+        record = replace(record, further=dict(zip(names, held.T, strict=True)))
+        values |= tenant_metrics(of_tenants, run.gpus)
+    metrics = {name: _plain(values[name]) for name in METRICS if name in values}
     return Measurement(metrics, records, record, fairness.rho, losses, of_tenants)
 
 
@@ -310,12 +316,16 @@ def _losses(run: _Run, intervals: Intervals, losses: dict[str, Loss]) -> Metrics
     }
 
 
-def _fairness_of(run: _Run) -> Fairness:
-    records, trace = run.records, run.trace
+def _work_gpu_s(run: _Run) -> Floats:
+    """Return the GPU-seconds of each job at its request; NaN: not known."""
     known = has_reference(run.fair_s) & (run.requested_gpus > 0)
-    work = np.where(known, trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
+    return np.where(known, run.trace.work_iterations * run.fair_s * run.requested_gpus, np.nan)
+
+
+def _fairness_of(run: _Run) -> Fairness:
+    records = run.records
     return finish_time_fairness(
-        records.submit_s, records.jct_s, work, run.requested_gpus, run.submitted, run.gpus
+        records.submit_s, records.jct_s, _work_gpu_s(run), run.requested_gpus, run.submitted, run.gpus
     )
 
 

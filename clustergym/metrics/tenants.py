@@ -2,130 +2,189 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
-from clustergym.metrics.intervals import Intervals
-from clustergym.sim.log import EventKind
+from clustergym.cluster.spec import ClusterSpec
+from clustergym.metrics.fairness import finish_time_fairness
+from clustergym.metrics.intervals import Intervals, Outcome
+from clustergym.metrics.node_use import partly_used_nodes
+from clustergym.metrics.standing import Standing
+from clustergym.metrics.takings import takings_of
+from clustergym.sim.log import Event, EventKind
 from clustergym.tenants.assigned import Tenants
-from clustergym.tenants.queue_tree import of_type
+from clustergym.tenants.division import divided
+from clustergym.tenants.queue_tree import Amount, Queue, QueueTree, of_type
+
+Figures = dict[str, float | int | None]
 
 
-class Standing(NamedTuple):
-    """GPUs of all types by leaf, from each of B breakpoints to the next, shape (B, L).
+def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
+    """Return a tree with the same queues whose amounts count GPUs of all types of a cluster together."""
 
-    Attributes
-    ----------
-    time_s : ndarray of float, shape (B,)
-    held : ndarray of float
-        GPUs that its jobs hold, those for profiling too; of GPUs that two jobs share each has half.
-    wanted : ndarray of float
-        GPUs that its jobs in the system ask for, or hold if that is more.
+    def whole(amount: Amount, missing: float = 0.0) -> float:
+        kinds = zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True)
+        return sum(min(of_type(amount, kind, missing), float(most)) for kind, most in kinds)
+
+    def changed(queue: Queue) -> Queue:
+        most = None if queue.limit is None else whole(queue.limit, np.inf)
+        return replace(queue, quota=whole(queue.quota), limit=most, guarantee=0.0)
+
+    settings = replace(tree.settings, oversubscribe=True)
+    return QueueTree({name: changed(queue) for name, queue in tree.queues.items()}, settings)
+
+
+def fair_shares_of(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floats:
+    """Return each leaf's fair share at each breakpoint, shape (B, L): by quota, priority and weight.
+
+    Past use is left out of account. Shares are of all that is wanted then, so that a policy that gives out
+    fewer GPUs misses them.
     """
-
-    time_s: Floats
-    held: Floats
-    wanted: Floats
-
-
-def standing_of(intervals: Intervals, tenants: Tenants, requested_gpus: Ints) -> Standing:
-    """Return what each leaf holds and wants over time."""
-    runs, profiles, leaf = intervals.launches, intervals.profiles, tenants.leaf
-    times = np.unique(
-        np.concatenate(
-            [
-                *(one for held in (runs, profiles) for one in (held.start_s, held.stop_s)),
-                intervals.submit_s,
-                intervals.leave_s,
-                [intervals.end_s],
-            ]
-        )
-    )
-    times = times[times <= intervals.end_s]
-
-    def level(start_s: Floats, stop_s: Floats, at: Ints, amounts: Ints | Floats) -> Floats:
-        """Return the sum of amounts by leaf at each breakpoint."""
-        found = np.zeros((len(times) + 1, len(tenants.tree.leaves)))
-        np.add.at(found, (np.searchsorted(times, start_s), at), amounts)
-        np.subtract.at(found, (np.searchsorted(times, stop_s), at), amounts)
-        return np.cumsum(found, axis=0)[:-1]
-
-    held = level(runs.start_s, runs.stop_s, leaf[runs.job], runs.charged_gpus)
-    held = held + level(profiles.start_s, profiles.stop_s, leaf[profiles.job], profiles.gpus)
-    # A job that holds more GPUs than it asked for wants those too.
-    more = np.maximum(runs.gpus - requested_gpus[runs.job], 0)
-    wanted = level(intervals.submit_s, intervals.leave_s, leaf, requested_gpus)
-    wanted = wanted + level(runs.start_s, runs.stop_s, leaf[runs.job], more)
-    return Standing(times, held, wanted)
+    rows, place = np.unique(wanted, axis=0, return_inverse=True)
+    found = np.zeros(rows.shape)
+    for at, row in enumerate(rows.tolist()):
+        shares = divided(tree, "fair_share", "", total, dict(zip(tree.leaves, row, strict=True)), {})
+        found[at] = [shares[name] for name in tree.leaves]
+    shares_at: Floats = found[place.reshape(-1)]
+    return shares_at
 
 
 def measure_tenants(
-    intervals: Intervals, tenants: Tenants, gpu_types: tuple[str, ...], capacity: Ints, requested_gpus: Ints
+    events: Sequence[Event],
+    intervals: Intervals,
+    tenants: Tenants,
+    cluster: ClusterSpec,
+    standing: Standing,
+    requested_gpus: Ints,
+    work_gpu_s: Floats,
 ) -> dict[str, Any]:
-    """Return metrics of each tenant, and over all of them.
+    """Return metrics of each tenant, and over all of them. GPUs of all types count alike.
 
     Parameters
     ----------
+    events : sequence of Event
+        The event log.
     intervals : Intervals
     tenants : Tenants
-    gpu_types : tuple of str
-    capacity : ndarray of int, shape (T,)
-        GPUs of the cluster.
+    cluster : ClusterSpec
+    standing : Standing
+        What `standing_of` returns of the intervals and requests.
     requested_gpus : ndarray of int, shape (n,)
+    work_gpu_s : ndarray of float, shape (n,)
+        GPU-seconds of each job at its request; NaN: not known.
 
     Returns
     -------
     dict
-        `queues`: by leaf `quota_gpus`; `gpu_hours`; `borrowed_gpu_hours`, held beyond the quota;
-        `owed_gpu_hours`, that it lacked of its quota while its jobs wanted them, with the `longest_owed_s`
-        without a break; `longest_starved_s` with jobs but without a GPU; `jobs`; `preemptions`; mean and
-        99th percentile of `jct_s` of finished jobs. `jain_index` of GPU-hours over weight among queues with
-        jobs; `allocated_share` of the cluster's GPU-hours.
+        `queues`: by leaf the figures of `_queue_figures`. `taken`: for each two leaves of which one lost GPUs
+        to the other, how many jobs were `stopped` and `shrunk` for it and the `gpus`. `jain_index` of
+        GPU-hours over weight among queues with jobs; `allocated_share` of the cluster's GPU-hours;
+        `partly_used_nodes`, the share of nodes of which some GPU is held and some is idle, time average.
     """
-    standing = standing_of(intervals, tenants, requested_gpus)
-    lasting = np.diff(standing.time_s)
-    held, wanted = standing.held[:-1], standing.wanted[:-1]
-    queues = [tenants.tree.queues[name] for name in tenants.tree.leaves]
-    total = int(capacity.sum())
-    quota = np.array(
-        [
-            sum(
-                min(of_type(queue.quota, kind), float(most))
-                for kind, most in zip(gpu_types, capacity, strict=True)
-            )
-            for queue in queues
-        ]
-    )
-    owed = np.maximum(np.minimum(quota, wanted) - held, 0.0)
-    hours = lasting[:, None] / 3600.0
-    gpu_hours = (held * hours).sum(axis=0)
-    jobs = np.bincount(tenants.leaf, minlength=len(queues))
-    stops = np.bincount(
-        tenants.leaf, weights=intervals.count(EventKind.PREEMPT), minlength=len(queues)
-    ).astype(int)
-    rows = {}
-    for at, name in enumerate(tenants.tree.leaves):
-        jct_s = (intervals.leave_s - intervals.submit_s)[(tenants.leaf == at) & _finished(intervals)]
-        rows[name] = {
-            "jobs": int(jobs[at]),
-            "quota_gpus": float(quota[at]),
-            "gpu_hours": float(gpu_hours[at]),
-            "borrowed_gpu_hours": float((np.maximum(held[:, at] - quota[at], 0.0) * hours[:, 0]).sum()),
-            "owed_gpu_hours": float((owed[:, at] * hours[:, 0]).sum()),
-            "longest_owed_s": _longest(owed[:, at] > 0, lasting),
-            "longest_starved_s": _longest((wanted[:, at] > 0) & (held[:, at] == 0), lasting),
-            "preemptions": int(stops[at]),
-            "jct_mean_s": float(jct_s.mean()) if len(jct_s) else None,
-            "jct_p99_s": float(np.percentile(jct_s, 99)) if len(jct_s) else None,
-        }
-    weights = np.array([queue.weight for queue in queues])
-    counted = (jobs > 0) & (weights > 0)
+    tree, total = whole_tree(tenants.tree, cluster), float(cluster.capacity.sum())
+    fair = fair_shares_of(tree, standing.wanted, total)
+    quota = np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
+    taken = takings_of(intervals, tenants.leaf, standing, quota, fair)
+    rows = {
+        name: _queue_figures(at, intervals, tenants, standing, quota, fair)
+        | taken.of_queue(at)
+        | {"ftf_mean": _fairness(intervals, tenants.leaf == at, work_gpu_s, requested_gpus, quota[at])}
+        for at, name in enumerate(tree.leaves)
+    }
+    weights = np.array([tree.queues[name].weight for name in tree.leaves])
+    gpu_hours = np.array([row["gpu_hours"] for row in rows.values()])
+    counted = np.array([row["jobs"] > 0 for row in rows.values()]) & (weights > 0)
+    span_s = float(standing.time_s[-1] - standing.time_s[0])
     return {
         "queues": rows,
+        "taken": taken.between(tree.leaves),
         "jain_index": jain_index(gpu_hours[counted] / weights[counted]),
-        "allocated_share": float(gpu_hours.sum() / (total * hours.sum())) if hours.sum() else None,
+        "allocated_share": float(gpu_hours.sum()) / (total * span_s / 3600.0) if span_s else None,
+        "partly_used_nodes": partly_used_nodes(events, cluster, float(standing.time_s[0]), intervals.end_s),
+    }
+
+
+def _queue_figures(
+    at: int, intervals: Intervals, tenants: Tenants, standing: Standing, quota: Floats, fair: Floats
+) -> dict[str, Any]:
+    """Return what a queue asked for and had.
+
+    `gpu_hours`; `borrowed_gpu_hours`, held beyond the quota; `owed_gpu_hours`, that it lacked of its quota
+    while its jobs wanted them, and `owed_s` in which it did, with `times_owed`, the `reclaim_mean_s` for
+    which each lasted and the `longest_owed_s`; `wanting_s` in which it had jobs, the `longest_starved_s` of
+    these without a GPU, and the mean of |held - fair share| over these, `share_error_gpus`; `preemptions`
+    and `failures`; mean and 99th percentile of `jct_s` of finished jobs.
+    """
+    lasting = np.diff(standing.time_s)
+    held, wanted = standing.held[:-1, at], standing.wanted[:-1, at]
+    owed = np.maximum(np.minimum(quota[at], wanted) - held, 0.0)
+    spells_s, wanting_s = _spells(owed > 0, lasting), float(lasting[wanted > 0].sum())
+    mine = tenants.leaf == at
+    jct_s = (intervals.leave_s - intervals.submit_s)[mine & np.equal(intervals.count(EventKind.COMPLETE), 1)]
+    error_gpu_s = float((np.abs(held - fair[:-1, at]) * lasting)[wanted > 0].sum())
+    return {
+        "jobs": int(mine.sum()),
+        "quota_gpus": float(quota[at]),
+        "gpu_hours": float((held * lasting).sum()) / 3600.0,
+        "borrowed_gpu_hours": float((np.maximum(held - quota[at], 0.0) * lasting).sum()) / 3600.0,
+        "owed_gpu_hours": float((owed * lasting).sum()) / 3600.0,
+        "owed_s": float(sum(spells_s)),
+        "times_owed": len(spells_s),
+        "reclaim_mean_s": float(np.mean(spells_s)) if spells_s else None,
+        "longest_owed_s": max(spells_s, default=0.0),
+        "wanting_s": wanting_s,
+        "longest_starved_s": max(_spells((wanted > 0) & (held == 0), lasting), default=0.0),
+        "share_error_gpus": error_gpu_s / wanting_s if wanting_s else None,
+        "preemptions": int(intervals.count(EventKind.PREEMPT)[mine].sum()),
+        "failures": int(intervals.count(EventKind.FAIL)[mine].sum()),
+        "jct_mean_s": float(jct_s.mean()) if len(jct_s) else None,
+        "jct_p99_s": float(np.percentile(jct_s, 99)) if len(jct_s) else None,
+    }
+
+
+def _fairness(
+    intervals: Intervals, mine: Bools, work_gpu_s: Floats, requested_gpus: Ints, quota: float
+) -> float | None:
+    """Return the mean of JCT / JCT if the queue had its quota to itself, shared fluidly among its jobs."""
+    if quota <= 0:
+        return None
+    jct_s = np.where(intervals.outcome == Outcome.FINISHED, intervals.leave_s - intervals.submit_s, np.nan)
+    submitted = mine & (intervals.outcome != Outcome.NOT_SUBMITTED)
+    rho = finish_time_fairness(intervals.submit_s, jct_s, work_gpu_s, requested_gpus, submitted, quota).rho
+    known = rho[np.isfinite(rho)]
+    return float(known.mean()) if len(known) else None
+
+
+def tenant_metrics(tenants: dict[str, Any], gpus: float) -> Figures:
+    """Return `OF_TENANTS` of what `measure_tenants` returns, for a cluster of so many GPUs."""
+    rows = [row for row in tenants["queues"].values() if row["jobs"]]
+
+    def known(key: str) -> list[float]:
+        return [row[key] for row in rows if row[key] is not None]
+
+    def mean(values: Sequence[float]) -> float | None:
+        return float(np.mean(values)) if values else None
+
+    wanting = [row for row in rows if row["quota_gpus"] and row["wanting_s"]]
+    times = sum(row["times_owed"] for row in rows)
+    return {
+        "tenant_ftf_mean": mean(known("ftf_mean")),
+        "tenant_ftf_worst": max(known("ftf_mean"), default=None),
+        "tenant_jct_mean": mean(known("jct_mean_s")),
+        "tenant_share_error": mean([value / gpus for value in known("share_error_gpus")]),
+        "tenant_owed_time": mean([row["owed_s"] / row["wanting_s"] for row in wanting]),
+        "tenant_owed_gpu_hours": float(sum(known("owed_gpu_hours"))),
+        "tenant_reclaim_mean": sum(known("owed_s")) / times if times else None,
+        "tenant_owed_longest": max(known("longest_owed_s"), default=None),
+        "tenant_starved_longest": max(known("longest_starved_s"), default=None),
+        "tenant_borrowed_gpu_hours": float(sum(known("borrowed_gpu_hours"))),
+        "tenant_stopped": sum(row["stopped"] for row in tenants["taken"]),
+        "tenant_shrunk": sum(row["shrunk"] for row in tenants["taken"]),
+        "tenant_jain_index": tenants["jain_index"],
     }
 
 
@@ -135,14 +194,9 @@ def jain_index(values: Floats) -> float | None:
     return float(values.sum()) ** 2 / squares if squares else None
 
 
-def _finished(intervals: Intervals) -> Bools:
-    return np.equal(intervals.count(EventKind.COMPLETE), 1)
-
-
-def _longest(holds: Bools, lasting: Floats) -> float:
-    """Return the longest time for which a condition holds without a break."""
-    longest = now = 0.0
-    for one, seconds in zip(holds.tolist(), lasting.tolist(), strict=True):
-        now = now + seconds if one else 0.0
-        longest = max(longest, now)
-    return longest
+def _spells(holds: Bools, lasting: Floats) -> list[float]:
+    """Return the seconds of each unbroken time for which a condition holds."""
+    edges = np.diff(np.concatenate([[0], holds, [0]]))
+    begins = np.append(0.0, np.cumsum(lasting))
+    starts, stops = begins[np.flatnonzero(edges == 1)], begins[np.flatnonzero(edges == -1)]
+    return [float(one) for one in stops - starts]

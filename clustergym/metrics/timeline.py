@@ -40,8 +40,9 @@ class Timeline:
         Sum over the same jobs of speed / speed at the request.
     left_out : int
         Submitted jobs without a speed at their request, which `normalized_throughput` leaves out.
-    parts : mapping of str to ndarray of float, shape (B,)
-        Further columns of a run on divisible nodes (`clustergym.metrics.parts.PartCourse`).
+    further : mapping of str to ndarray, shape (B,)
+        Further columns of a run on divisible nodes (`clustergym.metrics.parts.PartCourse`), or with queues
+        the GPUs that each holds, for profiling too.
     """
 
     gpu_types: tuple[str, ...]
@@ -54,7 +55,7 @@ class Timeline:
     throughput: Floats
     normalized_throughput: Floats
     left_out: int
-    parts: Mapping[str, Floats] = field(default_factory=dict)
+    further: Mapping[str, Floats | Ints] = field(default_factory=dict)
 
     def integral(self, values: Floats | Ints) -> float:
         """Return the time integral of a column, shape (B,), from the first to the last breakpoint."""
@@ -163,7 +164,7 @@ def write_timeline_csv(record: Timeline, path: Path) -> None:
         "profiling_gpus": record.profiling_gpus,
         "throughput": record.throughput,
         "normalized_throughput": record.normalized_throughput,
-        **record.parts,
+        **record.further,
     }
     with atomic_path(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

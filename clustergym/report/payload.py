@@ -10,7 +10,8 @@ import numpy as np
 
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import KNOWS
-from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.catalogue import METRICS, OF_TENANTS
+from clustergym.metrics.standing import OF_QUEUE
 from clustergym.report.colours import Style, styles_of
 from clustergym.report.event_curves import Holding, Pace, overhead_gpu_h, read_log
 from clustergym.report.groups import ResultGroup, different, group_results
@@ -53,7 +54,9 @@ def payload(results: Sequence[ResultFile]) -> dict[str, Any]:
     return {
         "schema": "clustergym.report/1",
         "metrics": {
-            name: [metric.unit, metric.better, metric.definition] for name, metric in METRICS.items()
+            name: [metric.unit, metric.better, metric.definition]
+            for name, metric in METRICS.items()
+            if metric not in OF_TENANTS or any(name in result.metrics for result in results)
         },
         "groups": [_group(group, share) for group in group_results(results)],
     }
@@ -111,6 +114,7 @@ def _run(result: ResultFile, label: str, style: Style, share: int) -> dict[str, 
         "jobs": _jobs(rows, share),
         "nodes": nodes,
         "slowed": _slowed(log.paces, end_s),
+        **_quotas(result),
         "outages": [list(outage) for outage in log.outages[:share]],
         "bars": _bars(log.held, [gpus for _, gpus, *_ in nodes], share),
     }
@@ -140,8 +144,9 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     names: tuple[str, ...] = ("running_jobs", "queued_jobs", "profiling_jobs", "profiling_gpus", "throughput")
     rows = read_table(path, ("time_s", *names))
     types = [name for name in (rows[0] if rows else ()) if name.startswith("held_gpus_")]
+    queues = [name for name in (rows[0] if rows else ()) if name.startswith(OF_QUEUE)]
     names += tuple(name for name in IF_DIVIDED if rows and name in rows[0])
-    table = {name: column(path, rows, name) for name in ("time_s", *names, *types)}
+    table = {name: column(path, rows, name) for name in ("time_s", *names, *types, *queues)}
     for name, values in table.items():
         if np.isnan(values).any():
             line = int(np.flatnonzero(np.isnan(values))[0]) + 2
@@ -152,6 +157,7 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     if len(rows) and table["time_s"][-1] > end_s:
         message = f"is after the end_s of result.json, {end_s:g}"
         raise InputError(message, file=path, line=len(rows) + 1, field="time_s", remedy=REMEDY)
+    names += tuple(queues)
     times, values = table["time_s"], np.stack([table[name] for name in (*names, *types)], axis=1)
     if len(times):
         times, values = resampled(times, values, end_s, STEPS)
@@ -159,7 +165,20 @@ def _timeline(path: Path, end_s: float) -> dict[str, Any]:
     held = {
         name.removeprefix("held_gpus_"): rounded(values[:, len(names) + t]) for t, name in enumerate(types)
     }
-    return {"time_s": rounded(times), **shown, "held_gpus": held}
+    by_queue = {name.removeprefix(OF_QUEUE): shown.pop(name) for name in queues}
+    return {
+        "time_s": rounded(times),
+        **shown,
+        "held_gpus": held,
+        **({"queue_gpus": by_queue} if queues else {}),
+    }
+
+
+def _quotas(result: ResultFile) -> dict[str, Any]:
+    """Return the quota of each queue, or nothing of a run without queues."""
+    if result.tenants is None:
+        return {}
+    return {"quota_gpus": {name: one.quota_gpus for name, one in result.tenants.queues.items()}}
 
 
 def _slowed(paces: Sequence[Pace], end_s: float) -> dict[str, list[float]] | None:

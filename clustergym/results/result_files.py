@@ -75,6 +75,18 @@ class CauseLoss(_Checked):
     lost_gpu_hours: float = Field(ge=0)
 
 
+class QueueFigures(_Checked):
+    """What a queue of tenants had."""
+
+    quota_gpus: float = Field(ge=0, lt=LARGEST_NUMBER)
+
+
+class TenantFigures(_Checked):
+    """What tenants had (`clustergym.metrics.tenants`)."""
+
+    queues: dict[str, QueueFigures]
+
+
 class ResultFile(_Checked):
     """The checked content of a result.json. Further keys are kept.
 
@@ -89,6 +101,8 @@ class ResultFile(_Checked):
     horizon_s : float or None
     metrics : dict
         Name to number, or None where the metric has no value.
+    tenants : TenantFigures or None
+        What tenants had; None without queues.
     losses : dict
         What each cause of interruptions has cost.
     digest : str
@@ -107,6 +121,7 @@ class ResultFile(_Checked):
     seed: int
     horizon_s: float | None = Field(default=None, ge=0)
     metrics: dict[str, Number]
+    tenants: TenantFigures | None = None
     losses: dict[str, CauseLoss] = {}
     digest: str
     decisions: Decisions | None = None

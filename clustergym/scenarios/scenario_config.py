@@ -284,7 +284,8 @@ class TraceChoice(Parameters):
         drawn between two factors of the run time.
     keep_shares : bool
         Keep the parts of GPUs that PAI's jobs ask for.
-    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour
+    jobs, span_s, load, deadlines, requests, max_gpus, min_duration_s, max_duration_s, start_hour, tenants,
+    bursty
         Parameters of the generator, `clustergym.workload.generators.generate`.
     seed : int or None
         Seed of the draw or the generator; null: the run's seed.
@@ -312,6 +313,8 @@ class TraceChoice(Parameters):
     min_duration_s: float | None = None
     max_duration_s: float | None = None
     start_hour: int = 0
+    tenants: Mapping[str, float] | None = None
+    bursty: float = 0.0
     seed: int | None = None
 
 
@@ -378,6 +381,8 @@ def _plain_trace(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: s
         min_duration_s=choice.min_duration_s,
         max_duration_s=choice.max_duration_s,
         start_hour=choice.start_hour,
+        tenants=choice.tenants,
+        bursty=choice.bursty,
     )
 
 

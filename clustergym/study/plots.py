@@ -31,7 +31,9 @@ def plots_of(study: Study, results: StudyResults) -> list[Plot]:
     found = []
     for label, metrics in study.summary.items():
         group = results.by_scenario[label]
-        found.append(Plot(f"scenario-{slug(label)}", label, group, ordered(group, metrics[0]), metrics))
+        found.append(
+            Plot(f"scenario-{slug(label)}", label, group, ordered(group, study.about[metrics[0]]), metrics)
+        )
     first = next(iter(study.metrics))
     for label, group in results.by_policy.items():
         found.append(Plot(f"policy-{slug(label)}", label, group, group.columns, [first]))

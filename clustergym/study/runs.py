@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clustergym.configuration.hydra_edge import run_hydra
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.report.groups import Column, ResultGroup, labelled_group
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_result
 from clustergym.run import run_job
@@ -67,12 +68,30 @@ def read_cells(study: Study, folder: Path) -> StudyResults:
     InputError
         If one cannot be read.
     """
-    runs = tuple((cell, read_result(folder / cell.folder / FILE_NAME)) for cell in study.cells())
+    runs = tuple(
+        (cell, _with_queues(study, read_result(folder / cell.folder / FILE_NAME))) for cell in study.cells()
+    )
     by_scenario = {label: _group(study, runs, scenario=label) for label in study.scenarios}
     by_policy: dict[str, ResultGroup] = {}
     if study.reference_scenario is not None:
         by_policy = {label: _group(study, runs, policy=label) for label in study.policies}
     return StudyResults(runs, by_scenario, by_policy)
+
+
+def _with_queues(study: Study, result: ResultFile) -> ResultFile:
+    """Return a result with the metrics of single queues that a study asks for."""
+    queues = {} if result.tenants is None else result.tenants.queues
+    found: dict[str, float | int | None] = {}
+    for name in study.metrics:
+        key, of, queue = name.partition(" of ")
+        if not of:
+            continue
+        if queue not in queues:
+            remedy = nearest(queue, list(queues)) if queues else "give scenario.queues"
+            raise InputError(f"has no queue {queue!r}", file=result.path, field=name, remedy=remedy)
+        value = (queues[queue].model_extra or {}).get(key)
+        found[name] = value if isinstance(value, int | float) else None
+    return result.model_copy(update={"metrics": {**result.metrics, **found}}) if found else result
 
 
 def _group(

@@ -18,7 +18,7 @@ from clustergym.configuration.overrides import check_composed, check_words
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.yaml_file import YamlMapping, field_name, read_mapping
 from clustergym.interface.registry import make_placer, make_policy
-from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.catalogue import METRICS, OF_ONE_QUEUE, Metric, metric_named
 
 MOST_SEEDS, MOST_RUNS, LONGEST_LABEL = 1_000, 100_000, 80
 OF_EVERY_RUN = ("compare=null", "report=false", "table=false", "progress=false")
@@ -101,6 +101,11 @@ class Study:
     summary: Mapping[str, tuple[str, ...]]
     reference_policy: str | None
     reference_scenario: str | None
+
+    @property
+    def about(self) -> dict[str, Metric]:
+        """What the catalogue says of each metric."""
+        return {name: metric for name in self.metrics if (metric := metric_named(name)) is not None}
 
     def cells(self) -> Iterator[Cell]:
         """Yield the runs: every scenario with every policy and seed."""
@@ -211,9 +216,10 @@ class _Reader:
             remedy = "give a list of metrics, or a mapping of metrics to their titles"
             raise self.error("is neither a list nor a mapping of texts", "metrics", remedy=remedy)
         for at, name in enumerate(known):
-            if name not in METRICS:
+            if metric_named(name) is None:
                 where = at if isinstance(given, list) else name
-                raise self.error(f"unknown metric {name!r}", "metrics", where, remedy=nearest(name, METRICS))
+                remedy = nearest(name, [*METRICS, *(f"{key} of QUEUE" for key in OF_ONE_QUEUE)])
+                raise self.error(f"unknown metric {name!r}", "metrics", where, remedy=remedy)
         return known
 
     def summary(

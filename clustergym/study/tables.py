@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from clustergym.interface.policy import KNOWS, InformationClass
 from clustergym.metrics.aggregates import Aggregate
-from clustergym.metrics.catalogue import METRICS
+from clustergym.metrics.catalogue import Metric
 from clustergym.metrics.statistics import Estimate
 from clustergym.report.groups import Column, ResultGroup
 from clustergym.report.metric_tables import Unit, finished_jobs_differ, human_unit, human_value, ratio
@@ -70,13 +70,13 @@ def escaped(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def ordered(group: ResultGroup, metric: str) -> list[Column]:
+def ordered(group: ResultGroup, metric: Metric) -> list[Column]:
     """Return a group's columns by what they know, least first, and then by a metric, best first."""
     known = {name.value: place for place, name in enumerate(reversed(InformationClass))}
-    sign = -1.0 if METRICS[metric].better == "higher" else 1.0
+    sign = -1.0 if metric.better == "higher" else 1.0
 
     def place(column: Column) -> tuple[int, float]:
-        figure = group.figures(column).get(metric)
+        figure = group.figures(column).get(metric.name)
         value = float("inf") if figure is None else sign * figure.mean
         return known.get(column.any.information_class, len(known)), value
 
@@ -86,7 +86,7 @@ def ordered(group: ResultGroup, metric: str) -> list[Column]:
 def summary_table(study: Study, groups: Mapping[str, ResultGroup], units: Mapping[str, Unit]) -> TextTable:
     """Return the table of chosen metrics of all scenarios, a row for each policy."""
     first, (metric, *_) = next(iter(study.summary.items()))
-    order = ordered(groups[first], metric)
+    order = ordered(groups[first], study.about[metric])
     headers = ["knows", "policy"]
     rows = [[told, column.label] for told, column in zip(_classes(order), order, strict=True)]
     for scenario, names in study.summary.items():
@@ -114,7 +114,7 @@ def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Map
     """
     by_policy = of == "scenario"
     what = "policy" if by_policy else "scenario"
-    columns = ordered(group, next(iter(study.metrics))) if by_policy else group.columns
+    columns = ordered(group, study.about[next(iter(study.metrics))]) if by_policy else group.columns
     figures = [group.figures(column) for column in columns]
     headers = ["knows", what] if by_policy else [what]
     rows = [
@@ -127,7 +127,7 @@ def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Map
         headers.append(heading(study, metric, unit))
         for row, of_column in zip(rows, figures, strict=True):
             row.append(shown(of_column.get(metric), unit))
-        if base is not None and METRICS[metric].better:
+        if base is not None and study.about[metric].better:
             headers.append(f"to {base.label}")
             of_base = group.figures(base).get(metric)
             for row, column, of_column in zip(rows, columns, figures, strict=True):
@@ -142,7 +142,7 @@ def comparison(study: Study, of: str, label: str, group: ResultGroup, units: Map
 def heading(study: Study, metric: str, unit: Unit) -> str:
     """Return the heading of a metric's column."""
     named = f" ({unit.name})" if unit.name else ""
-    return f"{study.metrics[metric]}{named}{ARROWS[METRICS[metric].better]}"
+    return f"{study.metrics[metric]}{named}{ARROWS[study.about[metric].better]}"
 
 
 def units_of(study: Study, results: StudyResults) -> dict[str, Unit]:
@@ -151,7 +151,7 @@ def units_of(study: Study, results: StudyResults) -> dict[str, Unit]:
     found = {}
     for metric in study.metrics:
         means = [figure.mean for table in figures if (figure := table.get(metric)) is not None]
-        found[metric] = human_unit(METRICS[metric], max(map(abs, means), default=0.0))
+        found[metric] = human_unit(study.about[metric], max(map(abs, means), default=0.0))
     return found
 
 

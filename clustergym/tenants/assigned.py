@@ -11,11 +11,17 @@ import numpy as np
 
 from clustergym.arrays import Ints
 from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.paths import conf_dir
 from clustergym.tenants.queue_tree import QueueTree, amounts_of, load_queues, queues_by_member
 from clustergym.workload.trace import Trace
 
 BY_COLUMN = ("virtual_cluster", "user")
 """Columns of a trace of which each value may be a queue."""
+
+
+def named_queues() -> dict[str, Path]:
+    """Return the files of conf/queues by name."""
+    return {path.stem: path for path in sorted((conf_dir() / "queues").glob("*.yaml"))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +45,8 @@ class Tenants:
         Parameters
         ----------
         queues : str
-            A YAML file of queues, or a column of `BY_COLUMN`: then each of its values is a queue, without
-            quota and of equal weight.
+            A YAML file of queues, a name of conf/queues, or a column of `BY_COLUMN`: then each of its values
+            is a queue, without quota and of equal weight.
         trace : Trace
         gpu_types : sequence of str
             The cluster's.
@@ -53,7 +59,7 @@ class Tenants:
         if queues in BY_COLUMN:
             tree, by = queues_by_member(getattr(trace, queues)), queues
         else:
-            tree = load_queues(Path(queues))
+            tree = load_queues(named_queues().get(queues, Path(queues)))
             by = tree.settings.assign_by
         if not all(getattr(trace, by)) and tree.settings.unknown is None:
             row = getattr(trace, by).index("")

@@ -18,4 +18,6 @@ def test_neither_way_is_better_for_what_a_policy_does_not_decide():
     assert undecided == {"jobs_total", "jobs_submitted", "jobs_without_reference"}
     higher = [name for name, metric in METRICS.items() if metric.better == "higher"]
     speeds = ["throughput_mean", "throughput_peak", "normalized_throughput_mean", "gpu_utilization"]
-    assert higher == ["jobs_finished", *speeds, "ettr_mean", "deadline_satisfaction", "gpu_allocation"]
+    others = ["ettr_mean", "deadline_satisfaction", "gpu_allocation"]
+    tenants = ["tenant_borrowed_gpu_hours", "tenant_jain_index"]
+    assert higher == ["jobs_finished", *speeds, *others, *tenants]

@@ -10,7 +10,7 @@ import pytest
 from log_readings import job_records, timeline
 from scenarios import Job, small_cluster, small_trace
 
-from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES, OF_OUTCOMES, OF_PARTS
+from clustergym.metrics.catalogue import METRICS, OF_DISTURBANCES, OF_OUTCOMES, OF_PARTS, OF_TENANTS
 from clustergym.metrics.intervals import Outcome
 from clustergym.metrics.jobs import write_jobs_csv
 from clustergym.metrics.metrics import measure
@@ -257,8 +257,8 @@ EXPECTED = {
 
 def test_metrics():
     metrics = measure(LOG, TRACE, CLUSTER, REFERENCE, END, END).metrics
-    # The trace does not keep outcomes or ask for parts, so its metrics have none of them.
-    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS)}
+    # The trace does not keep outcomes, ask for parts or have queues, so its metrics have none of them.
+    absent = {metric.name for metric in (*OF_OUTCOMES, *OF_PARTS, *OF_TENANTS)}
     assert list(metrics) == [name for name in METRICS if name not in absent]
     assert set(EXPECTED) | {metric.name for metric in OF_DISTURBANCES} == set(metrics)
     for name, value in EXPECTED.items():

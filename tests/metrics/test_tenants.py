@@ -12,9 +12,12 @@ from pairs import PairScript, with_pairs
 from scenarios import Job, small_scenario
 
 from clustergym.metrics.intervals import read_intervals
-from clustergym.metrics.tenants import jain_index, measure_tenants
-from clustergym.results.measured_run import result_of
+from clustergym.metrics.standing import standing_of
+from clustergym.metrics.takings import CAUSES
+from clustergym.metrics.tenants import jain_index, measure_tenants, tenant_metrics
+from clustergym.results.measured_run import measurement_of, result_of
 from clustergym.sim.drive import simulate
+from clustergym.sim.log import Event, EventKind
 from clustergym.tenants.assigned import Tenants
 
 TIMES = {"m": {"X": {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}}}
@@ -29,19 +32,29 @@ def test_what_tenants_had(tmp_path):
     scenario = small_scenario(jobs, {"X": (1, 8)}, TIMES, rounds="event")
     trace = replace(scenario.trace, virtual_cluster=("a", "b"))
     tenants = Tenants.of(str(path), trace, ("X",))
-    simulation = simulate(replace(scenario, trace=trace), FirstComeFirstServed(), Buddy()).simulation
-    intervals = read_intervals(simulation.log.events, trace, simulation.end_s)
-    found = measure_tenants(intervals, tenants, ("X",), np.array([8]), trace.gpus)
+    simulation = simulate(
+        replace(scenario, trace=trace, tenants=tenants), FirstComeFirstServed(), Buddy()
+    ).simulation
+    measured = measurement_of(simulation)
+    found = measured.tenants
     a, b, c = (found["queues"][name] for name in "abc")
+    nothing = dict.fromkeys(CAUSES, 0)
+    # a's job would take 4 h on its 2 GPUs, with 8 times the speed on 8. Its fair share was 8 of 8 GPUs, from
+    # 1,800 on 4: quotas 2 and 4 as wanted, and what is left.
     assert a == {
-        "jobs": 1, "quota_gpus": 2, "gpu_hours": 8, "borrowed_gpu_hours": 6, "owed_gpu_hours": 0,
-        "longest_owed_s": 0, "longest_starved_s": 0, "preemptions": 0, "jct_mean_s": 3600, "jct_p99_s": 3600,
+        "jobs": 1, "quota_gpus": 2, "gpu_hours": 8, "borrowed_gpu_hours": 6, "owed_gpu_hours": 0, "owed_s": 0,
+        "times_owed": 0, "reclaim_mean_s": None, "longest_owed_s": 0, "wanting_s": 3600,
+        "longest_starved_s": 0, "share_error_gpus": 2, "preemptions": 0, "failures": 0,
+        "jct_mean_s": 3600, "jct_p99_s": 3600,
+        "stopped_for": nothing, "shrunk_for": nothing, "ftf_mean": 0.25,
     }  # fmt: skip
+    assert measured.metrics["tenant_owed_gpu_hours"] == 2
     # b wanted 4 of its 6 GPUs for half an hour and had none: 2 GPU-hours are owed.
     assert (b["owed_gpu_hours"], b["longest_owed_s"], b["longest_starved_s"]) == (2, 1800, 1800)
     assert (b["gpu_hours"], b["borrowed_gpu_hours"], b["jct_mean_s"]) == (4, 0, 5400)
     assert (c["jobs"], c["jct_mean_s"]) == (0, None)
     assert found["allocated_share"] == 12 / 16
+    assert found["partly_used_nodes"] == 1 / 2
     assert found["jain_index"] == pytest.approx((8 / 3 + 4) ** 2 / (2 * ((8 / 3) ** 2 + 16)))
 
 
@@ -64,7 +77,97 @@ def test_two_jobs_on_a_gpu_count_half_each(tmp_path):
     # a has half of its quota from 600 to 1,800 s; b has no quota, so that all that it has is borrowed.
     assert (a["owed_gpu_hours"], a["longest_owed_s"]) == (600 / 3600, 1200)
     assert b["borrowed_gpu_hours"] == 1800 / 3600
-    assert found["allocated_share"] == 1.0
+    assert found["allocated_share"] == pytest.approx(1)
+def test_what_tenants_took_from_each_other(tmp_path):
+    # Two nodes of 4 GPUs; a deserves 2, b 6; all of a's 8 GPUs are borrowed but 2.
+    scenario, tenants = _scenario(tmp_path, "a: {quota: 2}\n  b: {quota: 6}", ["a8", "b4", "b4", "b4"])
+    events = [
+        Event(0, EventKind.SUBMIT, 0),
+        _launch(0, EventKind.START, 0, (0, 4), (1, 4)),
+        Event(100, EventKind.SUBMIT, 1),
+        _launch(160, EventKind.RESCALE, 0, (0, 4)),  # shrunk for b, below its quota
+        _launch(160, EventKind.START, 1, (1, 4)),
+        Event(200, EventKind.SUBMIT, 2),
+        Event(260, EventKind.PREEMPT, 0),  # stopped for b, which has 4 of its 6
+        _launch(260, EventKind.START, 2, (0, 4)),
+        Event(300, EventKind.COMPLETE, 1),
+        _launch(300, EventKind.RESUME, 0, (1, 4)),
+        Event(360, EventKind.SUBMIT, 3),
+        Event(360, EventKind.PREEMPT, 2),  # stopped for b's own next
+        _launch(360, EventKind.START, 3, (0, 4)),
+        Event(400, EventKind.COMPLETE, 3),
+        Event(400, EventKind.COMPLETE, 0),
+        _launch(400, EventKind.RESUME, 2, (0, 2), (1, 2)),
+        Event(420, EventKind.COMPLETE, 2),
+    ]
+    trace = replace(scenario.trace, submit_s=np.array([0.0, 100, 200, 360]))
+    intervals = read_intervals(events, trace, 420.0)
+    # a's job needs 400 s on a's 2 GPUs, b's 100, 100 and 40 s on the 4 that each asks for.
+    work_gpu_s = np.array([800.0, 400, 400, 160])
+    standing = standing_of(intervals, tenants, trace.gpus)
+    found = measure_tenants(events, intervals, tenants, scenario.cluster, standing, trace.gpus, work_gpu_s)
+    held = standing.held_at(np.array([0.0, 159, 160, 299, 420]))
+    assert held.tolist() == [[8, 0], [8, 0], [4, 4], [0, 8], [0, 0]]
+    a, b = found["queues"].values()
+    assert found["taken"] == [{"of": "a", "by": "b", "stopped": 1, "shrunk": 1, "gpus": 8}]
+    nothing = dict.fromkeys(CAUSES, 0)
+    assert (a["stopped_for"], a["shrunk_for"]) == (nothing | {"reclaim": 1}, nothing | {"reclaim": 1})
+    assert (b["stopped_for"], b["preemptions"], b["shrunk_for"]) == (nothing | {"own": 1}, 1, nothing)
+    # a lacks 2 of its quota from 260 to 300; b lacks 4 from 100 to 160, 2 from 200 to 260 and 360 to 400.
+    assert (a["owed_s"], a["times_owed"], a["owed_gpu_hours"]) == (40, 1, 80 / 3600)
+    assert (b["owed_s"], b["times_owed"], b["owed_gpu_hours"]) == (160, 3, 440 / 3600)
+    assert (b["reclaim_mean_s"], b["longest_owed_s"], b["longest_starved_s"]) == (160 / 3, 60, 60)
+    assert (a["borrowed_gpu_hours"], b["borrowed_gpu_hours"]) == (1360 / 3600, 80 / 3600)
+    # Fair shares of a and b: 8 and 0; from 100 on 4 and 4; from 200 on 2 and 6; from 300 on 4 and 4; from
+    # 360 on 2 and 6. Differences of a: 4 GPUs for 60 s, 2 for 60 s, 2 for 40 s and 2 for 40 s, of b the same.
+    assert (a["share_error_gpus"], b["share_error_gpus"]) == (520 / 400, 520 / 320)
+    assert (a["ftf_mean"], b["ftf_mean"]) == (1.0, pytest.approx((200 / 100 + 220 / 100 + 1) / 3))
+    assert found["allocated_share"] == pytest.approx((2080 + 1200) / (8 * 420))
+    assert found["partly_used_nodes"] == pytest.approx(20 / 420)
+    metrics = tenant_metrics(found, 8)
+    assert metrics["tenant_owed_time"] == pytest.approx((40 / 400 + 160 / 320) / 2)
+    assert metrics["tenant_reclaim_mean"] == 200 / 4
+    assert metrics["tenant_share_error"] == pytest.approx((1.3 / 8 + 1.625 / 8) / 2)
+    assert (metrics["tenant_stopped"], metrics["tenant_shrunk"]) == (1, 1)
+    assert (metrics["tenant_owed_longest"], metrics["tenant_starved_longest"]) == (60, 60)
+    assert metrics["tenant_borrowed_gpu_hours"] == pytest.approx(0.4)
+
+
+def test_why_jobs_were_stopped(tmp_path):
+    scenario, tenants = _scenario(tmp_path, "a: {}\n  b: {}", ["a4", "a2", "a2", "b4", "b2"])
+    events = [
+        *(Event(0, EventKind.SUBMIT, job) for job in range(5)),
+        _launch(0, EventKind.START, 0, (0, 4)),
+        _launch(0, EventKind.START, 1, (1, 2)),
+        _launch(0, EventKind.START, 2, (1, 2)),
+        Event(60, EventKind.PREEMPT, 0),
+        _launch(60, EventKind.START, 3, (0, 4)),  # b has none of its fair share of 4
+        Event(120, EventKind.PREEMPT, 1),
+        _launch(120, EventKind.START, 4, (1, 2)),  # b has its share
+        Event(180, EventKind.PREEMPT, 2),  # nobody gets them
+        Event(240, EventKind.FAIL, 4, gpus=2),
+    ]
+    trace = scenario.trace
+    intervals = read_intervals(events, trace, 300.0)
+    standing = standing_of(intervals, tenants, trace.gpus)
+    found = measure_tenants(events, intervals, tenants, scenario.cluster, standing, trace.gpus, np.ones(5))
+    a, b = found["queues"].values()
+    assert a["stopped_for"] == {"own": 0, "reclaim": 0, "fair_share": 1, "surplus": 1, "nobody": 1}
+    assert (b["failures"], b["preemptions"], sum(b["stopped_for"].values())) == (1, 0, 0)
+
+
+def _scenario(tmp_path, queues, jobs):
+    """Return a scenario on two nodes of 4 GPUs, with jobs named by queue and GPUs, and its tenants."""
+    path = tmp_path / "queues.yaml"
+    path.write_text(f"queues:\n  {queues}\n")
+    rows = [Job(f"{name}-{at}", 0, 100, gpus=int(name[1:])) for at, name in enumerate(jobs)]
+    scenario = small_scenario(rows, {"X": (2, 4)}, TIMES, rounds="event")
+    trace = replace(scenario.trace, virtual_cluster=tuple(name[0] for name in jobs))
+    return replace(scenario, trace=trace), Tenants.of(str(path), trace, ("X",))
+
+
+def _launch(time_s, kind, job, *nodes):
+    return Event(time_s, kind, job, 0, sum(gpus for _, gpus in nodes), nodes, iteration_time_s=1.0)
 
 
 def test_jains_index():

@@ -148,6 +148,31 @@ def test_contention_and_failures_are_shown_where_there_are_some(open_page, opene
     assert "failures" not in usual.locator("th button").all_inner_texts()
 
 
+def test_queues_have_a_band_each(open_page, opened, tmp_path):
+    # a holds all 16 GPUs of a type from 0 on, of which 4 are its quota; b's job runs on the other type.
+    (tmp_path / "queues.yaml").write_text("queues: {a: {quota: {A40: 4}}, b: {quota: 8}}\n")
+    head = f"{JOBS.splitlines()[0]},virtual_cluster"
+    rows = ["x,0,gpt3,760M,128,400,A40,16,a", "y,0,gpt3,760M,128,400,A10,8,b"]
+    (tmp_path / "jobs.csv").write_text("\n".join([head, *rows, ""]))
+    args = ["trace=file", f"trace.path={tmp_path / 'jobs.csv'}", "policy=fcfs", "compare=null"]
+    args += [
+        f"scenario.queues={tmp_path / 'queues.yaml'}",
+        "progress=false",
+        f"hydra.run.dir={tmp_path / 'out'}",
+    ]
+    assert run.main(args) == 0
+    page = open_page(tmp_path / "out" / "report.html")
+    bands = page.locator("svg[aria-label='GPUs held by each queue over time, fcfs']")
+    assert bands.locator("path.tenant").count() == 2
+    said = bands.locator("desc").text_content()
+    assert said == "GPUs at most, and quota: a 16, 4; b 8, 16"
+    usual = opened()
+    assert usual.locator("h2", has_text="Queues").count() == 0
+    (one,) = page.evaluate("DATA.groups[0].runs")
+    assert one["timeline"]["queue_gpus"]["a"][0] == 16
+    assert not {"queue_gpus", "quota_gpus"} & set(str(usual.evaluate("DATA.groups[0]")).split("'"))
+
+
 def test_seeds_of_a_policy_are_drawn_as_a_mean_with_a_band(open_page, tmp_path):
     for seed in (0, 1):
         args = ["policy=fcfs", f"seed={seed}", "trace=philly-like", "trace.jobs=8", "report=false"]

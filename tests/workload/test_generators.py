@@ -17,7 +17,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.paths import conf_dir, traces_dir
 from clustergym.workload.committed import differences, fingerprint_now, read_manifest, regenerate
 from clustergym.workload.generators import DeadlineOptions, generate, load_source, source_names
-from clustergym.workload.generators.arrivals import _with_memory, arrival_times
+from clustergym.workload.generators.arrivals import _with_memory, arrival_times, in_bursts
 from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.sizes import ARENA_SHARES, draw_gpus, draw_virtual_clusters
 from clustergym.workload.generators.synthesis import oracle_fingerprint
@@ -515,3 +515,46 @@ def test_bursts_remember_the_hour_before():
         np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
         # Only the order of hours goes into a trace.
         assert np.argsort(values).tolist() == np.argsort(expected).tolist()
+
+
+def test_bursty_tenants_submit_in_the_first_tenth_of_each_period():
+    # A trace of 400 s has 4 periods of 100 s. Jobs of a bursty tenant come in the first tenth of one.
+    submit_s = np.array([0.0, 30.0, 130.0, 250.0, 255.0, 390.0, 400.0])
+    tenants = ["a", "b", "a", "a", "b", "b", "a"]
+    found = in_bursts(submit_s, tenants, 0.5, seed=3)
+    moved = {tenant for tenant, before, now in zip(tenants, submit_s, found, strict=True) if before != now}
+    assert len(moved) == 1
+    rows = np.array([tenant in moved for tenant in tenants])
+    assert (found[~rows] == submit_s[~rows]).all()
+    assert (found <= submit_s).all()
+    assert (np.diff(found[rows]) >= 0).all()
+    later = found[rows & (submit_s > 100)]
+    # Of the tenant's own periods, whatever their beginning: two jobs are less than 10 s apart, or over 90 s.
+    apart = np.diff(np.sort(later))
+    assert ((apart <= 10) | (apart >= 90)).all()
+    assert (in_bursts(submit_s, tenants, 0.0, seed=3) == submit_s).all()
+
+
+def test_tenants_have_their_shares_and_bursts_keep_the_jobs():
+    options = {"jobs": 600, "cluster": "ares-64", "rule": "ares", "load": 1.2, "seed": 4}
+    plain = generate("helios", tenants={"x": 3, "y": 1}, **options)
+    assert np.mean([name == "x" for name in plain.virtual_cluster]) == pytest.approx(0.75, abs=0.06)
+    bursty = generate("helios", tenants={"x": 3, "y": 1}, bursty=0.5, **options)
+    assert sorted(bursty.job_id) == sorted(plain.job_id)
+    assert bursty.iterations.sum() == plain.iterations.sum()
+    assert (np.diff(bursty.submit_s) >= 0).all()
+    assert bursty.provenance["generator"]["arguments"]["bursty"] == 0.5
+    assert "bursty" not in plain.provenance["generator"]["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"tenants": {"x": 0}}, "tenants: has no share above 0"),
+        ({"tenants": {"x": 2, "y": -1}}, "tenants: has no share above 0, or one below"),
+        ({"bursty": 1.5}, "bursty: 1.5 is not from 0 to 1"),
+    ],
+)
+def test_tenants_and_bursts_that_cannot_be(changed, message):
+    with pytest.raises(InputError, match=message):
+        generate("helios", jobs=5, **changed)

@@ -28,8 +28,10 @@ HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400
 CLOSE = 1e-10
 """Differences of the hourly process that rounding cannot undo; its values are about 1."""
-HOURLY, WITHIN_HOUR, JOBS, PIECE = 101, 102, 103, 104
+HOURLY, WITHIN_HOUR, JOBS, PIECE, TENANT_BURSTS = 101, 102, 103, 104, 105
 """Numbers of the random streams used here; every purpose of a generator has its own."""
+BURSTS, BURST_SHARE = 4, 0.1
+"""Bursts of a bursty tenant in a trace, and the share of the time in which they come."""
 
 
 def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hour: int = 0) -> Floats:
@@ -62,6 +64,35 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
     times = np.interp(level, area, edges)
     times[0], times[-1] = 0.0, span_s
     return whole_milliseconds(times)
+
+
+def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int) -> Floats:
+    """Return submissions of which those of a share of the tenants come in bursts.
+
+    The trace's span is divided into `BURSTS` periods, which begin at another time for each tenant; all that
+    a bursty tenant submits in a period comes in the first `BURST_SHARE` of it, in the same order.
+
+    Parameters
+    ----------
+    submit_s : ndarray of float, shape (n,)
+    tenants : sequence of str
+        Of each job.
+    share : float
+        Of the tenants, from 0 to 1; drawn from the seed.
+    seed : int
+    """
+    names = sorted(set(tenants))
+    draws = np.random.default_rng([seed, TENANT_BURSTS])
+    bursty = set(draws.permutation(len(names))[: round(share * len(names))].tolist())
+    period_s = float(submit_s.max(initial=0.0)) / BURSTS
+    offset_s = draws.random(len(names)) * period_s
+    at = np.array([names.index(name) for name in tenants], dtype=np.int64)
+    rows = np.flatnonzero(np.isin(at, list(bursty)) & (period_s > 0))
+    found, begins_s = submit_s.copy(), offset_s[at[rows]]
+    begins_s += np.floor((submit_s[rows] - begins_s) / (period_s or 1.0)) * period_s
+    begins_s = np.maximum(begins_s, 0.0)
+    found[rows] = begins_s + BURST_SHARE * (submit_s[rows] - begins_s)
+    return whole_milliseconds(found)
 
 
 def whole_milliseconds(seconds: Floats) -> Floats:

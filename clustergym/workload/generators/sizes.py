@@ -71,6 +71,13 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
     return [names[pick] for pick in picked.tolist()]
 
 
+def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]:
+    """Draw a virtual cluster for each job by the shares of all jobs that each has."""
+    chance = np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(jobs)
+    names, weights = list(shares), np.array(list(shares.values()), dtype=np.float64)
+    return [names[pick] for pick in _pick(weights, chance).tolist()]
+
+
 def _pick(weights: Floats, chance: Floats) -> Ints:
     area = np.cumsum(weights)
     index = np.searchsorted(area, chance * area[-1], side="right")

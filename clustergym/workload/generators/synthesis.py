@@ -20,13 +20,14 @@ from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
-from clustergym.workload.generators.arrivals import arrival_times, whole_milliseconds
+from clustergym.workload.generators.arrivals import arrival_times, in_bursts, whole_milliseconds
 from clustergym.workload.generators.duration_mixtures import draw_durations
 from clustergym.workload.generators.gpu_types import draw_gpu_types
 from clustergym.workload.generators.sizes import (
     ARENA_SHARES,
     PRETRAINING_SHARES,
     draw_gpus,
+    draw_tenants,
     draw_virtual_clusters,
 )
 from clustergym.workload.generators.sizes import REQUESTS as REQUESTS_STREAM
@@ -84,6 +85,8 @@ class _Request:
     max_duration_s: float | None
     start_hour: int
     power_of_two: bool
+    tenants: Mapping[str, float] | None
+    bursty: float
 
 
 def generate(
@@ -103,6 +106,8 @@ def generate(
     max_duration_s: float | None = None,
     start_hour: int = 0,
     power_of_two: bool = True,
+    tenants: Mapping[str, float] | None = None,
+    bursty: float = 0.0,
 ) -> Trace:
     """Generate a synthetic trace like a published one; equal arguments give equal bytes on any machine.
 
@@ -139,6 +144,10 @@ def generate(
         Hour of the week at which the trace starts; 0 is Monday 00:00.
     power_of_two : bool
         Round GPU counts up to powers of two, keeping each job's GPU time, as the readers do.
+    tenants : mapping of str to float, optional
+        Virtual clusters with their shares of the jobs (relative), in place of the source's own.
+    bursty : float
+        Share of the virtual clusters whose jobs come in bursts (`arrivals.in_bursts`).
 
     Raises
     ------
@@ -163,6 +172,8 @@ def generate(
         max_duration_s=_positive("max_duration_s", max_duration_s),
         start_hour=_whole("start_hour", start_hour, 0, 167),
         power_of_two=power_of_two,
+        tenants=_tenants(tenants),
+        bursty=_from_to("bursty", float(bursty), 0.0, 1.0) or 0.0,
     )
     return _synthesise(request)
 
@@ -179,10 +190,13 @@ def _synthesise(request: _Request) -> Trace:
     draft = _trace(request, drawn, np.zeros(request.jobs), gpus)
     span_s, iterations = _fit_load(request, draft, times)
     submit_s = arrival_times(request.source, request.jobs, span_s, request.seed, request.start_hour)
+    if request.bursty:
+        submit_s = in_bursts(submit_s, draft.virtual_cluster, request.bursty, request.seed)
     trace = replace(draft, submit_s=submit_s, iterations=iterations)
     if request.deadlines is not None:
         deadline_s = _deadlines(request.deadlines, trace, drawn.time_s, request.seed)
         trace = replace(trace, deadline_s=deadline_s)
+    trace = trace.take(np.argsort(submit_s, kind="stable")) if request.bursty else trace
     return replace(trace, provenance=_provenance(request, drawn, span_s))
 
 
@@ -235,10 +249,16 @@ def _trace(request: _Request, drawn: Drawn, submit_s: Floats, gpus: Ints) -> Tra
         job_id=_job_ids(request.source_name, request.jobs),
         submit_s=submit_s,
         **drawn.columns,
-        virtual_cluster=draw_virtual_clusters(request.source, gpus, request.seed),
+        virtual_cluster=_virtual_clusters(request, gpus),
         canonical=lambda name: name,
     )
     return replace(built, path="")
+
+
+def _virtual_clusters(request: _Request, gpus: Ints) -> list[str]:
+    if request.tenants is None:
+        return draw_virtual_clusters(request.source, gpus, request.seed)
+    return draw_tenants(request.tenants, request.jobs, request.seed)
 
 
 @lru_cache(maxsize=8)
@@ -315,6 +335,10 @@ def _provenance(request: _Request, drawn: Drawn, span_s: float) -> dict[str, Any
     arguments |= {"source": arguments.pop("source_name"), "cluster": arguments.pop("cluster_name")}
     arguments["deadlines"] = None if request.deadlines is None else asdict(request.deadlines)
     arguments["gpu_types"] = list(request.gpu_types)
+    if request.tenants is None:
+        del arguments["tenants"]
+    if not request.bursty:
+        del arguments["bursty"]
     return {
         "source": f"synthetic, like {request.source.description}",
         "format": "generated",
@@ -403,6 +427,14 @@ def _load(load: float | None, cluster: ClusterSpec | str | None, jobs: int) -> f
             "one job alone has no span to offer a load in", field="jobs", remedy="give 2 or more"
         )
     return checked
+
+
+def _tenants(shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    if shares is not None and (not all(share >= 0 for share in shares.values()) or not any(shares.values())):
+        raise InputError(
+            "has no share above 0, or one below", field="tenants", remedy="give {TEAM: 2, OTHER: 1}"
+        )
+    return None if shares is None else dict(shares)
 
 
 def _slack(deadlines: DeadlineOptions | None) -> DeadlineOptions | None:

@@ -1,0 +1,112 @@
+"""What queues of tenants lack in an episode so far: GPUs of their quota, and of their fair share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clustergym.arrays import Floats, Ints
+from clustergym.metrics.tenants import fair_shares_of, whole_tree
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventKind
+from clustergym.tenants.queue_tree import QueueTree, of_type
+
+ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
+LEAVES = (EventKind.COMPLETE, EventKind.DROP)
+
+
+@dataclass(frozen=True, eq=False)
+class QueueRules:
+    """The queues of a scenario with n jobs and L leaves; GPUs of all types count alike.
+
+    Attributes
+    ----------
+    tree : QueueTree
+    leaf, asked : ndarray of int, shape (n,)
+        The leaf of each job, and the GPUs that it asks for.
+    quota : ndarray of float, shape (L,)
+    total : float
+        GPUs of the cluster.
+    """
+
+    tree: QueueTree
+    leaf: Ints
+    asked: Ints
+    quota: Floats
+    total: float
+
+    @staticmethod
+    def of(scenario: Scenario) -> QueueRules | None:
+        """Return the queues of a scenario; None: it has none."""
+        tenants, cluster = scenario.tenants, scenario.cluster
+        if tenants is None:
+            return None
+        tree = whole_tree(tenants.tree, cluster)
+        quota = np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
+        asked = scenario.request_gpus.astype(np.int64)
+        return QueueRules(tree, tenants.leaf, asked, quota, float(cluster.capacity.sum()))
+
+    def by_leaf(self, gpus: Ints) -> Ints:
+        """Return the sum of GPUs of jobs by leaf, shape (L,)."""
+        return np.bincount(self.leaf, gpus, len(self.quota)).astype(np.int64)
+
+
+class QueueCourse:
+    """GPU-hours, by the GPUs of the cluster, that queues lacked or had too many of, up to any time.
+
+    Parameters
+    ----------
+    rules : QueueRules
+    """
+
+    def __init__(self, rules: QueueRules) -> None:
+        self.rules = rules
+        self._gpus = np.zeros(len(rules.leaf), dtype=np.int64)
+        self._asked = np.zeros(len(rules.leaf), dtype=np.int64)
+        self._time_s: list[float] = [0.0]
+        self._so_far: list[tuple[float, float]] = [(0.0, 0.0)]
+        self._rate: tuple[float, float] | None = (0.0, 0.0)
+        self._shares: dict[bytes, Floats] = {}
+
+    def read(self, event: Event) -> None:
+        """Go on to an event of the log."""
+        if event.job == NO_JOB or event.kind not in (*LAUNCHES, *ENDS, EventKind.SUBMIT):
+            return
+        if event.time_s > self._time_s[-1]:
+            self._so_far.append(self._at(event.time_s))
+            self._time_s.append(event.time_s)
+        self._gpus[event.job] = event.gpus if event.kind in LAUNCHES else 0
+        self._asked[event.job] = 0 if event.kind in LEAVES else self.rules.asked[event.job]
+        self._rate = None
+
+    def owed(self, now_s: float) -> float:
+        """Return the hours of the cluster that queues lacked of their quotas while they wanted them."""
+        return self._until(now_s)[0]
+
+    def share_error(self, now_s: float) -> float:
+        """Return the same of the differences, up or down, from fair shares."""
+        return self._until(now_s)[1]
+
+    def _until(self, now_s: float) -> tuple[float, float]:
+        if now_s >= self._time_s[-1]:
+            return self._at(now_s)
+        owed, error = (np.interp(now_s, self._time_s, part) for part in zip(*self._so_far, strict=True))
+        return float(owed), float(error)
+
+    def _at(self, now_s: float) -> tuple[float, float]:
+        """Return the sums at a time after the last event."""
+        if self._rate is None:
+            self._rate = self._rates()
+        hours = (now_s - self._time_s[-1]) / 3600.0
+        owed, error = (last + rate * hours for last, rate in zip(self._so_far[-1], self._rate, strict=True))
+        return owed, error
+
+    def _rates(self) -> tuple[float, float]:
+        rules = self.rules
+        held, wanted = rules.by_leaf(self._gpus), rules.by_leaf(np.maximum(self._gpus, self._asked))
+        key = wanted.tobytes()
+        if key not in self._shares:
+            self._shares[key] = fair_shares_of(rules.tree, wanted[None], rules.total)[0]
+        owed = np.maximum(np.minimum(rules.quota, wanted) - held, 0.0).sum()
+        return float(owed) / rules.total, float(np.abs(held - self._shares[key]).sum()) / rules.total
