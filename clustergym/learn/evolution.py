@@ -27,9 +27,9 @@ from clustergym.inputs.parameter_types import (
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.objective import TERMS, Objective
+from clustergym.learn.simulated_episodes import auction_episodes
 from clustergym.learn.training_history import TrainingHistory
 from clustergym.terminal.processes import workers
 
@@ -221,8 +221,8 @@ def objectives(
 ) -> Floats:
     """Return the objective of each row of weights on a scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
-    episode, judged = AuctionEpisode.of(scenario, information), goal.judge(scenario)
-    return np.array([judged(episode.run(row).jct_s) for row in weights])
+    jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
+    return np.array([judged(jct_s_of(row)) for row in weights])
 
 
 def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal: bool) -> Any:
