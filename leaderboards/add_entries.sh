@@ -70,7 +70,9 @@ if [[ $board == scale ]]; then # An episode takes 0.1 s on 1,280 GPUs, and secon
   known --cells gpus-1280 --evaluations 20
   known --cells gpus-10240 --evaluations 1
 elif [[ $board == faults ]]; then # Its episodes are not compiled.
-  known --evaluations 100
+  known --cells two-types-1000 two-types-1001 two-types-1002 --evaluations 100
+  known --cells two-types-1003 --evaluations 40
+  known --evaluations 15
 else
   known --evaluations 1500
 fi
