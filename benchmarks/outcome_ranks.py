@@ -1,6 +1,6 @@
 """The figures of docs/job-outcomes.md: how the ranks of policies change when jobs end as in their logs.
 
-    python benchmarks/outcome_ranks.py [--seeds 12]
+    python benchmarks/outcome_ranks.py [--seeds 6]
 
 runs each policy twice on traces like Philly's and Helios's of each seed, once with every job completing and
 once with outcomes drawn by the cluster's published shares, keeps the figures in docs/job-outcomes.json, and
@@ -199,7 +199,7 @@ def figures_text(kept: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the seeds that are missing, and write the page's tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=6)
     args = parser.parse_args(argv)
     kept: dict[str, Any] = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.is_file() else {}
     for seed in range(args.seeds):
