@@ -12,9 +12,9 @@ from clustergym.compiled import beliefs
 from clustergym.compiled.scenario_arrays import UncoveredError
 from clustergym.interface.policy import InformationClass
 from clustergym.learn import simulated_episodes
+from clustergym.learn.auction_evolution import start
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.evolution import start
 from clustergym.learn.hindsight import STARTS, search
 from clustergym.learn.plan import Plan
 from clustergym.scenarios.disturbances.failures import Failures
