@@ -81,6 +81,9 @@ if [[ $board == deadline ]]; then # The other boards have no deadlines.
   add arena-deadline 'Arena, deadlines' policy=arena policy.objective=deadline
   add learned-deadline 'learned auction for deadlines' policy=learned policy.checkpoint=deadline
 fi
+if [[ $board == faults ]]; then
+  add learned-faults 'learned auction, trained with failures' policy=learned policy.checkpoint=faults
+fi
 if [[ $board == fair ]]; then
   add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
 fi
@@ -88,7 +91,11 @@ known() { python -m clustergym.leaderboard best-known "$board" --workers "$worke
 if [[ $board == scale ]]; then # An episode takes 0.1 s on 1,280 GPUs, and seconds on 10,240.
   known --cells gpus-1280 --evaluations 20
   known --cells gpus-10240 --evaluations 1
-elif [[ $board != faults ]]; then # which has no compiled episodes
+elif [[ $board == faults ]]; then # Its episodes are not compiled.
+  known --cells two-types-1000 two-types-1001 two-types-1002 --evaluations 100
+  known --cells two-types-1003 --evaluations 40
+  known --evaluations 15
+else
   known --evaluations 1500
 fi
 render

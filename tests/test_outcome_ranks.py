@@ -1,61 +1,50 @@
-"""The tables of docs/job-outcomes.md are what the code gives: the draws, and the rows of quick policies."""
+"""The tables of docs/job-outcomes.md are those of its figures, and these are what runs make."""
 
 from __future__ import annotations
 
-import importlib
-import re
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
-REMEDY = "docs/job-outcomes.md is behind: run `python benchmarks/outcome_ranks.py`"
-SEEDS = 3
+REMEDY = "run `python benchmarks/outcome_ranks.py`"
 
 
 @pytest.fixture
-def outcome_ranks(monkeypatch):
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("outcome_ranks")
+    import outcome_ranks
+
+    return outcome_ranks
 
 
-def tables(module):
-    """Return the text of each workload's block, and the cells of its rows."""
-    text = module.PAGE.read_text(encoding="utf-8")
-    found = {name: block[0] for block, name in ((at, at[2]) for at in module.BLOCK.finditer(text))}
-    rows = {
-        name: re.findall(r"^\| (\S+) \|(.+)\|$", block, re.MULTILINE)[2:] for name, block in found.items()
-    }
-    cells = {
-        name: {first: [c.strip() for c in rest.split("|")] for first, rest in rows[name]} for name in rows
-    }
-    return found, cells
+def test_the_page_is_what_its_figures_make(benchmark: Any) -> None:
+    text, kept = benchmark.PAGE.read_text(), json.loads(benchmark.FIGURES.read_text())
+    assert benchmark.page_of(text, kept) == text, (
+        f"{benchmark.PAGE} is not of its figures: {REMEDY} --seeds 0"
+    )
+    assert benchmark.figures_text(kept) == benchmark.FIGURES.read_text()
+    assert benchmark.page_of(text.replace("| ares |", "| aries |"), kept) == text
 
 
-def test_the_draws_are_current(outcome_ranks):
-    blocks, _ = tables(outcome_ranks)
-    assert set(blocks) == set(outcome_ranks.WORKLOADS)
-    for workload, block in blocks.items():
-        assert outcome_ranks.shares_line(workload, SEEDS) in block, REMEDY
+@pytest.mark.parametrize(("workload", "policy"), [("philly", "sjf"), ("helios", "hesrpt")])
+def test_kept_figures_are_what_a_run_makes(benchmark: Any, workload: str, policy: str) -> None:
+    kept = json.loads(benchmark.FIGURES.read_text())[workload]["0"]["jct_s"][policy]
+    scenarios = [benchmark.scenario_of(workload, 0, choice) for choice in ("ignore", workload)]
+    found = benchmark.jcts_of(policy, scenarios, 0)
+    assert found == pytest.approx(kept), f"{policy} has changed: delete {benchmark.FIGURES}, and {REMEDY}"
 
 
-@pytest.mark.parametrize("workload", ["philly", "helios"])
-def test_ranks_are_those_of_the_times(outcome_ranks, workload):
-    cells = tables(outcome_ranks)[1][workload]
-    assert list(cells) == sorted(outcome_ranks.POLICIES, key=lambda name: int(cells[name][4]))
-    for hours, rank in ((1, 4), (2, 5), (6, 7)):
-        by_rank = sorted(cells.values(), key=lambda row: int(row[rank]))
-        assert [int(row[rank]) for row in by_rank] == list(range(1, len(cells) + 1))
-        times = [float(row[hours].removesuffix(" h")) for row in by_rank]
-        assert times == sorted(times)
-
-
-@pytest.mark.parametrize("name", ["fcfs", "srtf"])
-def test_rows_are_current(outcome_ranks, name):
-    cells = tables(outcome_ranks)[1]["helios"][name]
-    figures = [
-        [outcome_ranks.run(("helios", seed, name, kept)) for kept in (False, True)] for seed in range(SEEDS)
-    ]
-    places = [int(cells[at]) for at in (4, 5, 7)]
-    assert list(outcome_ranks.row(name, np.mean(figures, axis=0), places)[1:]) == cells, REMEDY
+def test_a_swap_is_clear_if_both_intervals_are(benchmark: Any) -> None:
+    # b takes twice as long as a at every seed, then half: clear. Ahead in the mean of mixed seeds alone: not.
+    before = {"a": np.full(12, 10.0), "b": np.full(12, 20.0)}
+    after = {"a": np.full(12, 20.0), "b": np.full(12, 10.0)}
+    assert benchmark.swapped(before, after) == [("a", "b", "0.50", "2.00", "yes")]
+    assert benchmark.swapped(before, before) == []
+    mixed = {"a": np.full(12, 10.0), "b": np.where(np.arange(12) % 2, 1.0, 18.0)}
+    [(ahead, behind, _, _, clear)] = benchmark.swapped(before, mixed)
+    assert (ahead, behind, clear) == ("a", "b", "no")
+    assert list(benchmark.ranks(before)) == ["a", "b"]

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.version import __version__
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
 from clustergym.leaderboard.add import (
     HARDWARE,
     LICENCE,
@@ -29,39 +26,13 @@ from clustergym.leaderboard.board import Board, Cell
 from clustergym.leaderboard.entry import Chosen, Entry, entry_names, read_entry, read_results
 from clustergym.leaderboard.entry_curves import write_curves
 from clustergym.leaderboard.run_cells import CellRun, played
-from clustergym.learn.hindsight import GOALS, OF_TYPES, Plan, search
+from clustergym.learn.hindsight import GOALS, OF_TYPES, search
+from clustergym.learn.plan import NAME, Planned
 from clustergym.sim.guard import Watch
 from clustergym.terminal.processes import in_order
 
-NAME = "best-known"
-"""Of the entry's folder, and of the policy in its log."""
-
 Budget = dict[str, Any]
 """What a schedule was found with: `evaluations`, `seed` and `types` of `best_known`."""
-
-
-class Planned(Policy):
-    """A policy that carries out the plan of a search in hindsight."""
-
-    name: ClassVar[str] = NAME
-    information_class = InformationClass.CLAIRVOYANT
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self._plan = plan
-
-    def schedule(self, view: View) -> Decision:
-        """Hold the auction with the plan's weights and biases."""
-        from clustergym.compiled.auction import bids_of
-        from clustergym.compiled.biased_auction import decide
-
-        if not len(view):
-            return Decision.keep(view)
-        counts, rows = view.setting.counts.astype(np.int64), view.job.astype(np.int64)
-        bids, available = bids_of(view, view.iteration_time_s()), view.available.astype(np.int64)
-        kind, level = decide(self._plan.weights, self._plan.bias, available, counts, bids, rows)
-        runs = np.flatnonzero(kind >= 0)
-        return Decision(view.job[runs], kind[runs], counts[level[runs]])
 
 
 class Searched(NamedTuple):
@@ -115,8 +86,7 @@ def best_known(
     Raises
     ------
     InputError
-        If the board's entries are placers, its metric is not one of `GOALS`, or compiled episodes do not
-        cover a scenario.
+        If the board's entries are placers, or its metric is not one of `GOALS`.
     """
     if board.chooses != "policy" or board.metric not in GOALS:
         message = f"the search plans schedules for {', '.join(GOALS)}"

@@ -26,10 +26,10 @@ from clustergym.inputs.parameter_types import (
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
 from clustergym.learn.evolution import History, evolve, search_from
 from clustergym.learn.objective import TERMS, Objective
+from clustergym.learn.simulated_episodes import auction_episodes
 from clustergym.terminal.processes import workers
 
 START = {"rate": 1.0, "double": 1.0, "marginal_double": 0.5, "keep": 0.2, "queue_double": -0.3}
@@ -209,5 +209,5 @@ def objectives(
 ) -> Floats:
     """Return the objective of each row of weights on a scenario, shape (rows,)."""
     scenario = draw_scenario(distribution, split, seed, index)
-    episode, judged = AuctionEpisode.of(scenario, information), goal.judge(scenario)
-    return np.array([judged(episode.run(row).jct_s) for row in weights])
+    jct_s_of, judged = auction_episodes(scenario, information), goal.judge(scenario)
+    return np.array([judged(jct_s_of(row)) for row in weights])

@@ -1,8 +1,8 @@
 """The search in hindsight: a schedule of a known trace, by the auction with a bias for each job.
 
-The searcher knows the whole trace and every time a job will really run at, and plays the same trace again and
-again: simulated annealing (Kirkpatrick et al., Science 1983) of the auction's weights and of the biases, from
-the best checkpoint of the package.
+The searcher knows the whole trace, every time a job will really run at and all failures, and plays the same
+trace again and again: simulated annealing (Kirkpatrick et al., Science 1983) of the auction's weights and of
+the biases, from the best checkpoint of the package.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats
 from clustergym.envs.scheduling_costs import Yardsticks
-from clustergym.interface.policy import InformationClass
 from clustergym.learn.auction_checkpoints import load
-from clustergym.learn.compiled_episodes import AuctionEpisode
+from clustergym.learn.plan import Plan
+from clustergym.learn.simulated_episodes import plan_episodes
 from clustergym.scenarios.scenario import Scenario
 
 STARTS = (
@@ -66,24 +66,12 @@ GOALS = {
 """By the metric that is to be the best."""
 
 
-class Plan(NamedTuple):
-    """A schedule of a scenario, as the weights and biases of an auction that makes it.
-
-    Attributes
-    ----------
-    weights : ndarray of float
-        As `clustergym.compiled.auction.score_of` takes them.
-    bias : ndarray of float, shape (n, T, 2)
-        As `clustergym.compiled.biased_auction.decide` takes it; minus infinity: the job never starts on that
-        type, and waits for another.
-    """
-
-    weights: Floats
-    bias: Floats
-
-
 def search(
-    scenario: Scenario, metric: str, evaluations: int, seed: Sequence[int], of_types: float = OF_TYPES
+    scenario: Scenario,
+    metric: str,
+    evaluations: int,
+    seed: Sequence[int],
+    of_types: float = OF_TYPES,
 ) -> Plan:
     """Return the best plan for a scenario among so many that are played.
 
@@ -97,18 +85,13 @@ def search(
     seed : sequence of int
     of_types : float
         As `OF_TYPES`.
-
-    Raises
-    ------
-    UncoveredError
-        If compiled episodes do not cover the scenario.
     """
     rng, goal = np.random.default_rng(seed), GOALS[metric]
     fits = np.any(scenario.feasible[scenario.class_of], axis=2)
-    episode, yardsticks = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT), Yardsticks.of(scenario)
+    jct_s_of, yardsticks = plan_episodes(scenario), Yardsticks.of(scenario)
 
     def value_of(plan: Plan) -> float:
-        return goal.value(episode.run_biased(plan.weights, plan.bias).jct_s, yardsticks)
+        return goal.value(jct_s_of(plan), yardsticks)
 
     none = np.zeros((len(scenario.trace), len(scenario.cluster.gpu_types), 2))
     starts = [Plan(load(name).weights, none) for name in STARTS[:evaluations]]

@@ -30,7 +30,7 @@ def trace_window(
     jobs_range: tuple[int, ...],
     draw_factors: Callable[[np.random.Generator], tuple[float, float, float]],
 ) -> Scenario:
-    """Draw consecutive jobs of a file, and stretch their arrivals to a load.
+    """Draw consecutive jobs of a file, and stretch their arrivals to a load; failures are drawn anew.
 
     `draw_factors` draws the load, the factor of the restart time, and the error of known times.
 
@@ -53,7 +53,8 @@ def trace_window(
     rows = np.arange(begin, begin + jobs)
     load, restart, error = draw_factors(rng)
     name = f"{split}-{Path(files.files[index]).stem}-{begin}-{jobs}"
-    return _window(rng, whole, rows, load, restart, error, name)
+    window = _window(rng, whole, rows, load, restart, error, name)
+    return _failing_otherwise(rng, window) if window.disturbances else window
 
 
 def record(traces: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
@@ -113,6 +114,13 @@ def _profiled_window(
     known = {part: getattr(whole.tables, part) * factor for part in ("data_parallel", "profiled")}
     tables, checkpoint_s = replace(whole.tables, **known), whole.checkpoint_s * restart
     return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s)
+
+
+def _failing_otherwise(rng: np.random.Generator, window: Scenario) -> Scenario:
+    """Return a window whose disturbances are drawn by another seed."""
+    seed, drawn = int(rng.integers(2**31)), list[Any](window.disturbances)
+    anew = (replace(one, seed=seed) if hasattr(one, "seed") else one for one in drawn)
+    return replace(window, disturbances=tuple(anew))
 
 
 def _stretched(whole: Scenario, rows: Ints, load: float) -> Floats:

@@ -16,7 +16,6 @@ from clustergym.compiled import auction_features as features
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.leaderboard.__main__ import main
-from clustergym.leaderboard.best_known import NAME, Planned
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.entry import read_entry, read_results
@@ -25,7 +24,8 @@ from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.auction_evolution import start
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.hindsight import GOALS, STARTS, Plan, _near, search
+from clustergym.learn.hindsight import GOALS, STARTS, _near, search
+from clustergym.learn.plan import NAME, Plan, Planned
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.drive import simulate

@@ -120,3 +120,18 @@ def test_training_on_a_file_says_which(tmp_path: object, capsys: pytest.CaptureF
         traces = yaml.safe_load(file)["traces"]
     assert list(traces["sha256"]) == ["philly-like-160.csv"]
     assert traces["shares"]["test"] == [0.8, 1.0]
+
+
+def test_windows_that_fail_have_failures_of_their_own() -> None:
+    failing = {**TRACES, "overrides": ["costs=ares", "failures=rsc-1", "trace.outcomes=philly"]}
+    windows = [draw_scenario(drawn(traces=failing), "train", 0, index) for index in (0, 1, 0)]
+    seeds = [disturbance.seed for one in windows for disturbance in one.disturbances]  # type: ignore[attr-defined]
+    assert seeds[0] == seeds[2] != seeds[1]
+    assert {"completed", "failed"} <= set(windows[0].trace.outcome or ())
+    # Drawn last: all else is as without failures.
+    assert (
+        windows[0].trace.submit_s.tolist()
+        == draw_scenario(
+            drawn(traces={**failing, "overrides": ["costs=ares", "trace.outcomes=philly"]}), "train", 0, 0
+        ).trace.submit_s.tolist()
+    )
