@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from clustergym.interface.policy import KNOWS
+from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.gaps import Gap
 from clustergym.leaderboard.score import Standing
 from clustergym.metrics.aggregates import Aggregate
+from clustergym.metrics.catalogue import METRICS
 
 SHOWN = {
     "jct_mean": ("mean JCT, s", "s"),
@@ -18,18 +20,34 @@ SHOWN = {
     "restarts_mean": ("restarts", ""),
     "decision_s_p99": ("decision p99, ms", "ms"),
 }
-"""Columns of raw figures: title and unit."""
+"""Columns of raw figures, of boards that name no others: title and unit."""
 
-TITLES = {
-    "rank": "rank",
-    "rank_all": "rank, all",
-    "title": "entry",
-    "score": "score",
-    "over_next": "P(better)",
-    "gap": "gap to optimum",
-    **{key: title for key, (title, _) in SHOWN.items()},
-}
-"""Columns of a board, in order."""
+DECISION_TIME = "decision_s_p99"
+"""Of raw figures that every board shows, the one that is no metric."""
+
+
+def figures_of(board: Board) -> dict[str, tuple[str, str]]:
+    """Return the columns of raw figures of a board: title and unit."""
+    names = list(SHOWN) if board.shows is None else [*board.shows, DECISION_TIME]
+    return {name: SHOWN[name] if name in SHOWN else _column(name) for name in names}
+
+
+def _column(name: str) -> tuple[str, str]:
+    unit = METRICS[name].unit
+    return name.replace("_", " ") + (f", {unit}" if unit == "s" else ""), "%" if unit == "share" else unit
+
+
+def titles(board: Board) -> dict[str, str]:
+    """Return the titles of the columns of a board, in order."""
+    return {
+        "rank": "rank",
+        "rank_all": "rank, all",
+        "title": "entry",
+        "score": "score",
+        "over_next": "P(better)",
+        "gap": "gap to optimum",
+        **{key: title for key, (title, _) in figures_of(board).items()},
+    }
 
 
 def division_words(division: str) -> str:
@@ -38,15 +56,15 @@ def division_words(division: str) -> str:
     return f"{name}: {KNOWS[name]}" + (", and trained on the board's own traces" if trained == "open" else "")
 
 
-def texts(standing: Standing, gap: Gap) -> dict[str, str]:
-    """Return an entry's text for each column of `TITLES` but the title."""
+def texts(board: Board, standing: Standing, gap: Gap) -> dict[str, str]:
+    """Return an entry's text for each column of `titles` but the title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),
         "score": interval(standing.score),
         "over_next": "" if standing.over_next is None else f"{standing.over_next.value:.2f}",
         "gap": gap_text(gap),
-        **{key: shown(standing.raw[key], unit) for key, (_, unit) in SHOWN.items()},
+        **{key: shown(standing.raw[key], unit) for key, (_, unit) in figures_of(board).items()},
     }
 
 

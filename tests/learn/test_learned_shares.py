@@ -1,4 +1,4 @@
-"""The learned placer of shares in the engine: it decides as on its desk, and is refused where it does not serve."""
+"""The learned placer of shares in the engine: its decisions, and what it refuses."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_it_decides_as_on_its_desk():
         ),
         (
             ["scenario=pretraining", "trace.jobs=5", "placer.checkpoint=sharing"],
-            "placer.checkpoint: sharing places parts of GPUs, and those of cluster arnold-ii cannot be divided "
-            "(give placer.checkpoint=placer, or one trained like it)",
+            "placer.checkpoint: sharing places parts of GPUs, and those of cluster arnold-ii cannot be "
+            "divided (give placer.checkpoint=placer, or one trained like it)",
         ),
     ],
 )
