@@ -19,9 +19,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Infeasible, Placer
 from clustergym.learn.checkpoints import schema_of
-from clustergym.learn.placer_checkpoints import load
-from clustergym.learn.sharing_checkpoints import SCHEMA as SHARING
-from clustergym.learn.sharing_checkpoints import load as load_sharing
+from clustergym.learn.placer_checkpoints import NODES, SHARES
 
 from ..shared.part_placing import LearnedScores
 from .buddy import Buddy
@@ -59,8 +57,8 @@ class LearnedPlacer(Placer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._of_parts = schema_of(self.checkpoint) == SHARING
-        self._loaded = load_sharing(self.checkpoint) if self._of_parts else load(self.checkpoint)
+        self._of_parts = schema_of(self.checkpoint) == SHARES.schema
+        self._loaded = (SHARES if self._of_parts else NODES).load(self.checkpoint)
         self._weights = self._loaded.weights
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:

@@ -11,7 +11,7 @@ from clustergym import run as run_command
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.interface.policy import Infeasible
-from clustergym.learn.sharing_checkpoints import load
+from clustergym.learn.placer_checkpoints import SHARES
 from clustergym.scenarios.by_name import load_scenario
 from clustergym.sharing.desk import begun
 from clustergym.sharing.fragmentation import usual_of
@@ -30,7 +30,7 @@ def test_it_decides_as_on_its_desk():
     leaves_at = np.arange(ARRIVALS) + rng.integers(60, 360, ARRIVALS)
     nodes, usual = cluster.empty_nodes(), usual_of(parts.rows, parts.accepted)
     desk = begun(Stream(nodes, parts.requests, parts.kind, leaves_at, usual))
-    play(desk, load("sharing").weights)
+    play(desk, SHARES.load("sharing").weights)
     placer, account = LearnedPlacer(checkpoint="sharing"), PartAllocations(cluster, parts)
     placer.reset(cluster, rng)
     found = []
