@@ -221,11 +221,10 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong with an entry's keys on its board."""
-    for kind in ("policy", "placer"):
-        there = kind in entry.choices
-        if there and kind not in board.kinds:
-            yield kind, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
-        if not there and kind in board.kinds:
+    for kind in {*entry.choices} - {*board.kinds}:
+        yield kind, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
+    for kind in board.kinds:
+        if kind not in entry.choices:
             message = f"is missing: entries of {board.name} choose a {board.chooses}"
             yield kind, message, f"give {kind}: {{name: …, parameters: …}}"
     if board.chooses == "placer" and entry.information_class != "none":
