@@ -35,10 +35,6 @@ if [[ $board == sharing ]]; then # Its entries are a policy and a placer.
   add fcfs-random-fit 'FCFS, random fit' policy=fcfs placer=random-fit
   add srtf-learned 'SRTF, learned placer' policy=srtf "${learned[@]}"
   add srtf-fgd 'SRTF, fgd' policy=srtf placer=fgd
-  add fcfs-fgd 'FCFS, fgd' policy=fcfs placer=fgd
-  add backfill-best-fit 'FCFS with backfill, best-fit' "${backfill[@]}" placer=best-fit
-  add las-fgd 'LAS, fgd' policy=las placer=fgd
-  add tiresias-fgd 'Tiresias, fgd' policy=tiresias placer=fgd
   render
   exit
 fi
