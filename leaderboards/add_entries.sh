@@ -23,6 +23,22 @@ if [[ $board == placement ]]; then # Its entries are placers.
   exit
 fi
 
+if [[ $board == sharing ]]; then # Its entries are a policy and a placer.
+  learned=(placer=learned placer.checkpoint=sharing)
+  backfill=(policy=fcfs policy.backfill=aggressive)
+  for placer in fgd best-fit gpu-packing gpu-clustering dot-product random-fit; do
+    add "sjf-$placer" "SJF, $placer" policy=sjf placer=$placer
+  done
+  add sjf-learned 'SJF, learned placer' policy=sjf "${learned[@]}"
+  add backfill-learned 'FCFS with backfill, learned placer' "${backfill[@]}" "${learned[@]}"
+  add backfill-fgd 'FCFS with backfill, fgd' "${backfill[@]}" placer=fgd
+  add fcfs-random-fit 'FCFS, random fit' policy=fcfs placer=random-fit
+  add srtf-learned 'SRTF, learned placer' policy=srtf "${learned[@]}"
+  add srtf-fgd 'SRTF, fgd' policy=srtf placer=fgd
+  render
+  exit
+fi
+
 if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and under quotas by other rules.
   add fcfs 'FCFS' policy=fcfs
   add srtf 'SRTF' policy=srtf

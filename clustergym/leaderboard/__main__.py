@@ -14,6 +14,9 @@ from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.leaderboard import DECISION_LIMIT_S
 
+OVERRIDES = (("", "="), ("", "."), ("+", "."))
+"""What stands before and after `policy` or `placer` in an override of an entry's."""
+
 
 def _parser() -> argparse.ArgumentParser:
     summary = "Check, score and add entries of boards, and write the boards' pages."
@@ -102,13 +105,21 @@ def _add(options: argparse.Namespace) -> int:
     from clustergym.sim.guard import check_limit
 
     board = load_board(options.board, options.root)
-    kind = board.chooses
+    own = " ".join(f"{kind}=NAME {kind}.PARAMETER=VALUE" for kind in board.kinds)
     for word in options.override:
-        if not word.startswith((f"{kind}=", f"{kind}.", f"+{kind}.")):
-            remedy = f"only the {kind} is an entry's: {kind}=NAME {kind}.PARAMETER=VALUE"
-            raise InputError(f"{word!r} is not of the {kind}", remedy=remedy)
-    workers = _workers(options)
-    parameters = composed("config", options.override)[kind]
+        if not word.startswith(
+            tuple(f"{sign}{kind}{end}" for kind in board.kinds for sign, end in OVERRIDES)
+        ):
+            remedy = f"only the {board.chooses} is an entry's: {own}"
+            raise InputError(f"{word!r} is not of the {board.chooses}", remedy=remedy)
+    for kind in board.kinds if len(board.kinds) > 1 else ():
+        if not any(word.startswith(f"{kind}=") for word in options.override):
+            raise InputError(
+                f"no {kind} is named, and entries of {board.name} choose both", remedy=f"give {own}"
+            )
+    workers, config = _workers(options), composed("config", options.override)
+    chosen = {kind: config[kind] for kind in board.kinds}
+    parameters = chosen if len(chosen) > 1 else chosen[board.chooses]
     authors = options.author or ["clustergym"]
     folder = add(
         board,

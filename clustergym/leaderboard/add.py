@@ -17,6 +17,7 @@ import yaml
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import write_text
+from clustergym.interface.policy import Placer, Policy
 from clustergym.leaderboard import DECISION_LIMIT_S, cell_logs
 from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
@@ -51,12 +52,12 @@ def add(
     words: Sequence[str] = (),
     decision_limit_s: float | None = DECISION_LIMIT_S,
 ) -> Path:
-    """Run a policy or placer in every cell of a board that was not run before, and write its entry.
+    """Run a policy or placer, or both, in every cell of a board not run before, and write its entry.
 
     Parameters
     ----------
     board : Board
-        It says whether `parameters` are those of a policy or of a placer.
+        It says whether `parameters` are those of a policy, of a placer, or of both by these two keys.
     name : str
         Name of the entry's folder.
     parameters : mapping
@@ -114,23 +115,28 @@ def _entry(
     from clustergym.interface.registry import parameters_of
 
     policy, placer = board.contestants(parameters)
-    places = board.chooses == "placer"
-    chosen = Chosen(name=parameters["name"], parameters=_plain(parameters_of(placer if places else policy)))
-    solver, limits = SOLVERS.get(policy.name, "none"), "none"
-    if places:
-        solver, limits = ALGORITHM_SOLVERS.get(str(parameters.get("algorithm")), ("none", "none"))
+    given = board.by_kind(parameters)
+    made: dict[str, Policy | Placer] = {"policy": policy, "placer": placer}
+    choices = {
+        kind: Chosen(name=keys["name"], parameters=_plain(parameters_of(made[kind])))
+        for kind, keys in given.items()
+    }
+    algorithm = str(given["placer"].get("algorithm")) if "placer" in given else ""
+    solver, limits = ALGORITHM_SOLVERS.get(algorithm, ("none", "none"))
+    if "policy" in given:
+        solver = SOLVERS.get(policy.name, solver)
     command = [board.name, name, *words]
     return Entry(
         board=board.name,
         board_version=board.version,
         title=title,
         authors=list(authors),
-        policy=None if places else chosen,
-        placer=chosen if places else None,
+        policy=choices.get("policy"),
+        placer=choices.get("placer"),
         version=__version__,
-        information_class="none" if places else policy.information_class.value,
+        information_class=policy.information_class.value if "policy" in given else "none",
         deterministic=True,
-        trained_on=trained_on(chosen.name, chosen.parameters),
+        trained_on=trained_on(choices.values()),
         search_budget="none",
         solver=solver,
         limits=limits,
@@ -142,9 +148,11 @@ def _entry(
 
 def _words(board: Board, parameters: Mapping[str, Any]) -> list[str]:
     """Return parameters as overrides of the command line; Hydra reads values in YAML's notation."""
-    kind = board.chooses
-    rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in parameters.items() if key != "name"]
-    return [f"{kind}={parameters['name']}", *rest]
+    words = []
+    for kind, keys in board.by_kind(parameters).items():
+        rest = [f"{kind}.{key}={json.dumps(value)}" for key, value in keys.items() if key != "name"]
+        words += [f"{kind}={keys['name']}", *rest]
+    return words
 
 
 def _plain(value: Any) -> Any:
@@ -160,7 +168,7 @@ def _resumed(folder: Path, entry: Entry, board: Board) -> dict[Cell, CellRun]:
     found = read_entry(folder, board)
     if found.board_version < board.version:
         return {}
-    if (found.chosen, found.board_version) != (entry.chosen, entry.board_version):
+    if (found.choices, found.board_version) != (entry.choices, entry.board_version):
         message = f"is of another {board.chooses}, parameters or board version"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder, or name another")
     return read_runs(folder)

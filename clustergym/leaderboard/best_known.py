@@ -136,12 +136,12 @@ def _kept(board: Board, folder: Path) -> tuple[dict[Cell, CellRun], dict[str, Bu
     if not is_begun(folder):
         return {}, {}
     entry = read_entry(folder, board)
-    if entry.chosen.name != NAME or not entry.hindsight:
+    if entry.keys["name"] != NAME or not entry.hindsight:
         message = "is not of a search in hindsight"
         raise InputError(message, file=folder / "entry.yaml", remedy="remove the folder")
     if entry.board_version != board.version:
         return {}, {}
-    return read_runs(folder), dict(entry.chosen.parameters)
+    return read_runs(folder), dict(entry.choices["policy"].parameters)
 
 
 def _write(board: Board, folder: Path, runs: dict[Cell, CellRun], budgets: dict[str, Budget]) -> None:

@@ -99,15 +99,20 @@ class Board(Checked):
         Seeds of the splits to train and tune on, by split; the scenarios are the same.
     hidden : HiddenSplit, optional
     chooses : str
-        What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy.
+        What an entry is: a `policy`, under the board's placer, or a `placer`, under the board's policy, or
+        `policy and placer`.
     policy, placer : dict
-        The board gives the one that entries do not choose; the other is None.
+        The board gives the one that entries do not choose; None of what they choose.
     baseline : dict
-        The policy or placer, whichever entries choose, that scores 0.
+        The policy or placer, whichever entries choose, that scores 0. Where they choose both, it has the keys
+        `policy` and `placer`.
     reference : dict
-        The policy or placer that scores 1.
+        The policy or placer that scores 1, or both.
     reference_overrides : list of str
         Overrides of the main job for the reference alone, where it stands for an ideal setting.
+    shows : list of str, optional
+        The columns of raw figures on the board's pages; those of `clustergym.leaderboard.figure_texts` if it
+        is left out.
     scenarios : list of BoardScenario
     """
 
@@ -123,12 +128,13 @@ class Board(Checked):
     seeds: Annotated[list[Seed], Field(min_length=1)]
     tuning_seeds: dict[Name, Annotated[list[Seed], Field(min_length=1)]] = Field(default_factory=dict)
     hidden: HiddenSplit | None = None
-    chooses: Literal["policy", "placer"] = "policy"
+    chooses: Literal["policy", "placer", "policy and placer"] = "policy"
     policy: dict[str, Any] | None = None
     placer: dict[str, Any] | None = None
     baseline: dict[str, Any] = Field(default_factory=lambda: {"name": "fcfs"})
     reference: dict[str, Any]
     reference_overrides: list[Text] = Field(default_factory=list)
+    shows: Annotated[list[Text], Field(min_length=1)] | None = None
     scenarios: Annotated[list[BoardScenario], Field(min_length=1)]
     _folder: Path = PrivateAttr(default=Path())
     _composed: dict[tuple[str, ...], dict[str, Any]] = PrivateAttr(default_factory=dict)
@@ -142,6 +148,15 @@ class Board(Checked):
     def cells(self) -> tuple[Cell, ...]:
         """All cells, scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What entries choose: `policy`, `placer`, or both."""
+        return tuple(self.chooses.split(" and "))
+
+    def by_kind(self, chosen: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return name and parameters of the policy, the placer or both that are chosen, by kind."""
+        return dict(chosen) if len(self.kinds) > 1 else {self.chooses: chosen}
 
     @property
     def sign(self) -> float:
@@ -208,11 +223,11 @@ class Board(Checked):
         return make_trace(config["trace"], cell.seed, cluster, config["scenario"]["counts"])
 
     def contestants(self, chosen: Mapping[str, Any]) -> tuple[Policy, Placer]:
-        """Return a new policy and a new placer: the one that the entry chose, and the board's own other."""
+        """Return a new policy and a new placer: what the entry chose, and the board's own other, if any."""
         from clustergym.interface.registry import make_placer, make_policy
 
-        own = {"policy": self.policy, "placer": self.placer, self.chooses: chosen}
-        return make_policy(own["policy"] or {}), make_placer(own["placer"] or {})
+        both = {"policy": self.policy or {}, "placer": self.placer or {}} | self.by_kind(chosen)
+        return make_policy(both["policy"]), make_placer(both["placer"])
 
     def score(self, cell: Cell, value: float) -> float:
         """Return the score of a metric's value: linear, 0 at the baseline and 1 at the reference."""
@@ -274,13 +289,27 @@ def _problems(board: Board) -> Iterator[tuple[str, str, str]]:
     for key, values in (("seeds", board.seeds), ("tuning_seeds", seeds), ("scenarios", names)):
         if len(set(values)) < len(values):
             yield key, "names one twice", "name each once"
-    fixed = "placer" if board.chooses == "policy" else "policy"
-    if getattr(board, fixed) is None:
-        yield fixed, f"is missing, and entries choose the {board.chooses}", f"name the {fixed} of every entry"
-    if getattr(board, board.chooses) is not None:
-        yield board.chooses, "is what entries choose", f"leave it out, or give chooses: {fixed}"
+    yield from _chosen_problems(board)
+    for metric in board.shows or ():
+        if metric not in METRICS:
+            yield "shows", f"unknown metric {metric!r}", nearest(metric, list(METRICS))
     yield from _hidden_problems(board)
     yield from _trace_problems(board)
+
+
+def _chosen_problems(board: Board) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with what a board says of policies and placers."""
+    for kind, other in (("policy", "placer"), ("placer", "policy")):
+        if kind in board.kinds and getattr(board, kind) is not None:
+            yield kind, "is what entries choose", f"leave it out, or give chooses: {other}"
+        if kind not in board.kinds and getattr(board, kind) is None:
+            yield kind, f"is missing, and entries choose the {other}", f"name the {kind} of every entry"
+    if len(board.kinds) > 1:
+        for key in ("baseline", "reference"):
+            said = getattr(board, key)
+            if {*said} != {*board.kinds} or not all(isinstance(value, dict) for value in said.values()):
+                remedy = f"give {key}: {{policy: {{name: …}}, placer: {{name: …}}}}"
+                yield key, "is not a policy and a placer, and entries choose both", remedy
 
 
 def _hidden_problems(board: Board) -> Iterator[tuple[str, str, str]]:

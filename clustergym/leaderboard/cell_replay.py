@@ -91,11 +91,11 @@ def replayed(
         return Flag(FlagKind.DECISION_LOG, where, str(error))
     if header.get("scenario_sha256") != scenario.sha256:
         return Flag(FlagKind.TRACE_HASH, where, "the decisions were made on another scenario")
-    wrong = log.wrong(header)
+    wrong = log.wrong(header, scenario)
     if wrong:
         return Flag(FlagKind.HEADER, where, f"{wrong} is not that of the entry or the board")
     try:
-        simulation, decided = log.replay(scenario, header[log.period])
+        simulation, decided = log.replay(scenario, header)
     except (DecisionError, PlacementError) as error:
         return Flag(FlagKind.ILLEGAL_DECISION, where, str(error))
     except (InputError, StalledError) as error:

@@ -24,7 +24,7 @@ from clustergym.leaderboard.entry import (
     read_results,
     text_of,
 )
-from clustergym.leaderboard.registered import problems, published, unchecked
+from clustergym.leaderboard.registered import problems, unchecked, unpublished
 from clustergym.terminal.processes import in_order
 
 BATCH = 6
@@ -122,7 +122,7 @@ def _readme(folder: Path) -> Iterator[Flag]:
 
 def word_of(board: Board, name: str) -> list[str]:
     """Return a line on what the check could not verify of a sound entry; empty if it verified all."""
-    line = unchecked(board, read_entry(entry_folder(board, name), board))
+    line = unchecked(read_entry(entry_folder(board, name), board))
     return [line] if line else []
 
 
@@ -130,7 +130,7 @@ def _identity(entry: Entry, board: Board) -> Iterator[Flag]:
     if (entry.board, entry.board_version) != (board.name, board.version):
         of = f"of {entry.board} version {entry.board_version}, not {board.name} version {board.version}"
         yield Flag(FlagKind.BOARD, "entry.yaml", of)
-    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(board, entry))
+    yield from (Flag(FlagKind.PUBLISHED, "entry.yaml", message) for message in problems(entry))
 
 
 def _titles(board: Board, names: Iterable[str]) -> Iterator[tuple[str, Flag]]:
@@ -180,8 +180,9 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
     entry = claims[0].entry
     if entry.hindsight:
         return []
-    if entry.chosen.name not in published(board.chooses):
-        message = f"{entry.chosen.name!r} is not published here and cannot be run again"
+    unknown = unpublished(entry)
+    if unknown:
+        message = f"{unknown!r} is not published here and cannot be run again"
         return [Flag(FlagKind.RERUN, "entry.yaml", message)]
     rng = np.random.default_rng([seed, 41])
     drawn = rng.choice(len(claims), min(strict, len(claims)), replace=False)

@@ -93,6 +93,11 @@ class Chosen(Checked):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     parameters: Parameters = Field(default_factory=dict)
 
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The name and the parameters, as a configuration has them."""
+        return {"name": self.name, **self.parameters}
+
 
 class Entry(Checked):
     """The content of entry.yaml.
@@ -103,11 +108,12 @@ class Entry(Checked):
     title : str
     authors : list of str
     policy, placer : Chosen
-        The one that the board lets entries choose; the other is None.
+        What the board lets entries choose; the other is None.
     version : str
         Version of its code.
     information_class : str
-        `none` of a placer: it is told which nodes are free, and nothing of jobs but type and number of GPUs.
+        Of the policy; `none` of a placer alone: it is told which nodes are free, and nothing of jobs but type
+        and number of GPUs.
     deterministic : bool
         Whether the same seed gives the same decisions; all that is published here does.
     trained_on : list of str
@@ -139,16 +145,16 @@ class Entry(Checked):
     hindsight: Literal[True] | None = None
 
     @property
-    def chosen(self) -> Chosen:
-        """The entry's policy or placer, whichever its board lets it choose; `read_entry` requires it."""
-        found = self.policy or self.placer
-        assert found is not None
-        return found
+    def choices(self) -> dict[str, Chosen]:
+        """The entry's policy and placer, those that its board lets it choose; `read_entry` requires them."""
+        both = {"policy": self.policy, "placer": self.placer}
+        return {kind: chosen for kind, chosen in both.items() if chosen is not None}
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The name and parameters of the policy or placer."""
-        return {"name": self.chosen.name, **self.chosen.parameters}
+        """The name and parameters of what it chooses, as the board's `baseline` has them."""
+        keys = {kind: chosen.keys for kind, chosen in self.choices.items()}
+        return keys if len(keys) > 1 else next(iter(keys.values()))
 
     def division(self, board: Board) -> str:
         """Return the division: the information class, and `open` if trained on the board's own traces."""
@@ -215,12 +221,12 @@ def read_entry(folder: Path, board: Board) -> Entry:
 
 def _problems(entry: Entry, board: Board) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong with an entry's keys on its board."""
-    fixed = "placer" if board.chooses == "policy" else "policy"
-    if getattr(entry, fixed) is not None:
-        yield fixed, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
-    if getattr(entry, board.chooses) is None:
-        message = f"is missing: entries of {board.name} choose a {board.chooses}"
-        yield board.chooses, message, f"give {board.chooses}: {{name: …, parameters: …}}"
+    for kind in {*entry.choices} - {*board.kinds}:
+        yield kind, f"is the board's: entries of {board.name} choose a {board.chooses}", "leave it out"
+    for kind in board.kinds:
+        if kind not in entry.choices:
+            message = f"is missing: entries of {board.name} choose a {board.chooses}"
+            yield kind, message, f"give {kind}: {{name: …, parameters: …}}"
     if board.chooses == "placer" and entry.information_class != "none":
         message = f"{entry.information_class!r} is not that of a placer, which is told no speeds"
         yield "information_class", message, "give none"

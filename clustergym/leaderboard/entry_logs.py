@@ -22,15 +22,15 @@ SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 1.0, 1e6
 
 
 class EntryLog(ABC):
-    """The log of an entry in a cell, of a policy's decisions or a placer's answers.
+    """The log of an entry in a cell, of a policy's decisions, a placer's answers, or both.
 
     Attributes
     ----------
-    period : str
-        Key of the header with the seconds of a round (policy) or between defragmentations (placer).
+    periods : dict of str to str
+        Keys of the header with the seconds of a round or between defragmentations; whose they are.
     """
 
-    period: ClassVar[str]
+    periods: ClassVar[dict[str, str]]
 
     def __init__(self, entry: Entry, board: Board, cell: Cell) -> None:
         self.entry, self.board, self.cell = entry, board, cell
@@ -44,32 +44,34 @@ class EntryLog(ABC):
         """Return the keys and values that the header must have."""
 
     @abstractmethod
-    def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
         """Replay the log; return the simulation and the number of decisions; raise at what does not fit."""
 
     def idle(self, simulation: Simulation) -> bool:
         """Return whether the log contains decisions that change nothing."""
         return False
 
-    def wrong(self, header: Mapping[str, Any]) -> str:
+    def wrong(self, header: Mapping[str, Any], scenario: Scenario) -> str:
         """Return what is wrong with a header; an empty text if nothing is."""
         for key, value in self.wanted().items():
             if header.get(key) != value or type(header.get(key)) is not type(value):
                 return key
-        length_s = header.get(self.period, "")
-        known = period_of(self.board, self.entry, self.period)
-        if known and length_s != known[0]:
-            return self.period
-        is_number = isinstance(length_s, int | float) and not isinstance(length_s, bool)
-        if length_s is not None and not (is_number and SHORTEST_PERIOD_S <= length_s <= LONGEST_PERIOD_S):
-            return self.period
+        for key, kind in self.periods.items():
+            length_s, known = header.get(key, ""), period_of(self.entry, kind, key)
+            if key == "round_s" and scenario.rounds != "policy":
+                known = (None if isinstance(scenario.rounds, str) else scenario.rounds,)
+            if known and length_s != known[0]:
+                return key
+            is_number = isinstance(length_s, int | float) and not isinstance(length_s, bool)
+            if length_s is not None and not (is_number and SHORTEST_PERIOD_S <= length_s <= LONGEST_PERIOD_S):
+                return key
         return ""
 
 
 class DecisionLog(EntryLog):
     """A log of a policy's decisions, which is replayed with the board's placer."""
 
-    period = "round_s"
+    periods: ClassVar = {"round_s": "policy"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
         """Read the log of decisions; return its header."""
@@ -82,18 +84,19 @@ class DecisionLog(EntryLog):
     def wanted(self) -> dict[str, Any]:
         """Return the entry's policy and information class, and the board's placer."""
         return {
-            "policy": self.entry.chosen.name,
+            "policy": self.entry.keys["name"],
             "information_class": self.entry.information_class,
             "placer": _parameters(self._placer()),
             "seed": self.cell.seed,
         }
 
-    def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
         """Enact the logged decisions; return the simulation and the number of decisions."""
         from clustergym.sim.drive import replay
 
         information = InformationClass(self.entry.information_class)
-        made = replay(scenario, self._placer(), information, period_s, self.cell.seed, self._changes)
+        seed, round_s = self.cell.seed, header["round_s"]
+        made = replay(scenario, self._placer(), information, round_s, seed, self._changes)
         return made, made.decision_points
 
     def idle(self, simulation: Simulation) -> bool:
@@ -109,7 +112,7 @@ class DecisionLog(EntryLog):
 class PlacementLog(EntryLog):
     """A log of a placer's answers, with which the board's policy is run again."""
 
-    period = "defragment_s"
+    periods: ClassVar = {"defragment_s": "placer"}
 
     def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
         """Read the log of answers; return its header."""
@@ -123,11 +126,12 @@ class PlacementLog(EntryLog):
         """Return the entry's placer and the board's policy, which the header must name."""
         return {"policy": _parameters(self._policy()), "placer": self.entry.keys, "seed": self.cell.seed}
 
-    def replay(self, scenario: Scenario, period_s: float | None) -> tuple[Simulation, int]:
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
         """Run the board's policy with the logged answers; return the simulation and their number."""
         from clustergym.results.placement_log import replay_placements
 
-        return replay_placements(scenario, self._policy(), self._answers, period_s, self.cell.seed)
+        seed, defragment_s = self.cell.seed, header["defragment_s"]
+        return replay_placements(scenario, self._policy(), self._answers, defragment_s, seed)
 
     def _policy(self) -> Policy:
         from clustergym.interface.registry import make_policy
@@ -135,7 +139,49 @@ class PlacementLog(EntryLog):
         return make_policy(self.board.policy or {})
 
 
-LOGS: dict[str, type[EntryLog]] = {"policy": DecisionLog, "placer": PlacementLog}
+class ScheduleLog(EntryLog):
+    """A log of both a policy's decisions and a placer's answers, which is replayed without either."""
+
+    periods: ClassVar = {"round_s": "policy", "defragment_s": "placer"}
+
+    def read(self, logs: CellLogs, scenario: Scenario) -> dict[str, Any]:
+        """Read the log of decisions and answers; return its header."""
+        from clustergym.results.schedule_log import read_schedule
+
+        self._changes: list[Change]
+        self._answers: list[Answer]
+        found = read_schedule(logs.path, scenario, logs.packed(self.cell))
+        header, self._changes, self._answers = found
+        return header
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the entry's policy, information class and placer."""
+        return {
+            "policy": self.entry.keys["policy"]["name"],
+            "information_class": self.entry.information_class,
+            "placer": self.entry.keys["placer"],
+            "seed": self.cell.seed,
+        }
+
+    def replay(self, scenario: Scenario, header: Mapping[str, Any]) -> tuple[Simulation, int]:
+        """Enact the logged decisions on the logged nodes; return the simulation and their number."""
+        from clustergym.results.schedule_log import replay_schedule
+
+        information, seed = InformationClass(self.entry.information_class), self.cell.seed
+        log, periods = (self._changes, self._answers), (header["round_s"], header["defragment_s"])
+        made = replay_schedule(scenario, information, *periods, seed, *log)
+        return made, made.decision_points
+
+    def idle(self, simulation: Simulation) -> bool:
+        """Return whether the log has decisions that changed nothing in the replay."""
+        return simulation.changes != self._changes
+
+
+LOGS: dict[str, type[EntryLog]] = {
+    "policy": DecisionLog,
+    "placer": PlacementLog,
+    "policy and placer": ScheduleLog,
+}
 """By what a board's entries choose."""
 
 

@@ -7,7 +7,7 @@ from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.gaps import Gap
 from clustergym.leaderboard.score import Standing
 from clustergym.metrics.aggregates import Aggregate
-from clustergym.metrics.catalogue import OF_TENANTS
+from clustergym.metrics.catalogue import METRICS
 
 SHOWN = {
     "jct_mean": ("mean JCT, s", "s"),
@@ -20,9 +20,8 @@ SHOWN = {
     "restarts_mean": ("restarts", ""),
     "decision_s_p99": ("decision p99, ms", "ms"),
 }
-"""Columns of raw figures: title and unit."""
-
-OF_QUEUES = {
+"""Columns of raw figures, of boards that name no others: title and unit."""
+TENANT_COLUMNS = {
     "tenant_ftf_mean": ("FTF per tenant", ""),
     "tenant_jct_mean": ("JCT per tenant, s", "s"),
     "tenant_owed_time": ("time under quota", "%"),
@@ -32,17 +31,26 @@ OF_QUEUES = {
     "tenant_stopped": ("stopped for others", ""),
     "tenant_shrunk": ("shrunk for others", ""),
 }
-"""Further columns of a board that is scored by a metric of tenants."""
+"""Columns that are called otherwise than their metric."""
+
+DECISION_TIME = "decision_s_p99"
+"""Of raw figures that every board shows, the one that is no metric."""
 
 
 def figures_of(board: Board) -> dict[str, tuple[str, str]]:
     """Return the columns of raw figures of a board: title and unit."""
-    tenants = any(metric.name == board.metric for metric in OF_TENANTS)
-    return {**(OF_QUEUES if tenants else {}), **SHOWN}
+    names = list(SHOWN) if board.shows is None else [*board.shows, DECISION_TIME]
+    titles = SHOWN | TENANT_COLUMNS
+    return {name: titles[name] if name in titles else _column(name) for name in names}
 
 
-def titles_of(board: Board) -> dict[str, str]:
-    """Return the titles of a board's columns, in order."""
+def _column(name: str) -> tuple[str, str]:
+    unit = METRICS[name].unit
+    return name.replace("_", " ") + (f", {unit}" if unit == "s" else ""), "%" if unit == "share" else unit
+
+
+def titles(board: Board) -> dict[str, str]:
+    """Return the titles of the columns of a board, in order."""
     return {
         "rank": "rank",
         "rank_all": "rank, all",
@@ -61,7 +69,7 @@ def division_words(division: str) -> str:
 
 
 def texts(board: Board, standing: Standing, gap: Gap) -> dict[str, str]:
-    """Return an entry's text for each column of `titles_of` but the title."""
+    """Return an entry's text for each column of `titles` but the title."""
     return {
         "rank": str(standing.rank),
         "rank_all": str(standing.rank_all),

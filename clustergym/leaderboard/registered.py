@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.visible_text import shortened
 from clustergym.interface.policy import Placer, Policy
-from clustergym.leaderboard.board import Board
-from clustergym.leaderboard.entry import Entry
+from clustergym.leaderboard.entry import ELSEWHERE, TUNING, Chosen, Entry
 
 WORD = re.compile(r"[A-Za-z0-9_-]{1,64}( [A-Za-z0-9_-]{1,64}=[A-Za-z0-9_-]{1,64}){0,16}")
 """A parameter that is a word, or a policy with parameters that are: no path, so that nothing is opened for an
 entry's sake."""
 
-TRAINED = {"learned": ["train"]}
-"""What the project's own policies use and were trained on, by policy name."""
+LEARNED = "learned"
+"""The name of the project's own learned policy, and of its learned placer."""
+TRAINED = {"sharing": [ELSEWHERE]}
+"""What the project's own checkpoints were trained on, where that is not the splits to train on."""
 
 
-def trained_on(name: str, parameters: Mapping[str, Any]) -> list[str]:
-    """Return what a policy of this project was trained on, or the policy that it has within."""
-    within = str(parameters.get("within", "")).partition(" ")[0]
-    return [*TRAINED.get(name, []), *TRAINED.get(within, [])]
+def trained_on(entries: Iterable[Chosen]) -> list[str]:
+    """Return what the project's own policies, those within them, and placers were trained on."""
+    splits = [
+        split
+        for chosen in entries
+        if LEARNED in (chosen.name, str(chosen.parameters.get("within", "")).partition(" ")[0])
+        for split in TRAINED.get(str(chosen.parameters.get("checkpoint")), [TUNING[0]])
+    ]
+    return [*dict.fromkeys(splits)]
 
 
 def published(kind: str) -> frozenset[str]:
@@ -34,21 +40,34 @@ def published(kind: str) -> frozenset[str]:
     return frozenset(name for name, target in points.items() if target.startswith("clustergym.policies."))
 
 
-def problems(board: Board, entry: Entry) -> Iterator[str]:
+def unpublished(entry: Entry) -> str:
+    """Return the name of an entry's policy or placer that is not published here; empty without one."""
+    for kind, chosen in entry.choices.items():
+        if chosen.name not in published(kind):
+            return chosen.name
+    return ""
+
+
+def problems(entry: Entry) -> Iterator[str]:
     """Yield the claims of an entry that contradict the registry.
 
     The registry knows of a published policy or placer whether it can be built with these parameters, its
     information class, that it is deterministic, and what it was trained on; of others it knows nothing.
     """
-    if entry.chosen.name not in published(board.chooses):
-        return
-    if not entry.deterministic:
-        yield f"every {board.chooses} published here is deterministic, this entry says that it is not"
-    for split in trained_on(entry.chosen.name, entry.chosen.parameters):
-        if split not in entry.trained_on:
-            yield f"{entry.chosen.name} was trained on {split!r}, which trained_on does not say"
+    known = {kind: chosen for kind, chosen in entry.choices.items() if chosen.name in published(kind)}
+    if not entry.deterministic and len(known) == len(entry.choices):
+        yield f"every {' and '.join(known)} published here is deterministic, this entry says that it is not"
+    for chosen in known.values():
+        for split in trained_on([chosen]):
+            if split not in entry.trained_on:
+                yield f"{chosen.name} was trained on {split!r}, which trained_on does not say"
+    for kind, chosen in known.items():
+        yield from _built_problems(entry, kind, chosen)
+
+
+def _built_problems(entry: Entry, kind: str, chosen: Chosen) -> Iterator[str]:
     try:
-        made = _built(board, entry)
+        made = _built(kind, chosen)
     except InputError as error:
         if not isinstance(error.__cause__, ImportError):
             yield str(error)
@@ -56,41 +75,47 @@ def problems(board: Board, entry: Entry) -> Iterator[str]:
     except Exception as error:  # The entry's parameters may make the policy raise anything.
         yield f"{type(error).__name__}: {shortened(str(error), 60)}"
         return
+    if isinstance(made, Placer) and len(entry.choices) > 1:  # Its class is the policy's.
+        return
     knows = made.information_class.value if isinstance(made, Policy) else "none"
     if knows != entry.information_class:
         yield f"with these parameters it is of class {knows}, entered as {entry.information_class}"
 
 
-def unchecked(board: Board, entry: Entry) -> str:
+def unchecked(entry: Entry) -> str:
     """Return why an entry's class and parameters cannot be checked; empty if they can."""
-    chosen = entry.chosen.name
     if entry.hindsight:
         return "found in hindsight: the schedules are replayed, not searched for again"
-    if chosen not in published(board.chooses):
-        return f"class and parameters are the entry's word: {chosen!r} is not published here"
+    unknown = unpublished(entry)
+    if unknown:
+        return f"class and parameters are the entry's word: {unknown!r} is not published here"
     try:
-        _built(board, entry)
+        for kind, chosen in entry.choices.items():
+            _built(kind, chosen)
     except InputError as error:
         return f"class and parameters are not checked: {error}"
     return ""
 
 
-def period_of(board: Board, entry: Entry, key: str) -> tuple[float | None, ...]:
+def period_of(entry: Entry, kind: str, key: str) -> tuple[float | None, ...]:
     """Return the value of `key`, a period in seconds, of a published policy or placer; else empty."""
-    if entry.chosen.name not in published(board.chooses):
+    chosen = entry.choices[kind]
+    if chosen.name not in published(kind):
         return ()
     try:
-        return (getattr(_built(board, entry), key),)
+        return (getattr(_built(kind, chosen), key),)
     except Exception:  # `problems` reports it.
         return ()
 
 
-def _built(board: Board, entry: Entry) -> Policy | Placer:
-    word = next((text for text in _texts(entry.chosen.parameters) if not WORD.fullmatch(text)), None)
+def _built(kind: str, chosen: Chosen) -> Policy | Placer:
+    from clustergym.interface.registry import make_placer, make_policy
+
+    word = next((text for text in _texts(chosen.parameters) if not WORD.fullmatch(text)), None)
     if word is not None:
         message = f"{shortened(word, 60)!r} is not a plain word: a file that an entry names is not opened"
-        raise InputError(message, field=f"{board.chooses}.parameters", remedy="name what the package has")
-    return board.contestants(entry.keys)[0 if board.chooses == "policy" else 1]
+        raise InputError(message, field=f"{kind}.parameters", remedy="name what the package has")
+    return make_policy(chosen.keys) if kind == "policy" else make_placer(chosen.keys)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ from clustergym.inputs.writing import write_text
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.entry_curves import plain, read_curves
-from clustergym.leaderboard.figure_texts import division_words, figures_of, texts, titles_of
+from clustergym.leaderboard.figure_texts import division_words, figures_of, texts, titles
 from clustergym.leaderboard.gaps import Optimum, optimum
 from clustergym.leaderboard.score import Standing, scores_of, standings
 from clustergym.metrics.catalogue import METRICS
@@ -39,6 +39,10 @@ least by as much as that of the best schedules known, at most by as much as what
 PLACERS = """\
 Entries are placers: they say which nodes a job gets, and when it moves. Which jobs run is up to the board's
 policy ({policy}).
+"""
+
+BOTH = """\
+Entries are a policy and a placer: which jobs run, and on which nodes and parts of GPUs.
 """
 
 
@@ -81,7 +85,7 @@ def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
     cells = f"Version {board.version}: {len(board.cells)} cells, {len(board.scenarios)} scenarios of "
     cells += f"{len(board.seeds)} seeds. `index.html` sorts and filters, and has the curves of each entry."
     lines += [cells, "", *_known(board, "[{0}]({1}/)")]
-    titles = titles_of(board)
+    heads = titles(board)
     for division in dict.fromkeys(standing.division for standing in found):
         shown = [
             texts(board, standing, best.gap(board, standing.rows))
@@ -89,20 +93,20 @@ def markdown(board: Board, found: Sequence[Standing], best: Optimum) -> str:
             for standing in found
             if standing.division == division
         ]
-        rows = [[row[key] for key in titles] for row in shown]
-        text = table(list(titles.values()), rows, words=[list(titles).index("title")])
+        rows = [[row[key] for key in heads] for row in shown]
+        text = table(list(heads.values()), rows, words=[list(heads).index("title")])
         lines += [f"## {division_words(division)}", "", text, ""]
     return "\n".join(lines)
 
 
 def _rules(board: Board) -> str:
-    reference = _words(board.reference, board.reference_overrides)
+    reference = _words(board, board.reference, board.reference_overrides)
     fcfs = board.chooses == "policy" and board.baseline == {"name": "fcfs"}
-    baseline = "first come, first served" if fcfs else f"the baseline ({_words(board.baseline)})"
+    baseline = "first come, first served" if fcfs else f"the baseline ({_words(board, board.baseline)})"
     text = RULES.format(baseline=baseline, reference=reference, metric=board.metric, better=board.better)
     if board.chooses == "placer":
-        text = PLACERS.format(policy=_words(board.policy or {})) + text
-    return text
+        text = PLACERS.format(policy=_said(board.policy or {})) + text
+    return (BOTH if len(board.kinds) > 1 else "") + text
 
 
 def _known(board: Board, link: str = "{0}") -> list[str]:
@@ -118,9 +122,13 @@ def _known(board: Board, link: str = "{0}") -> list[str]:
     return ["Outside all divisions: " + " ".join(lines), ""] if lines else []
 
 
-def _words(keys: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
+def _words(board: Board, chosen: Mapping[str, Any], overrides: Sequence[str] = ()) -> str:
+    return " ".join([" on ".join(_said(keys) for keys in board.by_kind(chosen).values()), *overrides])
+
+
+def _said(keys: Mapping[str, Any]) -> str:
     words = [f"{key}={value}" for key, value in keys.items() if key != "name"]
-    return " ".join([str(keys.get("name")), *words, *overrides])
+    return " ".join([str(keys.get("name")), *words])
 
 
 def _cell(text: str) -> str:
@@ -151,7 +159,7 @@ def _data(board: Board, found: Sequence[Standing], best: Optimum) -> dict[str, A
         "rules": _rules(board).replace("`", "").replace("*", ""),
         "price": (board.price or "").replace("`", ""),
         "known": html.unescape("".join(_known(board))),
-        "columns": [{"key": key, "title": title} for key, title in titles_of(board).items()],
+        "columns": [{"key": key, "title": title} for key, title in titles(board).items()],
         "divisions": {standing.division: division_words(standing.division) for standing in found},
         "better": {key: METRICS[key].better if key in METRICS else "lower" for key in figures_of(board)},
         "scenarios": [scenario.name for scenario in board.scenarios],
@@ -169,12 +177,14 @@ def _styles(found: Sequence[Standing]) -> dict[str, Style]:
 
 
 def _drawn_as(standing: Standing) -> str:
-    return str(standing.entry.chosen.parameters.get("algorithm", standing.entry.chosen.name))
+    """Return the policy, or the algorithm of the placer if that is all that the entry chooses."""
+    chosen = next(iter(standing.entry.choices.values()))
+    return str(chosen.parameters.get("algorithm", chosen.name))
 
 
 def _is_baseline(board: Board, standing: Standing) -> bool:
-    keys = standing.entry.keys
-    return all(keys.get(key) == value for key, value in board.baseline.items())
+    entered, wanted = board.by_kind(standing.entry.keys), board.by_kind(board.baseline)
+    return all(entered[kind].get(key) == value for kind in wanted for key, value in wanted[kind].items())
 
 
 def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dict[str, Any]:
@@ -195,7 +205,7 @@ def _entry(board: Board, standing: Standing, best: Optimum, style: Style) -> dic
         "authors": list(standing.entry.authors),
         "command": standing.entry.command,
         "facts": {
-            board.chooses: _words(standing.entry.keys),
+            **{kind: _said(chosen.keys) for kind, chosen in standing.entry.choices.items()},
             "version": standing.entry.version,
             "trained on": ", ".join(standing.entry.trained_on) or "nothing",
             "search budget": standing.entry.search_budget,

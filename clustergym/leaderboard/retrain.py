@@ -8,13 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.arrays import Floats
 from clustergym.inputs.errors import InputError
 from clustergym.leaderboard.board import Board
 from clustergym.leaderboard.entry import Entry, entry_folder, read_entry, read_results
-from clustergym.leaderboard.registered import WORD
+from clustergym.leaderboard.registered import LEARNED, WORD
 from clustergym.leaderboard.run_cells import run_cells
 from clustergym.leaderboard.score import scores_of
 from clustergym.metrics.aggregates import Aggregate, stratified
+
+DEFAULTS = {"policy": "elastic", "placer": "placer"}
+"""Checkpoints of the learned policy and placer where an entry names none."""
 
 
 class Retrained(NamedTuple):
@@ -66,16 +70,17 @@ def retrain(
     Raises
     ------
     InputError
-        If the entry is not of an auction that comes with the package, or as `train`.
+        If the entry has no policy or placer `learned` of a checkpoint of the package, or as `train`.
     """
     from clustergym.configuration.hydra_edge import composed
-    from clustergym.learn.auction_checkpoints import load
+    from clustergym.learn.checkpoints import read, schema_of
     from clustergym.learn.training import train
 
     folder = entry_folder(board, name)
     entry = read_entry(folder, board)
-    committed = load(_checkpoint(entry, folder))
-    about = committed.about
+    kind, checkpoint = _learned(entry, folder)
+    schema = schema_of(checkpoint)
+    about = read(checkpoint, schema).about
     chosen = int(about["seed"]) if seed is None else seed
     config = composed("train", []) | {
         "agent": _agent(about, folder),
@@ -85,31 +90,47 @@ def retrain(
         "allow_test": bool(about.get("trained_on_test")),
     }
     path = train(config, [f"(retrained: {board.name} {name})", f"seed={chosen}"])
-    made = load(str(path))
-    runs = run_cells(board, entry.keys | {"checkpoint": str(path)}, board.cells, workers)
+    changed = {name: chosen.keys for name, chosen in entry.choices.items()}
+    changed[kind]["checkpoint"] = str(path)
+    runs = run_cells(board, changed if len(changed) > 1 else changed[board.chooses], board.cells, workers)
     return Retrained(
         path,
         chosen,
-        float(np.abs(made.weights - committed.weights).max()),
-        made.about.get("traces") == about.get("traces"),
+        float(np.abs(_weights(kind, str(path)) - _weights(kind, checkpoint)).max()),
+        read(str(path), schema).about.get("traces") == about.get("traces"),
         stratified(scores_of(board, read_results(folder))),
         stratified(scores_of(board, [run.row for run in runs])),
     )
 
 
-def _checkpoint(entry: Entry, folder: Path) -> str:
-    """Return the name of an entry's checkpoint of the package; no file that an entry names is opened."""
+def _learned(entry: Entry, folder: Path) -> tuple[str, str]:
+    """Return what of an entry is learned, and from which checkpoint of the package.
+
+    No file that an entry names is opened.
+    """
     from clustergym.learn.checkpoints import is_network
 
-    name = entry.chosen.parameters.get("checkpoint", "elastic") if entry.policy is not None else None
-    if entry.chosen.name != "learned" or not isinstance(name, str) or not WORD.fullmatch(name):
-        message = f"{entry.chosen.name} is not learned from a checkpoint of the package"
-        raise InputError(message, file=folder / "entry.yaml", remedy="name an entry of the policy learned")
+    found = [(kind, chosen) for kind, chosen in entry.choices.items() if chosen.name == LEARNED]
+    kind, chosen = found[0] if found else next(iter(entry.choices.items()))
+    name = chosen.parameters.get("checkpoint", DEFAULTS[kind])
+    if not found or not isinstance(name, str) or not WORD.fullmatch(name):
+        message = f"{chosen.name} is not learned from a checkpoint of the package"
+        raise InputError(message, file=folder / "entry.yaml", remedy=f"name an entry of the {kind} learned")
     if is_network(name):
         message = f"{name} is a network, trained in an environment"
         remedy = "run the command in its YAML"
         raise InputError(message, file=folder / "entry.yaml", remedy=remedy)
-    return name
+    return kind, name
+
+
+def _weights(kind: str, checkpoint: str) -> Floats:
+    """Return the weights of a checkpoint, those of a policy in this version's layout."""
+    from clustergym.learn.auction_checkpoints import load
+    from clustergym.learn.checkpoints import read, schema_of
+
+    if kind == "policy":
+        return load(checkpoint).weights
+    return read(checkpoint, schema_of(checkpoint)).tensors["weights"]
 
 
 def _agent(about: Mapping[str, Any], folder: Path) -> dict[str, Any]:

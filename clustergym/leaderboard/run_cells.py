@@ -42,7 +42,7 @@ def run_cell(
     Parameters
     ----------
     board : Board
-        It says whether `parameters` are those of a policy or of a placer.
+        It says whether `parameters` are those of a policy, of a placer, or of both by these two keys.
     parameters : mapping
     cell : Cell
     overrides : sequence of str
@@ -66,7 +66,7 @@ def run_cell(
     try:
         return guarded(task, policy, placer, decision_limit_s)
     except StalledError as error:
-        label = f"{board.chooses} {parameters['name']}, {cell}"
+        label = f"{board.chooses} {_names(board, parameters)}, {cell}"
         raise InputError(str(error), field=label, remedy="no entry was written") from error
     except StoppedError as error:
         raise InputError(str(error), field=str(cell)) from error
@@ -122,7 +122,25 @@ def _placed(
     return result_of(replace(run, decision_times=recorded.times)), lines_of
 
 
-_RUNS = {"policy": _decided, "placer": _placed}
+def _scheduled(
+    scenario: Scenario, policy: Policy, placer: Placer, seed: int, watch: Watch
+) -> tuple[Result, Lines]:
+    """Run a policy under a placer; the log has what both decided, the times are the policy's."""
+    from clustergym.results.measured_run import result_of
+    from clustergym.results.placement_log import simulate_recorded
+    from clustergym.results.schedule_log import schedule_lines
+
+    run, recorded = simulate_recorded(scenario, policy, placer, seed, watch)
+    return result_of(run), partial(
+        schedule_lines, run.simulation, recorded.answers, defragment_s=placer.defragment_s
+    )
+
+
+_RUNS = {"policy": _decided, "placer": _placed, "policy and placer": _scheduled}
+
+
+def _names(board: Board, parameters: Mapping[str, Any]) -> str:
+    return " and ".join(str(keys["name"]) for keys in board.by_kind(parameters).values())
 
 
 def _digits(value: float) -> float:
@@ -139,7 +157,7 @@ def run_cells(
 ) -> list[CellRun]:
     """Run a policy or placer in cells; call `done` as each run ends. Raises as `run_cell`."""
     board.compose()
-    label, started, runs = str(parameters["name"]), time.perf_counter(), []
+    label, started, runs = _names(board, parameters), time.perf_counter(), []
     task = partial(run_cell, board, dict(parameters), decision_limit_s=decision_limit_s)
     for run in in_order(task, cells, workers):
         done(run)

@@ -25,7 +25,6 @@ from clustergym.metrics.aggregates import (
     probability_of_improvement,
     stratified,
 )
-from clustergym.metrics.catalogue import OF_TENANTS
 
 DECIMALS = 4
 """Of scores and of P(better), wherever they are written."""
@@ -48,7 +47,7 @@ class Standing:
     by_scenario : dict of str to float
         Mean score.
     raw : dict of str to float or None
-        Means of `RAW`, of metrics of tenants where there are any, and decision_s_p50 and decision_s_p99.
+        Means of `RAW` and of what else the board shows, and decision_s_p50 and decision_s_p99.
     rank : int
         Rank in its division.
     rank_all : int
@@ -134,8 +133,8 @@ def _standing(board: Board, name: str, entry: Entry) -> Standing:
     rows = tuple(every[cell] for cell in board.cells)
     scores = scores_of(board, rows)
     names = [scenario.name for scenario in board.scenarios]
-    metrics = [*RAW, *(one.name for one in OF_TENANTS if all(one.name in row.metrics for row in rows))]
-    raw = {metric: _mean([row.metrics[metric] for row in rows]) for metric in metrics}
+    shown = dict.fromkeys((*RAW, *(board.shows or ())))
+    raw: dict[str, float | None] = {key: _mean([row.metrics.get(key) for row in rows]) for key in shown}
     for time in ("decision_s_p50", "decision_s_p99"):
         raw[time] = _mean([row.times[time] for row in rows])
     return Standing(

@@ -77,18 +77,24 @@ def find(name: str) -> Path:
 
 
 def is_network(name: str) -> bool:
-    """Return whether a checkpoint is of a network, by the first line of its YAML.
+    """Return whether there is a checkpoint of the name, and it is of a network."""
+    try:
+        return schema_of(name) == NETWORK_SCHEMA
+    except InputError:
+        return False
+
+
+def schema_of(name: str) -> str:
+    """Return what the first line of a checkpoint's YAML says of its kind; empty where it says nothing.
 
     Raises
     ------
     InputError
-        If there is none of the name.
+        If there is none of the name, or it has no YAML.
     """
-    try:
-        with opened(find(name).with_suffix(".yaml")) as file:
-            return file.readline(200).strip() == f"schema: {NETWORK_SCHEMA}".encode()
-    except InputError:
-        return False
+    with opened(find(name).with_suffix(".yaml")) as file:
+        line = file.readline(200).decode(errors="replace").strip()
+    return line.removeprefix("schema: ") if line.startswith("schema: ") else ""
 
 
 def write(

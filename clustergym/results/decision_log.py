@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,11 @@ def read_decisions(
         If the file cannot be read, is not a decision log, or names what the scenario does not have.
     """
     header, lines = open_log(path, "decision", DECISIONS_SCHEMA, packed)
+    return header, changes_of(path, scenario, lines)
+
+
+def changes_of(path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]) -> list[Change]:
+    """Read the decisions of lines of a log with their numbers; raises as `read_decisions`."""
     rows = {name: row for row, name in enumerate(scenario.trace.job_id)}
     kinds = {name: kind for kind, name in enumerate(scenario.cluster.gpu_types)}
     changes: list[Change] = []
@@ -64,7 +69,7 @@ def read_decisions(
             ) from error
         changes.append(change)
         last_s = change.time_s
-    return header, changes
+    return changes
 
 
 def _change(entry: Mapping[str, Any], rows: Mapping[str, int], kinds: Mapping[str, int]) -> Change:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -193,6 +193,8 @@ class ReplayingPlacer(Placer):
         if answer is None or not answer.moves or answer.time_s != self.clock():
             return []
         self._at += 1
+        if isinstance(allocations, PartAllocations):
+            raise self._illegal("nothing moves on nodes that can be divided")
         found = [(row, nodes_of(runs)) for row, runs in answer.moves]
         for row, nodes in found:
             held = dict(allocations.holding(row))
@@ -286,6 +288,11 @@ def placement_lines(
 ) -> Iterator[dict[str, Any]]:
     """Yield the lines of a placement log: a header, then one line per answer."""
     yield {"schema": PLACEMENTS_SCHEMA, "scenario_sha256": scenario.sha256, **header}
+    yield from answer_lines(scenario, answers)
+
+
+def answer_lines(scenario: Scenario, answers: Sequence[Answer]) -> Iterator[dict[str, Any]]:
+    """Yield a line per answer."""
     for answer in answers:
         if answer.moves:
             moves = [[scenario.trace.job_id[row], runs] for row, runs in answer.moves]
@@ -321,6 +328,11 @@ def read_placements(
         If the file cannot be read, is not a placement log, or names what the scenario does not have.
     """
     header, lines = open_log(path, "placement", PLACEMENTS_SCHEMA, packed)
+    return header, answers_of(path, scenario, lines)
+
+
+def answers_of(path: Path, scenario: Scenario, lines: Iterable[tuple[int, dict[str, Any]]]) -> list[Answer]:
+    """Read the answers of lines of a log with their numbers; raises as `read_placements`."""
     reader, answers, last_s, named = _PlacementReader(scenario), list[Answer](), -math.inf, 0
     for number, entry in lines:
         try:
@@ -336,7 +348,7 @@ def read_placements(
             raise InputError(message, file=path, line=number, remedy=remedy) from error
         answers.append(answer)
         last_s = answer.time_s
-    return header, answers
+    return answers
 
 
 class _PlacementReader:

@@ -15,7 +15,7 @@ from clustergym.cluster.parts import WHOLE, Nodes, Requests
 from clustergym.compiled.numba_cache import Direct, compiled_in_place, entry_in_place
 from clustergym.sharing import placers
 from clustergym.sharing.fragmentation import Usual, fragments, idle_milli
-from clustergym.sharing.streams import Stream
+from clustergym.sharing.streams import NEVER, Stream
 
 NAMES = (
     "alike",
@@ -90,19 +90,38 @@ class Desk(NamedTuple):
 
 def begun(stream: Stream) -> Desk:
     """Return the desk of a stream at its first request that fits somewhere."""
+    desk = laid_out(stream.nodes.copy(), stream.kinds, stream.arrivals, stream.usual)
+    leaving = np.argsort(stream.leaves_at, kind="stable")
+    desk = desk._replace(leaves_at=_whole(stream.leaves_at), leaving=leaving)
+    _begin(desk)
+    return desk
+
+
+def laid_out(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual) -> Desk:
+    """Return a desk on which nothing is worked out yet, and which no request leaves.
+
+    Parameters
+    ----------
+    nodes : Nodes
+        As they are at the start; they are the desk's, not copied.
+    requests : Requests
+    arrivals : ndarray of int, shape (A,)
+        The kind of each.
+    usual : Usual
+    """
     # The compiled step is called without a look at the types of its arguments.
-    nodes, kinds = Nodes(*map(_whole, stream.nodes.copy())), Requests(*map(_whole, stream.kinds))
-    cpu, gpus, milli, models = map(_whole, stream.usual[:4])
-    usual = Usual(cpu, gpus, milli, models, np.ascontiguousarray(stream.usual.share, np.float64))
-    number, shape = len(stream.arrivals), (len(kinds.gpus), len(nodes.devices))
+    nodes, kinds = Nodes(*map(_whole, nodes)), Requests(*map(_whole, requests))
+    cpu, gpus, milli, models = map(_whole, usual[:4])
+    usual = Usual(cpu, gpus, milli, models, np.ascontiguousarray(usual.share, np.float64))
+    number, shape = len(arrivals), (len(kinds.gpus), len(nodes.devices))
     gpu = (usual.share * usual.gpus * usual.gpu_milli).sum()
-    desk = Desk(
+    return Desk(
         nodes=nodes,
         kinds=kinds,
-        arrivals=_whole(stream.arrivals),
-        leaves_at=_whole(stream.leaves_at),
+        arrivals=_whole(arrivals),
+        leaves_at=np.full(number, NEVER),
         usual=usual,
-        leaving=np.argsort(stream.leaves_at, kind="stable"),
+        leaving=np.arange(number),
         installed=np.maximum(1.0, np.stack([nodes.cpu_milli, nodes.memory_mib, WHOLE * nodes.devices])),
         cpu_per_gpu=np.array([(usual.share * usual.cpu_milli)[usual.gpus > 0].sum() / max(gpu, 1.0)]),
         node=np.full(number, UNPLACED),
@@ -114,8 +133,6 @@ def begun(stream: Stream) -> Desk:
         device=np.full(shape, placers.UNFIT),
         version=np.full(shape, -1),
     )
-    _begin(desk)
-    return desk
 
 
 def _whole(column: Ints) -> Ints:

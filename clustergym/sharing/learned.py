@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from clustergym.arrays import Floats
+from clustergym.arrays import Floats, Ints
 from clustergym.cluster.parts import WHOLE, Requests
 from clustergym.compiled.numba_cache import compiled_in_place, entry_in_place
-from clustergym.sharing.desk import AT, FITS, NAMES, Desk, accept, seek
+from clustergym.sharing.desk import AT, FITS, NAMES, Desk, accept, refresh, seek
+from clustergym.sharing.fragmentation import fragments
 
 CLASSES = ("no GPU", "part", "one GPU", "several GPUs")
 SHAPE = (len(CLASSES), len(NAMES))
@@ -45,3 +46,20 @@ def play(desk: Desk, weights: Floats) -> None:
         node = choose(desk, weights)
         accept(desk, node, desk.device[desk.arrivals[desk.counts[AT]], node])
         seek(desk)
+
+
+@entry_in_place
+def answer(desk: Desk, weights: Floats, arrival: int, noted: Ints) -> int:
+    """Return the node for any of the arrivals, on nodes that others change; -1: it fits nowhere.
+
+    Parameters
+    ----------
+    noted : ndarray of int, shape (N,)
+        Versions of the nodes that `desk.fragments` is of; -1: of none. Brought up to date.
+    """
+    for at in range(len(noted)):
+        if noted[at] != desk.nodes.version[at]:
+            desk.fragments[at] = fragments(desk.nodes, at, desk.usual)
+            noted[at] = desk.nodes.version[at]
+    desk.counts[AT] = arrival
+    return choose(desk, weights) if refresh(desk, desk.arrivals[arrival]) else -1

@@ -24,7 +24,8 @@ def part_allocations(scenario: Scenario, placer: Placer) -> PartAllocations | No
         message = (
             f"{placer.name} gives whole GPUs, and those of cluster {scenario.cluster.name} can be divided"
         )
-        remedy = "choose placer=fgd, best-fit, gpu-packing, gpu-clustering, dot-product or random-fit"
+        names = "fgd, best-fit, gpu-packing, gpu-clustering, dot-product, random-fit"
+        remedy = f"choose placer={names}, or learned with placer.checkpoint=sharing"
         raise InputError(message, field="placer", remedy=remedy)
     return PartAllocations(scenario.cluster, scenario.parts)
 

@@ -1,4 +1,4 @@
-"""Learned: a placer whose trained weights say which minipods take a job, and whether it waits for one."""
+"""Learned: a placer whose trained weights say which minipods take a job or it waits for, or which node."""
 
 from __future__ import annotations
 
@@ -10,47 +10,87 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.cluster.allocation import Allocations
+from clustergym.cluster.divisible import DivisibleCluster
+from clustergym.cluster.part_allocations import PartAllocations
+from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
 from clustergym.compiled import minipods
+from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Infeasible, Placer
-from clustergym.learn.placer_checkpoints import NODES
+from clustergym.learn.checkpoints import schema_of
+from clustergym.learn.placer_checkpoints import NODES, SHARES
 
+from ..shared.part_placing import LearnedScores
 from .buddy import Buddy
 
 
 @dataclass
 class LearnedPlacer(Placer):
-    """A trained placer of jobs of whole nodes; smaller jobs are placed as by `Buddy`.
+    """A trained placer of jobs of whole nodes, or of parts of GPUs: its checkpoint says of which.
 
-    A job that fits into a minipod gets the one of greatest score. Any other is spread over the roomiest
-    minipods, over the fragments that are left in others, or waits for a minipod, whichever scores most; it
-    waits only while other jobs hold GPUs, and only for a minipod that is large enough. A running job that
-    a policy rescales is preempted where it has to wait. Jobs across minipods are moved into one when one
-    has room. `clustergym.compiled.minipods` defines what scores are made of.
+    Where GPUs can be divided, each job gets the node of greatest score, linear in features of nodes with
+    weights by class of request (`clustergym.sharing.learned`), and none moves.
+
+    Elsewhere, jobs of less than a node are placed as by `Buddy`. A larger job that fits into a minipod gets
+    the one of greatest score. Any other is spread over the roomiest minipods, over the fragments left in
+    others, or waits for a minipod, whichever scores most; it waits only while other jobs hold GPUs, and only
+    for a minipod that is large enough. A running job that a policy rescales is preempted where it must wait.
+    Jobs across minipods are moved into one when one has room. `clustergym.compiled.minipods` defines what
+    scores are made of.
 
     Parameters
     ----------
     defragment_s : float or None
         Seconds between calls of `defragment`; None: never.
     checkpoint : str
-        A `.safetensors` file with its YAML beside it, or the name of a checkpoint of the package.
+        A `.safetensors` file with its YAML beside it, or the name of a checkpoint of the package: `placer` of
+        whole nodes, `sharing` of parts.
     """
 
     name: ClassVar[str] = "learned"
     defragment_s: Period | None = 3600.0
     checkpoint: str = "placer"
     _weights: Floats = field(default_factory=lambda: np.empty(0), init=False, repr=False, compare=False)
+    _scores: LearnedScores | None = field(default=None, init=False, repr=False, compare=False)
     _buddy: Buddy = field(default_factory=Buddy, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._loaded = NODES.load(self.checkpoint)
+        self._of_parts = schema_of(self.checkpoint) == SHARES.schema
+        self._loaded = (SHARES if self._of_parts else NODES).load(self.checkpoint)
         self._weights = self._loaded.weights
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Prepare for a cluster."""
+        """Prepare for a cluster.
+
+        Raises
+        ------
+        InputError
+            If the checkpoint places parts of GPUs and those of the cluster cannot be divided, or the other
+            way round.
+        """
+        divisible = isinstance(cluster, DivisibleCluster)
+        if divisible != self._of_parts:
+            places = "parts of GPUs" if self._of_parts else "whole GPUs"
+            can = "can" if divisible else "cannot"
+            remedy = f"give placer.checkpoint={'sharing' if divisible else 'placer'}, or one trained like it"
+            message = (
+                f"{self.checkpoint} places {places}, and those of cluster {cluster.name} {can} be divided"
+            )
+            raise InputError(message, field="placer.checkpoint", remedy=remedy)
+        self._scores = LearnedScores(self._weights)
         self._buddy.reset(cluster, rng)
+
+    @property
+    def places_parts(self) -> bool:
+        """Whether its checkpoint does; a cluster that its checkpoint does not serve is refused by `reset`."""
+        return True
+
+    def place_part(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Choose the node of the highest score, and a device there."""
+        assert self._scores is not None
+        return self._scores.place(allocations, job)
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""
@@ -77,7 +117,7 @@ class LearnedPlacer(Placer):
 
     def defragment(self, allocations: Allocations) -> list[tuple[int, Nodes]]:
         """Propose a minipod for each job across several that fits into one; all can be moved together."""
-        return list(self._moves(allocations))
+        return [] if self._of_parts else list(self._moves(allocations))
 
     def _moves(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:
         spec, free = allocations.spec, allocations.free_on_node.copy()

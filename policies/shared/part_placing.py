@@ -1,4 +1,4 @@
-"""Placement of parts of GPUs by the scores of `clustergym.sharing.placers`."""
+"""Placement of parts of GPUs by the scores of `clustergym.sharing`, published ones or learned ones."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clustergym.arrays import Floats
+from clustergym.cluster.divisible import DivisibleCluster
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Parts, Place
 from clustergym.interface.policy import Infeasible
 
 if TYPE_CHECKING:
     from clustergym.sharing.fragmentation import Usual
+
+NO_ROOM = Infeasible("no node has room for what it asks for")
 
 
 def usual_requests(parts: Parts) -> Usual:
@@ -50,4 +54,33 @@ class PartScores:
         at, device = best_place(
             nodes, parts.requests, kind, PLACERS.index(self._score), usual, scores, chances
         )
-        return Place(at, device) if at >= 0 else Infeasible("no node has room for what it asks for")
+        return Place(at, device) if at >= 0 else NO_ROOM
+
+
+class LearnedScores:
+    """Places jobs where a learned score is highest (`clustergym.sharing.learned`).
+
+    Parameters
+    ----------
+    weights : ndarray of float, shape `clustergym.sharing.learned.SHAPE`
+    """
+
+    def __init__(self, weights: Floats) -> None:
+        self._weights = weights
+        self._known: tuple[PartAllocations, Any, Any] | None = None
+
+    def place(self, allocations: PartAllocations, job: int) -> Place | Infeasible:
+        """Choose a node and device, as `Placer.place_part`."""
+        from clustergym.sharing.desk import laid_out
+        from clustergym.sharing.learned import answer
+
+        parts = allocations.parts
+        if self._known is None or self._known[0] is not allocations:
+            assert isinstance(allocations.spec, DivisibleCluster)
+            empty = allocations.spec.empty_nodes()
+            desk = laid_out(empty, parts.requests, parts.kind, usual_requests(parts))
+            desk = desk._replace(nodes=allocations.nodes)
+            self._known = allocations, desk, np.full(len(empty.devices), -1)
+        _, desk, noted = self._known
+        at = int(answer(desk, self._weights, job, noted))
+        return Place(at, int(desk.device[parts.kind[job], at])) if at >= 0 else NO_ROOM

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from clustergym.leaderboard.board import load_board
-from clustergym.leaderboard.figure_texts import OF_QUEUES, titles_of
+from clustergym.leaderboard.entry import Chosen
+from clustergym.leaderboard.figure_texts import TENANT_COLUMNS, titles
 from clustergym.leaderboard.registered import WORD, trained_on
 
 
 def test_only_a_board_of_tenants_has_their_columns():
-    assert set(OF_QUEUES) <= set(titles_of(load_board("tenants")))
-    assert not set(OF_QUEUES) & set(titles_of(load_board("fair")))
+    assert set(TENANT_COLUMNS) <= set(titles(load_board("tenants")))
+    assert not set(TENANT_COLUMNS) & set(titles(load_board("fair")))
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,9 @@ def test_a_policy_within_has_plain_words_as_parameters(text, plain):
 
 
 def test_what_a_policy_within_was_trained_on_counts():
-    assert trained_on("quotas", {"within": "learned checkpoint=fair"}) == ["train"]
-    assert trained_on("quotas", {"within": "ares"}) == []
-    assert trained_on("learned", {}) == ["train"]
+    names = ("learned checkpoint=fair", "ares")
+    assert [trained_on([Chosen(name="quotas", parameters={"within": name})]) for name in names] == [
+        ["train"],
+        [],
+    ]
+    assert trained_on([Chosen(name="learned")]) == ["train"]

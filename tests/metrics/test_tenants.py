@@ -78,6 +78,8 @@ def test_two_jobs_on_a_gpu_count_half_each(tmp_path):
     assert (a["owed_gpu_hours"], a["longest_owed_s"]) == (600 / 3600, 1200)
     assert b["borrowed_gpu_hours"] == 1800 / 3600
     assert found["allocated_share"] == pytest.approx(1)
+
+
 def test_what_tenants_took_from_each_other(tmp_path):
     # Two nodes of 4 GPUs; a deserves 2, b 6; all of a's 8 GPUs are borrowed but 2.
     scenario, tenants = _scenario(tmp_path, "a: {quota: 2}\n  b: {quota: 6}", ["a8", "b4", "b4", "b4"])

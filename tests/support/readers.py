@@ -34,6 +34,7 @@ from clustergym.oracle.measured.sia_training import read_training
 from clustergym.report.event_curves import read_log
 from clustergym.report.payload import _timeline
 from clustergym.report.result_csv import column, read_table
+from clustergym.results import schedule_log
 from clustergym.results.decision_log import read_decisions
 from clustergym.results.placement_log import read_placements
 from clustergym.results.result_files import read_result
@@ -178,6 +179,7 @@ READERS: Mapping[str, Reader] = {
     "sia-training": _two(("validation-32.csv", "validation-64.csv"), read_training),
     "decisions": _packed("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
     "placements": _packed("placements.jsonl.gz", lambda path: read_placements(path, scenario())),
+    "schedule": _packed("schedule.jsonl.gz", lambda path: schedule_log.read_schedule(path, scenario())),
     "events": _packed("events.jsonl.gz", lambda path: read_log(path, 2000.0)),
     "gzip": _written("decisions.jsonl.gz", lambda path: read_decisions(path, scenario())),
     "result": _written("result.json", read_result),

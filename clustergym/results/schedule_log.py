@@ -1,0 +1,93 @@
+"""The log of both a policy's decisions and its placer's answers in a run: write, read and replay it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from clustergym.inputs.errors import InputError
+from clustergym.interface.policy import InformationClass
+from clustergym.results.decision_log import MOST_CHANGES, changes_of, open_log
+from clustergym.results.placement_log import Answer, ReplayingPlacer, answer_lines, answers_of
+from clustergym.results.result_writing import decision_lines
+from clustergym.scenarios.scenario import Scenario
+from clustergym.sim.drive import follow
+from clustergym.sim.engine import Change, Simulation
+
+SCHEDULE_SCHEMA = "clustergym.schedule/1"
+
+
+def schedule_lines(
+    simulation: Simulation, answers: Sequence[Answer], result: Mapping[str, Any], defragment_s: float | None
+) -> Iterator[object]:
+    """Yield the lines of a schedule: a header, then a line per decision, then one per answer of the placer.
+
+    Parameters
+    ----------
+    simulation : Simulation
+    answers : sequence of Answer
+    result : mapping
+        Content of result.json.
+    defragment_s : float or None
+        Of the placer.
+    """
+    own = {"schema": SCHEDULE_SCHEMA, "defragment_s": defragment_s, "decisions": len(simulation.changes)}
+    header, *decisions = decision_lines(simulation, result)
+    assert isinstance(header, dict)
+    yield header | own
+    yield from decisions
+    yield from answer_lines(simulation.scenario, answers)
+
+
+def read_schedule(
+    path: Path, scenario: Scenario, packed: bytes | None = None
+) -> tuple[dict[str, Any], list[Change], list[Answer]]:
+    """Read an unchecked schedule; return its header, its decisions and its placer's answers.
+
+    Parameters
+    ----------
+    path : Path
+    scenario : Scenario
+    packed : bytes, optional
+        The gzip stream of the log, if the file has the logs of several runs.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is not a schedule, or names what the scenario does not have.
+    """
+    header, lines = open_log(path, "schedule", SCHEDULE_SCHEMA, packed)
+    count = header.get("decisions")
+    if type(count) is not int or not 0 <= count <= MOST_CHANGES:
+        message, remedy = f"{count!r} is not a number of decisions", "the log was edited"
+        raise InputError(message, file=path, line=1, field="decisions", remedy=remedy)
+    changes = changes_of(path, scenario, islice(lines, count))
+    return header, changes, answers_of(path, scenario, lines)
+
+
+def replay_schedule(
+    scenario: Scenario,
+    information: InformationClass,
+    round_s: float | None,
+    defragment_s: float | None,
+    seed: int,
+    changes: Sequence[Change],
+    answers: Sequence[Answer],
+) -> Simulation:
+    """Rebuild a run from its schedule alone.
+
+    Raises
+    ------
+    DecisionError, PlacementError
+        If a decision or an answer is not legal where it stands.
+    InputError
+        If the log has a decision or answer that nobody asks for, or lacks an answer.
+    """
+    placer = ReplayingPlacer(answers, defragment_s)
+    simulation = Simulation(scenario, placer, information, round_s, seed)
+    placer.clock = lambda: simulation.now_s
+    follow(simulation, changes)
+    placer.finish()
+    return simulation
