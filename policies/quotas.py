@@ -158,7 +158,7 @@ class Quotas(Policy):
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
         decision = self._decide_all(PartsOfView(view, taking.gpus, len(leaves)), demand, shares)
-        all_run = self._note(view, decision)
+        all_run = self._note(view, taking.gpus, decision)
         self._last = _Last(shown, demand, due, taking.short or not all_run, decision)
         return decision
 
@@ -229,14 +229,42 @@ class Quotas(Policy):
                 used[at] = np.bincount(decisions[at].gpu_type, decisions[at].gpus, minlength=types)
                 idle -= used[at]
 
-    def _note(self, view: View, decision: Decision) -> bool:
-        """Note who holds what from now on, and since when each job runs; return whether all ran already."""
+    def _note(self, view: View, left: Ints, decision: Decision) -> bool:
+        """Note who holds what from now on, and since when each job runs; return whether all ran already.
+
+        `left`, shape (n,), are the GPUs that queues left each job. One that starts on GPUs that its queue's
+        policy takes of another job is no safer from other queues than that was.
+        """
         at = np.searchsorted(view.job, decision.job)
         starts = view.gpus[at] == 0
         self._since_s[decision.job[starts]] = view.now_s
+        if starts.any():
+            kept = np.zeros_like(left)
+            kept[at] = np.where(decision.gpu_type == view.gpu_type[at], decision.gpus, 0)
+            freed = np.maximum(left - kept, 0)
+            if freed.any():
+                self._pass_on(view, freed, decision, at, starts)
         by_leaf = np.bincount(view.queue[at], decision.gpus, len(self._tree.leaves))
         self._held, self._noted_s = self._limits.above @ by_leaf, view.now_s
         return not starts.any()
+
+    def _pass_on(self, view: View, freed: Ints, decision: Decision, at: Ints, starts: Bools) -> None:
+        """Let jobs that start on GPUs freed by others of their queue count as running since those did."""
+        pools: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        for row in np.flatnonzero(freed).tolist():
+            pool = pools.setdefault((int(view.queue[row]), int(view.gpu_type[row])), [])
+            pool.append((float(self._since_s[view.job[row]]), int(freed[row])))
+        for one in np.flatnonzero(starts).tolist():
+            pool = pools.get((int(view.queue[at[one]]), int(decision.gpu_type[one])), [])
+            pool.sort(reverse=True)
+            gpus = int(decision.gpus[one])
+            if pool:
+                self._since_s[decision.job[one]] = pool[-1][0]
+            while pool and gpus:
+                since_s, idle = pool.pop()
+                if idle > gpus:
+                    pool.append((since_s, idle - gpus))
+                gpus -= min(idle, gpus)
 
 
 def _refuse_unused(tree: QueueTree, rule: DivisionRule) -> None:

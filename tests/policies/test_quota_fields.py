@@ -106,6 +106,15 @@ def test_the_safe_time_is_that_towards_each_queue_that_lacks_gpus(run):
     assert ends == {"b1": 140, "b2": 142, "c1": 160, "c2": 182}
 
 
+def test_a_job_started_in_place_of_another_is_no_safer_than_that(run):
+    # a1 holds all GPUs from 0, and is safe until 60. At 20 a's policy, shortest first, puts a2 in its place:
+    # b1 waits for 60 all the same, not for 20 + 60. a2 did 40 of 80 iterations by then.
+    tree = "queues:\n  a: {reclaim_min_runtime_s: 60}\n  b: {quota: 8}\n"
+    jobs = [Job("a1", 0, 200, gpus=8), Job("a2", 20, 80, gpus=8), Job("b1", 30, 10, gpus=8)]
+    ends, _ = run(tree, jobs, rounds=10.0, within="srtf", reclaim="stop")
+    assert ends == {"b1": 70, "a2": 110, "a1": 290}
+
+
 def test_a_parents_preemption_delay_holds_for_its_children(run):
     tree = "queues:\n  a: {}\n  p: {quota: 8, preemption_delay_s: 30}\n  b: {parent: p, quota: 8}\n"
     jobs = [Job("a1", 0, 50, gpus=8), Job("b1", 10, 10, gpus=8), Job("b2", 40, 1, gpus=8)]

@@ -185,6 +185,14 @@ class Asked(Quotas):
         self._steady = False
 
 
+def crowd(seed, within_s):
+    """Return tenant, submission and iterations of 10 to 40 jobs; lists of Hypothesis are mostly shorter."""
+    rng = np.random.default_rng(seed)
+    jobs = int(rng.integers(10, 41))
+    columns = rng.choice(list("abc"), jobs), rng.integers(0, within_s, jobs), rng.integers(1, 31, jobs)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 CASES = int(os.environ.get("QUOTA_CASES", "60"))
 SAFE_S, ROUND_S, RESTART_S = 40.0, 10.0, 3.0
 
@@ -192,8 +200,13 @@ SAFE_S, ROUND_S, RESTART_S = 40.0, 10.0, 3.0
 @settings(max_examples=CASES, deadline=None)
 @given(
     quotas=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    jobs=st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(0, 400), st.integers(1, 30)), min_size=1, max_size=40
+    jobs=st.one_of(
+        st.lists(
+            st.tuples(st.sampled_from("abc"), st.integers(0, 400), st.integers(1, 30)),
+            min_size=1,
+            max_size=40,
+        ),
+        st.builds(crowd, st.integers(0, 2**32 - 1), st.sampled_from([60, 200, 400])),
     ),
     rule=st.sampled_from(["fair_share", "capacity"]),
     reclaim=st.sampled_from(["shrink", "stop"]),
