@@ -73,7 +73,7 @@ def demand_of(view: View, leaves: Sequence[str], divisions: Sequence[Division]) 
         some = {name: one for name, one in zip(leaves, column, strict=True) if one > 0}
         claims.append(division.claims(some))
         wider.append(division.claims(dict.fromkeys(some, float(total))))
-    return Demand(held.reshape(shape), whole, options, claims, wider)
+    return Demand(held.reshape(shape).astype(np.float64), whole, options, claims, wider)
 
 
 class Due(NamedTuple):
@@ -103,7 +103,7 @@ def due_shares(
 
     What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
     """
-    divided = []
+    divided = list[tuple[Mapping[str, float], Mapping[str, float]]]()
     for at, (division, total) in enumerate(zip(divisions, available.tolist(), strict=True)):
         own, wide = division.divided(total, demand.claims[at], usage), dict[str, float]()
         if sum(own[name] for name in demand.claims[at].names) < total:
@@ -169,11 +169,9 @@ class TakingBack:
         self.short = bool(short.any())
         if not self.short:
             return shares
-        held, may_take = shares.held.copy(), self._may_take()[:, None]
+        held, lacking = shares.held.copy(), self._usable(lacking * self._may_take()[:, None])
         for gpu_type in np.flatnonzero(short).tolist():
-            self._take(
-                gpu_type, held[:, gpu_type], shares.due[:, gpu_type], (lacking * may_take)[:, gpu_type]
-            )
+            self._take(gpu_type, held[:, gpu_type], shares.due[:, gpu_type], lacking[:, gpu_type])
         return shares._replace(held=held)
 
     def _take(self, gpu_type: int, held: Floats, due: Floats, lacking: Floats) -> None:
@@ -201,6 +199,20 @@ class TakingBack:
             self.shrunk += left > 0
             self.stopped += left == 0
         return missing
+
+    def _usable(self, lacking: Floats) -> Floats:
+        """Return what of the GPUs that queues lack lets whole requests of their waiting jobs start."""
+        view, found = self.view, np.zeros_like(lacking)
+        options = request_options(view)
+        for row in np.flatnonzero(view.gpus == 0).tolist():
+            at, gpus = int(self.leaf[row]), float(view.requested_gpus[row])
+            left = np.where(options[row], lacking[at] - found[at], 0.0)
+            if view.requested_type[row] < 0 and left.sum() >= gpus:
+                # It asked for a part of itself on each type.
+                found[at] += left
+            elif left.max() >= gpus:
+                found[at, int(left.argmax())] += gpus
+        return found
 
     def _may_take(self) -> Bools:
         """Return which leaves have a job that has waited long enough for others to be stopped."""
