@@ -18,7 +18,8 @@ import numpy as np
 import clustergym  # noqa: F401 - registers the environments
 from clustergym.envs.vector.groups import groups, relative_to_group
 from clustergym.inputs.errors import InputError, exits_on_bad_input
-from clustergym.learn.evolution import search_from, start
+from clustergym.learn.auction_evolution import start
+from clustergym.learn.evolution import search_from
 from clustergym.learn.group_gradient import play
 from clustergym.learn.split_env import trace_seed
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.error import ResetNeeded
 
 from clustergym.arrays import Floats
 from clustergym.envs.placement_options import episode_instance
 from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.envs.placement_picture import as_pixels, as_text
 from clustergym.envs.placement_state import COSTS, PlacementState
+from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
 from clustergym.envs.step_time_cost import StepTimeCost
-from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameters import build
 from clustergym.placement.instances import Assignment, Instance
 
-Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 
-
-class PlacementEnv(gymnasium.Env[Observation, np.int64]):
+class PlacementEnv(PlacingEnv[PlacementState, PlacementParameters]):
     """Spread the nodes of an LLM pre-training job over the minipods of a cluster.
 
     ## Description
@@ -123,19 +119,11 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         If a parameter, or an option of `reset`, is not valid.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
-
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
-        self.render_mode = render_mode
+        super().__init__(render_mode)
         self.parameters: PlacementParameters = build(PlacementParameters, parameters, "env")
         self.problem = self.parameters.problem()
-        self.max_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
         self._reward = self._weighted_costs()
-        self._state: PlacementState | None = None
-        self._over, self._steps = True, 0
         self._layout = self._observation_layout()
         self._scale = np.concatenate(list(self._layout.values())).astype(np.float32)
         ends = np.cumsum([len(scale) for scale in self._layout.values()]).tolist()
@@ -158,11 +146,11 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
     @property
     def instance(self) -> Instance:
         """The placement problem of the episode."""
-        return self._now().instance
+        return self.state.instance
 
     def assignment(self) -> Assignment:
         """Return the placement of the episode; unless the whole job is placed, one that places nothing."""
-        return self._now().assignment()
+        return self.state.assignment()
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return 1 for each legal action, the minipods with a free node, else 0, shape (M,).
@@ -170,7 +158,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         Where nothing is left to place, or the job does not fit, every action is legal.
         `action_space.sample(mask=…)` takes it.
         """
-        state = self._now()
+        state = self.state
         if state.placed or state.shortfall:
             return np.ones(self.minipods, dtype=np.int8)
         return (np.array(state.free) > 0).view(np.int8)
@@ -198,54 +186,29 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         """Begin an episode; see the options under Starting State."""
         super().reset(seed=seed)
         instance = episode_instance(self.parameters, self.problem, options or {}, self.np_random)
-        self._state, self._over, self._steps = PlacementState(instance), False, 0
-        self._reward.reset()
-        return self._observe(), self._info()
+        most_steps = self.parameters.max_steps or 2 * self.problem.job.nodes
+        return self._begin(PlacementState(instance), most_steps)
 
-    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Step:
         """Place the next node, or the next nodes, of the group in hand in minipod `action`."""
-        state = self._now()
-        if self._over:
-            raise ResetNeeded("the episode is over: call reset() first")
-        if not self.action_space.contains(action):
-            remedy = f"give a whole number from 0 to {self.minipods - 1}"
-            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
+        minipod, state = self._checked(action), self.state
         if state.shortfall:
             self._over = True
             return self._observe(), 0.0, True, False, self._info()
-        return self._place(state, int(action))
-
-    def _place(
-        self, state: PlacementState, minipod: int
-    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         legal = state.free[minipod] > 0
         if legal:
             most = 1 if self.parameters.step == "node" else state.left
             state.place(minipod, min(most, state.free[minipod]))
-        elif self.parameters.on_illegal == "raise":
-            legal_ones = ", ".join(str(m) for m in np.flatnonzero(self.action_masks()))
-            raise InputError(f"minipod {minipod} is full", field="action", remedy=f"legal: {legal_ones}")
-        terms = self._reward.terms(state)
-        reward = self._reward.total(terms)
-        if not legal and self.parameters.on_illegal == "penalty":
-            reward -= self.parameters.illegal_penalty
-        self._steps += 1
-        terminated = state.placed
-        truncated = not terminated and self._steps >= self.max_steps
-        self._over = terminated or truncated
-        return self._observe(), reward, terminated, truncated, self._info(terms, not legal)
+        else:
+            self._refuse(f"minipod {minipod} is full")
+        return self._end_step(legal, state.placed)
 
     def render(self) -> Any:
         """Return what is placed as text or as a picture (height, width, 3); None without a render mode."""
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels
-        return draw(self._now(), self.problem.minipod_nodes.tolist())
-
-    def _now(self) -> PlacementState:
-        if self._state is None:
-            raise ResetNeeded("there is no episode yet: call reset() first")
-        return self._state
+        return draw(self.state, self.problem.minipod_nodes.tolist())
 
     def _observation_layout(self) -> dict[str, Floats]:
         """Return the divisor of each part of an observation, in order."""
@@ -268,7 +231,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         )
 
     def _observe(self) -> Observation:
-        state = self._now()
+        state = self.state
         instance = state.instance
         unplaced = instance.groups - state.group
         values = [instance.alpha, *state.free, *state.of_group, *state.of_job]
@@ -279,7 +242,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return {name: flat[part] for name, part in self._parts}
 
     def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]:
-        state = self._now()
+        state = self.state
         return {
             "action_mask": self.action_masks(),
             "group": state.group,

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.error import ResetNeeded
 
 from clustergym.arrays import Bools
+from clustergym.envs.placing import Observation, PlacingEnv, Step
 from clustergym.envs.rewards import Reward
-from clustergym.envs.sharing_observation import Observation, layout, observe, space
+from clustergym.envs.sharing_observation import layout, observe, space
 from clustergym.envs.sharing_options import episode_stream
 from clustergym.envs.sharing_parameters import SharingParameters
 from clustergym.envs.sharing_picture import as_pixels, as_text
 from clustergym.envs.sharing_state import COSTS, SharingState
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameters import build
 from clustergym.sharing.desk import FITS
 from clustergym.sharing.placement import scores_of
 from clustergym.sharing.placers import UNFIT
 
 
-class SharingEnv(gymnasium.Env[Observation, np.int64]):
+class SharingEnv(PlacingEnv[SharingState, SharingParameters]):
     """Place requests for parts of GPUs, whole GPUs or CPU alone on nodes of several kinds.
 
     ## Description
@@ -131,18 +130,11 @@ class SharingEnv(gymnasium.Env[Observation, np.int64]):
         If a parameter, or an option of `reset`, is not valid.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
-
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
-        self.render_mode = render_mode
+        super().__init__(render_mode)
         self.parameters: SharingParameters = build(SharingParameters, parameters, "env")
         self.source = self.parameters.source()
         self._reward: Reward[SharingState] = Reward(COSTS, self.parameters.reward)
-        self._state: SharingState | None = None
-        self._over, self._steps, self.max_steps = True, 0, 0
         shape: tuple[int, int] = self.source.nodes.gpu_milli.shape
         self.nodes, self.devices = shape
         by_device = self.parameters.action == "device"
@@ -150,13 +142,6 @@ class SharingEnv(gymnasium.Env[Observation, np.int64]):
         self.action_space = spaces.Discrete(self.actions)
         self._layout = layout(self.nodes, self.devices, by_device)
         self.observation_space = space(self._layout, self.parameters.observation)
-
-    @property
-    def state(self) -> SharingState:
-        """The episode."""
-        if self._state is None:
-            raise ResetNeeded("there is no episode yet: call reset() first")
-        return self._state
 
     def action_masks(self) -> npt.NDArray[np.int8]:
         """Return 1 for each legal action, else 0, shape (N,) or (N D,).
@@ -206,37 +191,19 @@ class SharingEnv(gymnasium.Env[Observation, np.int64]):
         """Begin an episode; see the options under Starting State."""
         super().reset(seed=seed)
         stream = episode_stream(self.parameters, self.source, options or {}, self.np_random)
-        self._state, self._over, self._steps = SharingState(stream), False, 0
-        self.max_steps = self.parameters.max_steps or 2 * self._state.number
-        self._reward.reset()
-        return self._observe(), self._info()
+        state = SharingState(stream)
+        return self._begin(state, self.parameters.max_steps or 2 * state.number)
 
-    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Step:
         """Place the request in hand on the node, or the device, `action`."""
-        state = self.state
-        if self._over:
-            raise ResetNeeded("the episode is over: call reset() first")
-        if not self.action_space.contains(action):
-            remedy = f"give a whole number from 0 to {self.actions - 1}"
-            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
-        legal = state.over or self._place(state, int(action))
-        terms = self._reward.terms(state)
-        reward = self._reward.total(terms)
-        if not legal and self.parameters.on_illegal == "penalty":
-            reward -= self.parameters.illegal_penalty
-        self._steps += 1
-        terminated = state.over
-        truncated = not terminated and self._steps >= self.max_steps
-        self._over = terminated or truncated
-        return self._observe(), reward, terminated, truncated, self._info(terms, not legal)
+        action, state = self._checked(action), self.state
+        legal = state.over or self._place(state, action)
+        return self._end_step(legal, state.over)
 
     def _place(self, state: SharingState, action: int) -> bool:
         """Place the request in hand, if the action is legal; return whether it was."""
         if not self.action_masks()[action]:
-            if self.parameters.on_illegal == "raise":
-                legal = ", ".join(map(str, np.flatnonzero(self.action_masks())[:10]))
-                message = f"the request does not fit at {action}"
-                raise InputError(message, field="action", remedy=f"legal: {legal}, …")
+            self._refuse(f"the request does not fit at {action}", 10)
             return False
         if self.parameters.action == "node":
             state.put(action, int(state.desk.device[state.kind, action]))

@@ -12,7 +12,6 @@ from clustergym.cluster.parts import WHOLE
 from clustergym.envs.sharing_state import SharingState
 from clustergym.sharing.desk import NAMES
 
-Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 SIGNED = "growth"
 """The part whose numbers begin at -1."""
 

@@ -22,7 +22,7 @@ Progress = Callable[[int, int, Mapping[str, float]], None]
 At the start it is called with what a killed run saved, in the same order, or with (0, steps in all, {})."""
 
 AGENTS = {
-    "auction_es": "clustergym.learn.evolution:AuctionEvolution",
+    "auction_es": "clustergym.learn.auction_evolution:AuctionEvolution",
     "dqn": "clustergym.learn.baselines:Dqn",
     "group_pg": "clustergym.learn.group_gradient:GroupPolicyGradient",
     "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",

@@ -18,8 +18,8 @@ from clustergym.inputs.parameter_types import AtLeastTwo, Factor, NonNegativeInt
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Progress, Trained
 from clustergym.learn.auction_checkpoints import load
+from clustergym.learn.auction_evolution import start
 from clustergym.learn.auction_imitation import imitated
-from clustergym.learn.evolution import start
 from clustergym.learn.split_env import EnvironmentAgent, trace_seed
 from clustergym.learn.training_history import TrainingHistory
 

@@ -1,4 +1,4 @@
-"""Checkpoints of the learned placer."""
+"""Checkpoints of learned placers: of whole nodes, and of shares of GPUs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.compiled.minipods import NAMES
+from clustergym.compiled import minipods
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.checkpoints import read, write
-
-SCHEMA = "clustergym.placer/1"
+from clustergym.sharing import desk, learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class PlacerCheckpoint:
 
     Attributes
     ----------
-    weights : ndarray of float, shape (len(NAMES),)
+    weights : ndarray of float, of the shape of its kind
     sha256 : str
         Digest of the weights file.
     """
@@ -33,24 +32,51 @@ class PlacerCheckpoint:
     sha256: str
 
 
-def save(path: Path, weights: Floats, about: Mapping[str, Any]) -> None:
-    """Write weights to `path`, and their description to the YAML beside it."""
-    head = {"schema": SCHEMA, "features": list(NAMES)}
-    tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
-    write(path, tensors, head, InformationClass.NONE, about)
+@dataclass(frozen=True)
+class PlacerKind:
+    """What the weights of a kind of placer are for.
 
-
-def load(name: str) -> PlacerCheckpoint:
-    """Read a checkpoint.
-
-    Raises
-    ------
-    InputError
-        If it is missing, damaged, or of other features.
+    Attributes
+    ----------
+    schema : str
+        Schema of its checkpoints.
+    names : mapping of str to list of str
+        What each axis of the weights stands for.
+    shape : tuple of int
     """
-    stored = read(name, SCHEMA)
-    weights = stored.tensors.get("weights")
-    named = stored.about.get("features") == list(NAMES)
-    if not named or weights is None or weights.dtype != np.float64 or weights.shape != (len(NAMES),):
-        raise InputError("are not this version's", file=stored.yaml, field="features", remedy="train it anew")
-    return PlacerCheckpoint(weights, stored.sha256)
+
+    schema: str
+    names: Mapping[str, list[str]]
+    shape: tuple[int, ...]
+
+    def save(self, path: Path, weights: Floats, about: Mapping[str, Any]) -> None:
+        """Write weights to `path`, and their description to the YAML beside it."""
+        tensors = {"weights": np.ascontiguousarray(weights, dtype=np.float64)}
+        write(path, tensors, {"schema": self.schema, **self.names}, InformationClass.NONE, about)
+
+    def load(self, name: str) -> PlacerCheckpoint:
+        """Read a checkpoint by its path, or its name in the package.
+
+        Raises
+        ------
+        InputError
+            If it is missing, damaged, or of other features.
+        """
+        stored = read(name, self.schema)
+        weights = stored.tensors.get("weights")
+        named = all(stored.about.get(axis) == names for axis, names in self.names.items())
+        if not named or weights is None or weights.dtype != np.float64 or weights.shape != self.shape:
+            raise InputError(
+                "are not this version's", file=stored.yaml, field="features", remedy="train it anew"
+            )
+        return PlacerCheckpoint(weights, stored.sha256)
+
+
+NODES = PlacerKind("clustergym.placer/1", {"features": list(minipods.NAMES)}, (len(minipods.NAMES),))
+"""Weights of features of minipods (`clustergym.compiled.minipods`)."""
+SHARES = PlacerKind(
+    "clustergym.sharing/1",
+    {"features": list(desk.NAMES), "classes": list(learned.CLASSES)},
+    learned.SHAPE,
+)
+"""Weights of features of nodes, for each class of request (`clustergym.sharing.learned`)."""

@@ -15,7 +15,7 @@ from clustergym.compiled.minipods import NAMES, PlacementEpisode, run
 from clustergym.inputs.parameter_types import PositiveFloat, PositiveInt
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
-from clustergym.learn.evolution import History, search_from
+from clustergym.learn.evolution import History, evolve, search_from
 from clustergym.learn.placer_episodes import placement_episode
 
 START = {"fit left": -1.0, "wait": -0.5}
@@ -74,24 +74,17 @@ class PlacerEvolution(Agent):
         start = np.array([START.get(name, 0.0) for name in NAMES])
         search = search_from(start, self.sigma, self.population, seed, diagonal=False)
         train, dev = self._drawn("train", self.seeds), self._drawn("dev", self.validation)
-        for number in range(1, self.generations + 1):
-            candidates = search.ask()
-            if number > len(history.fitness):
-                first = (number - 1) * self.episodes
-                met = [
-                    episodes[at % self.seeds]
-                    for episodes in train
-                    for at in range(first, first + self.episodes)
-                ]
-                history.fitness.append([objective(met, candidate) for candidate in candidates])
-            search.tell(candidates, history.fitness[number - 1])
-            due = number % self.validate_every == 0 or number == self.generations
-            if due and all(row[0] != number for row in history.validated):
-                value = objective([episode for episodes in dev for episode in episodes], search.mean)
-                history.validated.append([number, value, *search.mean.tolist()])
-            history.write(state)
-            progress(number, self.generations, history.figures(number, search))
-        best, curves = history.outcome()
+
+        def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+            first = generation * self.episodes
+            at = range(first, first + self.episodes)
+            met = [episodes[number % self.seeds] for episodes in train for number in at]
+            return [objective(met, candidate) for candidate in candidates]
+
+        def validated(mean: Floats) -> tuple[float, Floats]:
+            return objective([episode for episodes in dev for episode in episodes], mean), mean
+
+        best, curves = evolve(history, search, fitness_of, validated, state, progress)
         return Trained(best, InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
@@ -103,9 +96,9 @@ class PlacerEvolution(Agent):
 
     def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
         """Write a checkpoint of the placer."""
-        from clustergym.learn.placer_checkpoints import save
+        from clustergym.learn.placer_checkpoints import NODES
 
-        save(path, np.asarray(trained.weights), about)
+        NODES.save(path, np.asarray(trained.weights), about)
 
     def _drawn(self, split: str, seeds: int) -> list[list[PlacementEpisode]]:
         """Return the episodes of each scenario with the seeds of a split."""

@@ -12,7 +12,7 @@ import numpy as np
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.parts import WHOLE
 from clustergym.inputs.errors import InputError
-from clustergym.learn.sharing_checkpoints import load
+from clustergym.learn.placer_checkpoints import SHARES
 from clustergym.learn.sharing_evolution import seeds_of
 from clustergym.metrics.statistics import estimate
 from clustergym.sharing.arrivals import fill
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 
 def comparison(options: SharingOptions, say: Callable[[str], None]) -> dict[str, Any]:
     """Return all figures as plain values; `say` is told each group of streams when it is done."""
-    checkpoint = load(options.checkpoint)
+    checkpoint = SHARES.load(options.checkpoint)
     groups = []
     for name, seeds, streams in _groups(options):
         found: dict[str, list[Outcome]] = {placer: [] for placer in (*PLACERS, LEARNED)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import PositiveFloat, PositiveInt
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Agent, Progress, Trained
-from clustergym.learn.evolution import History, search_from
+from clustergym.learn.evolution import History, evolve, search_from
 from clustergym.sharing.desk import GROWTH
 from clustergym.sharing.learned import SHAPE, play
 from clustergym.sharing.streams import drawn
@@ -68,24 +67,20 @@ class SharingEvolution(Agent):
         if not isinstance(env, SharingEnv):
             raise InputError("has no shares of GPUs to place", field="env", remedy="give env=sharing")
         key = {"agent": self.name, "seed": seed, "start": START, **asdict(self)}
-        history = History.read(state, json.loads(json.dumps(key)))
+        history = History.read(state, key)
         start = np.zeros(SHAPE)
         start[:, GROWTH] = START
         search = search_from(start.ravel(), self.sigma, self.population, seed, diagonal=True)
         dev = seeds_of("dev", 0, self.validation)
-        for number in range(1, self.generations + 1):
-            candidates = search.ask()
-            if number > len(history.fitness):
-                met = seeds_of("train", (number - 1) * self.episodes, self.episodes)
-                history.fitness.append([objective(env, met, candidate) for candidate in candidates])
-            search.tell(candidates, history.fitness[number - 1])
-            due = number % self.validate_every == 0 or number == self.generations
-            if due and all(row[0] != number for row in history.validated):
-                value = objective(env, dev, search.mean)
-                history.validated.append([number, value, *search.mean.tolist()])
-            history.write(state)
-            progress(number, self.generations, history.figures(number, search))
-        best, curves = history.outcome()
+
+        def fitness_of(generation: int, candidates: Sequence[Floats]) -> list[float]:
+            met = seeds_of("train", generation * self.episodes, self.episodes)
+            return [objective(env, met, candidate) for candidate in candidates]
+
+        def validated(mean: Floats) -> tuple[float, Floats]:
+            return objective(env, dev, mean), mean
+
+        best, curves = evolve(history, search, fitness_of, validated, state, progress)
         return Trained(best.reshape(SHAPE), InformationClass.NONE, curves)
 
     def record(self) -> dict[str, Any]:
@@ -98,9 +93,9 @@ class SharingEvolution(Agent):
 
     def save(self, path: Path, trained: Trained, about: Mapping[str, Any]) -> None:
         """Write a checkpoint of the placer."""
-        from clustergym.learn.sharing_checkpoints import save
+        from clustergym.learn.placer_checkpoints import SHARES
 
-        save(path, np.asarray(trained.weights), about)
+        SHARES.save(path, np.asarray(trained.weights), about)
 
 
 def seeds_of(split: str, first: int, number: int) -> range:

@@ -14,7 +14,7 @@ from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
 from clustergym.compiled import minipods
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Infeasible, Placer
-from clustergym.learn.placer_checkpoints import load
+from clustergym.learn.placer_checkpoints import NODES
 
 from .buddy import Buddy
 
@@ -45,7 +45,7 @@ class LearnedPlacer(Placer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._loaded = load(self.checkpoint)
+        self._loaded = NODES.load(self.checkpoint)
         self._weights = self._loaded.weights
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:

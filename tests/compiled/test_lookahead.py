@@ -11,8 +11,8 @@ from clustergym.compiled import lookahead
 from clustergym.compiled.auction import Bids
 from clustergym.inputs.errors import InputError
 from clustergym.interface.registry import make_placer, make_policy
+from clustergym.learn.auction_evolution import start
 from clustergym.learn.distribution import Distribution
-from clustergym.learn.evolution import start
 from clustergym.sim.drive import simulate
 
 ONE = np.array([1])

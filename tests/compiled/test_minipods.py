@@ -8,7 +8,7 @@ import pytest
 from clustergym.compiled import minipods
 from clustergym.inputs.errors import InputError
 from clustergym.interface.registry import make_placer, make_policy
-from clustergym.learn.placer_checkpoints import save
+from clustergym.learn.placer_checkpoints import NODES
 from clustergym.learn.placer_episodes import placement_episode
 from clustergym.scenarios.by_name import load_scenario
 from clustergym.sim.drive import simulate
@@ -65,7 +65,7 @@ def test_episodes_are_the_simulators(tmp_path, seed):
     scenario = load_scenario("pretraining", WORDS, seed)
     weights = np.random.default_rng(seed).normal(size=len(minipods.NAMES))
     path = tmp_path / "some.safetensors"
-    save(path, weights, {})
+    NODES.save(path, weights, {})
     placer = make_placer({"name": "learned", "checkpoint": str(path), "defragment_s": 600.0})
     simulation = simulate(scenario, make_policy({"name": "sjf"}), placer).simulation
     kinds = {event.kind.value for event in simulation.log.events}

@@ -22,9 +22,9 @@ from clustergym.leaderboard.cell_replay import FlagKind
 from clustergym.leaderboard.entry import read_entry, read_results
 from clustergym.leaderboard.score import standings
 from clustergym.learn.auction_checkpoints import load
+from clustergym.learn.auction_evolution import start
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.evolution import start
 from clustergym.learn.hindsight import GOALS, STARTS, Plan, _near, search
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario

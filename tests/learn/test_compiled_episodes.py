@@ -16,9 +16,9 @@ from clustergym.compiled import auction, beliefs
 from clustergym.compiled import auction_features as features
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
+from clustergym.learn.auction_evolution import start
 from clustergym.learn.compiled_episodes import AuctionEpisode
 from clustergym.learn.distribution import Distribution, draw_scenario
-from clustergym.learn.evolution import start
 from clustergym.scenarios.costs import Costs
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.drive import simulate

@@ -11,8 +11,8 @@ from clustergym.compiled import auction_features as features
 from clustergym.interface.policy import InformationClass
 from clustergym.learn import group_gradient
 from clustergym.learn.auction_checkpoints import load
+from clustergym.learn.auction_evolution import start
 from clustergym.learn.auction_imitation import logistic
-from clustergym.learn.evolution import start
 
 SMALL = [
     "agent=group_pg", "processes=1", "progress=false", "env.jobs=10", "agent.traces=8", "agent.groups=2",

@@ -12,7 +12,7 @@ from clustergym import train as train_command
 from clustergym.compiled.minipods import NAMES
 from clustergym.inputs.errors import InputError
 from clustergym.interface.registry import make_placer, make_policy
-from clustergym.learn.placer_checkpoints import load, save
+from clustergym.learn.placer_checkpoints import NODES
 from clustergym.results.measured_run import simulate
 from clustergym.results.result_writing import run_key
 from clustergym.scenarios.by_name import load_scenario
@@ -21,7 +21,7 @@ from clustergym.scenarios.by_name import load_scenario
 @pytest.fixture
 def always_waits(tmp_path):
     path = tmp_path / "waits.safetensors"
-    save(path, np.array([100.0 if name == "wait" else 0.0 for name in NAMES]), {})
+    NODES.save(path, np.array([100.0 if name == "wait" else 0.0 for name in NAMES]), {})
     return str(path)
 
 
@@ -47,7 +47,7 @@ def test_other_weights_are_another_run(tmp_path):
     scenario, policy = load_scenario("pretraining", ["trace.jobs=5"]), make_policy({"name": "sjf"})
     path, keys = tmp_path / "one.safetensors", set()
     for wait in (0.0, 1.0):
-        save(path, np.full(len(NAMES), wait), {})
+        NODES.save(path, np.full(len(NAMES), wait), {})
         keys.add(run_key(scenario, policy, make_placer({"name": "learned", "checkpoint": str(path)}), 0))
     assert len(keys) == 2
 
@@ -64,9 +64,9 @@ def test_what_is_no_checkpoint_of_a_placer_is_one_line(tmp_path, capsys):
     assert "no checkpoint 'nowhere'" in error_line(capsys)
     assert run_command.main([*args, "placer.checkpoint=elastic"]) == 2
     assert "want clustergym.placer/1" in error_line(capsys)
-    save(tmp_path / "short.safetensors", np.zeros(3), {})
+    NODES.save(tmp_path / "short.safetensors", np.zeros(3), {})
     with pytest.raises(InputError, match="train it anew"):
-        load(str(tmp_path / "short.safetensors"))
+        NODES.load(str(tmp_path / "short.safetensors"))
 
 
 SMALL = [
@@ -81,7 +81,7 @@ def test_training_repeats_itself_and_goes_on(tmp_path):
     assert train_command.main([*SMALL, f"output={tmp_path / 'b'}"]) == 0
     (tmp_path / "b" / "b.safetensors").unlink()
     assert train_command.main([*SMALL, f"output={tmp_path / 'b'}"]) == 0
-    a, b = (load(str(tmp_path / name / f"{name}.safetensors")) for name in "ab")
+    a, b = (NODES.load(str(tmp_path / name / f"{name}.safetensors")) for name in "ab")
     assert a.weights.tolist() == b.weights.tolist()
 
 

@@ -13,7 +13,7 @@ from clustergym import bench
 from clustergym import train as train_command
 from clustergym.envs.sharing import SharingEnv
 from clustergym.inputs.errors import InputError
-from clustergym.learn.sharing_checkpoints import load, save
+from clustergym.learn.placer_checkpoints import SHARES
 from clustergym.learn.sharing_evolution import objective, seeds_of
 from clustergym.sharing.learned import SHAPE, choose
 
@@ -28,7 +28,7 @@ def test_training_repeats_itself_and_goes_on(tmp_path):
     assert train_command.main([*SMALL, f"output={tmp_path / 'b'}"]) == 0
     (tmp_path / "b" / "b.safetensors").unlink()
     assert train_command.main([*SMALL, f"output={tmp_path / 'b'}"]) == 0
-    a, b = (load(str(tmp_path / name / f"{name}.safetensors")) for name in "ab")
+    a, b = (SHARES.load(str(tmp_path / name / f"{name}.safetensors")) for name in "ab")
     assert a.weights.tolist() == b.weights.tolist()
     assert a.weights.shape == SHAPE
 
@@ -82,6 +82,6 @@ def test_bad_input_is_told_in_a_line(tmp_path, capsys):
     assert "--streams: 0" in error_line(capsys)
     assert bench.main(["sharing", "--data", str(tmp_path)]) == 2
     assert "openb_node_list_gpu_node.csv" in error_line(capsys)
-    save(tmp_path / "short.safetensors", np.zeros(3), {})
+    SHARES.save(tmp_path / "short.safetensors", np.zeros(3), {})
     with pytest.raises(InputError, match="train it anew"):
-        load(str(tmp_path / "short.safetensors"))
+        SHARES.load(str(tmp_path / "short.safetensors"))

@@ -125,7 +125,7 @@ def test_a_training_that_fails_ends_its_run_as_failed(tmp_path, runs, capsys, mo
     def dies(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("clustergym.learn.evolution.objectives", dies)
+    monkeypatch.setattr("clustergym.learn.auction_evolution.objectives", dies)
     assert train_command.main([*ES, "logger=wandb", f"output={tmp_path / 'a'}"]) == 130
     assert runs[0].ended == 1
     (tmp_path / "a" / training_log.RUN_FILE).write_text('{"id": 5}')

@@ -17,7 +17,7 @@ from clustergym.compiled import beliefs
 from clustergym.compiled.auction import hidden_units
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
-from clustergym.learn import evolution
+from clustergym.learn import auction_evolution
 from clustergym.learn.agents import make_agent
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.comparison import Entrant, ratio
@@ -99,7 +99,7 @@ def test_features_of_deadlines_are_searched_where_there_are_some(tmp_path, hidde
 def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run_train(whole) == 0
-    evaluated, plain = [], evolution.objectives
+    evaluated, plain = [], auction_evolution.objectives
 
     def dies(*given):
         evaluated.append(given)
@@ -108,7 +108,7 @@ def test_a_killed_training_goes_on_where_it_was(tmp_path, monkeypatch):
         return plain(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(evolution, "objectives", dies)
+        patched.setattr(auction_evolution, "objectives", dies)
         assert run_train(killed) == 130
     assert run_train(killed) == 0
     assert (killed / "killed.safetensors").read_bytes() == (whole / "whole.safetensors").read_bytes()
@@ -137,7 +137,7 @@ def test_evolution_finds_a_better_schedule(tmp_path):
         }
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(evolution, "start", lambda: np.zeros(evolution.features.COUNT))
+        patched.setattr(auction_evolution, "start", lambda: np.zeros(auction_evolution.features.COUNT))
         trained = agent.train(0, 1, tmp_path / "state.json", lambda *_: None)
     before = agent._evaluate(map, [np.zeros(len(trained.weights))], "dev", 99, 0, 12)[0]
     after = agent._evaluate(map, [trained.weights], "dev", 99, 0, 12)[0]
@@ -178,11 +178,11 @@ def test_what_windows_without_deadlines_say_nothing_of_stays(tmp_path):
 
 def test_the_tail_counts_in_the_objective():
     drawn = Distribution(origin="synthetic", jobs=(20, 30), gpus=16, types=(2,))
-    weights = evolution.start()
+    weights = auction_evolution.start()
     known = InformationClass.DATA_PARALLEL
     jct_s = AuctionEpisode.of(draw_scenario(drawn, "train", 3, 0), known).run(weights).jct_s
     plain, tailed = (
-        evolution.objectives(
+        auction_evolution.objectives(
             drawn, "train", 3, known, Objective({"jct_mean": 1.0, "jct_p99": tail}), weights[None], 0
         )[0]
         for tail in (0.0, 0.5)

@@ -23,7 +23,6 @@ from clustergym.learn import (
     network_checkpoints,
     placer_checkpoints,
     plot,
-    sharing_checkpoints,
 )
 from clustergym.learn.training_state import read_state
 from clustergym.models.catalog import load_catalog
@@ -195,10 +194,10 @@ READERS: Mapping[str, Reader] = {
     "checkpoint-weights": _weights(auction_checkpoints.load, "elastic"),
     "network": _about(network_checkpoints.load, "elastic-16"),
     "network-weights": _weights(network_checkpoints.load, "elastic-16"),
-    "placer": _about(placer_checkpoints.load, "placer"),
-    "placer-weights": _weights(placer_checkpoints.load, "placer"),
-    "sharing": _about(sharing_checkpoints.load, "sharing"),
-    "sharing-weights": _weights(sharing_checkpoints.load, "sharing"),
+    "placer": _about(placer_checkpoints.NODES.load, "placer"),
+    "placer-weights": _weights(placer_checkpoints.NODES.load, "placer"),
+    "sharing": _about(placer_checkpoints.SHARES.load, "sharing"),
+    "sharing-weights": _weights(placer_checkpoints.SHARES.load, "sharing"),
     "network-curves": _about(lambda name: plot.read_curves([name]), "elastic-16"),
     "training-state": _written("state.safetensors", lambda path: read_state(path, {"seed": 0})),
 }

@@ -31,8 +31,8 @@ from clustergym.sim.log import EventLog
 
 TOGETHER = 16
 """Episodes that are stepped and copied together, at most: their arrays stay in the processor's cache."""
-PARTS = 8
-"""Parts of the episodes for each thread, at least: a thread takes the next, so that none waits long."""
+LEAST = 64
+"""Episodes for each thread, at least: of fewer, handing them over takes longer than stepping them."""
 
 
 class Core:
@@ -158,15 +158,16 @@ class Core:
         """Take an action in each episode; LEAVE takes none. Write observations and masks to any `copies`."""
         self._batch.make_room()
         part, size = self._part(actions, *copies), self.size
-        together = min(TOGETHER, -(-size // (PARTS * self.threads))) if self._pool else TOGETHER
-        firsts = iter(range(0, size, together))
+        threads = max(min(self.threads, size // LEAST), 1)
+        together = TOGETHER if copies else size
 
-        def work() -> None:
-            for first in firsts:
-                part(first, min(first + together, size))
+        def work(thread: int) -> None:
+            end = size * (thread + 1) // threads
+            for first in range(size * thread // threads, end, together):
+                part(first, min(first + together, end))
 
-        others = [self._pool.submit(work) for _ in range(self.threads - 1)] if self._pool else []
-        work()
+        others = [self._pool.submit(work, thread) for thread in range(1, threads)] if self._pool else []
+        work(0)
         for other in others:
             other.result()
 

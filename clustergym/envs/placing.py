@@ -1,0 +1,110 @@
+"""What the environments of placement have in common: one thing is placed a step, where it fits."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Generic, Protocol, TypeVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+
+from clustergym.envs.rewards import Reward
+from clustergym.inputs.errors import InputError, nearest
+
+Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
+Step = tuple[Observation, float, bool, bool, dict[str, Any]]
+
+
+class IllegalActions(Protocol):
+    """The parameters that say what an illegal action costs; see the environments' docstrings."""
+
+    @property
+    def on_illegal(self) -> str:
+        """`penalty`, `noop` or `raise`."""
+
+    @property
+    def illegal_penalty(self) -> float:
+        """What `penalty` subtracts from the reward."""
+
+
+State = TypeVar("State")
+P = TypeVar("P", bound=IllegalActions)
+
+
+class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
+    """An environment with one discrete action a step, a reward of terms, and penalties of illegal actions."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
+    parameters: P
+    action_space: spaces.Discrete
+    _reward: Reward[State]
+
+    def __init__(self, render_mode: str | None) -> None:
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
+        self.render_mode = render_mode
+        self._state: State | None = None
+        self._over, self._steps, self.max_steps = True, 0, 0
+
+    @property
+    def state(self) -> State:
+        """The episode."""
+        if self._state is None:
+            raise ResetNeeded("there is no episode yet: call reset() first")
+        return self._state
+
+    @abstractmethod
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each legal action, else 0."""
+
+    @abstractmethod
+    def _observe(self) -> Observation: ...
+
+    @abstractmethod
+    def _info(self, terms: dict[str, float] | None = None, illegal: bool = False) -> dict[str, Any]: ...
+
+    def _begin(self, state: State, max_steps: int) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode with a state, and return what `reset` does."""
+        self._state, self._over, self._steps, self.max_steps = state, False, 0, max_steps
+        self._reward.reset()
+        return self._observe(), self._info()
+
+    def _checked(self, action: Any) -> int:
+        """Return an action as an int.
+
+        Raises
+        ------
+        ResetNeeded
+            If there is no episode, or it is over.
+        InputError
+            If the action is not of the action space.
+        """
+        _ = self.state
+        if self._over:
+            raise ResetNeeded("the episode is over: call reset() first")
+        if not self.action_space.contains(action):
+            remedy = f"give a whole number from 0 to {self.action_space.n - 1}"
+            raise InputError(f"{action!r} is not an action", field="action", remedy=remedy)
+        return int(action)
+
+    def _refuse(self, message: str, most: int | None = None) -> None:
+        """Raise an InputError that names legal actions, at most so many, where `on_illegal` is `raise`."""
+        if self.parameters.on_illegal == "raise":
+            legal = np.flatnonzero(self.action_masks())
+            shown = ", ".join(map(str, legal[:most])) + (", …" if legal[:most].size < legal.size else "")
+            raise InputError(message, field="action", remedy=f"legal: {shown}")
+
+    def _end_step(self, legal: bool, terminated: bool) -> Step:
+        """Return what `step` does, once the action is done."""
+        terms = self._reward.terms(self.state)
+        reward = self._reward.total(terms)
+        if not legal and self.parameters.on_illegal == "penalty":
+            reward -= self.parameters.illegal_penalty
+        self._steps += 1
+        truncated = not terminated and self._steps >= self.max_steps
+        self._over = terminated or truncated
+        return self._observe(), reward, terminated, truncated, self._info(terms, not legal)
