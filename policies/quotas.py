@@ -245,7 +245,8 @@ class Quotas(Policy):
             if freed.any():
                 self._pass_on(view, freed, decision, at, starts)
         by_leaf = np.bincount(view.queue[at], decision.gpus, len(self._tree.leaves))
-        self._held, self._noted_s = self._limits.above @ by_leaf.astype(np.float64), view.now_s
+        self._held = self._limits.above.astype(np.float64) @ by_leaf.astype(np.float64)
+        self._noted_s = view.now_s
         return not starts.any()
 
     def _pass_on(self, view: View, freed: Ints, decision: Decision, at: Ints, starts: Bools) -> None:
