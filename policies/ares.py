@@ -76,6 +76,11 @@ class Ares(Policy):
     hysteresis: NonNegativeFloat | None = None
     round_s: Period | None = 60.0
 
+    @property
+    def steady(self) -> bool:
+        """Whether neither attained service nor the repayment of restarts counts."""
+        return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
+
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run; the virtual clock starts at 0."""
         self._queue = FairQueue(float(setting.capacity.sum()))

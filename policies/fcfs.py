@@ -76,6 +76,11 @@ class FirstComeFirstServed(Policy):
         reserves = self.backfill in ("easy", "conservative")
         return InformationClass.CLAIRVOYANT if reserves else InformationClass.NONE
 
+    @property
+    def steady(self) -> bool:
+        """Whether it neither makes reservations nor draws types."""
+        return self.any_type == "first" and self.backfill in ("none", "aggressive")
+
     def schedule(self, view: View) -> Decision:
         """Start jobs from the head of each queue, and later jobs where backfill allows."""
         waiting = np.flatnonzero(view.state == QUEUED)

@@ -4,24 +4,51 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.envs.policy_text import policy_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.tenants.division import DivisionRule
+from clustergym.tenants.division import Division, DivisionRule
 from clustergym.tenants.history import History
-from clustergym.tenants.queue_tree import Queue, QueueTree, Settings
+from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
 from clustergym.workload.trace import Trace
 
-from .shared.parts_of_views import part_of_view
-from .shared.queue_shares import Reclaim, Shares, TakingBack, room_of, shares_of
-from .shared.requests import request_options
+from .shared.parts_of_views import PartsOfView
+from .shared.queue_limits import QueueLimits
+from .shared.queue_shares import Demand, Due, Reclaim, Shares, TakingBack, demand_of, due_shares, room_of
+
+_Decided = dict[tuple[int, bytes, bytes], Decision]
+"""Decisions of queues, by what their policies saw."""
+
+
+SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free", "feasible")
+"""Arrays of a View that stay as they are while nothing happens."""
+
+
+class _Last(NamedTuple):
+    """A decision, and what it was made of.
+
+    Attributes
+    ----------
+    shown : bytes
+        What the View showed.
+    demand : Demand
+    due : Due
+    unsettled : bool
+        Whether some queue lacked GPUs that others held, or a job did not run that should.
+    decision : Decision
+    """
+
+    shown: bytes
+    demand: Demand
+    due: Due
+    unsettled: bool
+    decision: Decision
 
 
 @dataclass
@@ -36,7 +63,8 @@ class Quotas(Policy):
 
     The rules are those of KAI-Scheduler (`fair_share`) or of Volcano and YARN (`capacity`), but whole
     decisions of the policy within are admitted rather than single gangs. Past use is counted from one
-    decision point to the next.
+    decision point to the next; where those are events, who was the last to hold GPUs counts as holding them
+    until a job comes.
 
     Parameters
     ----------
@@ -54,11 +82,16 @@ class Quotas(Policy):
     division: DivisionRule = "fair_share"
     reclaim: Reclaim = "shrink"
     _tree: QueueTree = field(init=False, repr=False)
+    _divisions: list[Division] = field(init=False, repr=False)
+    _limits: QueueLimits = field(init=False, repr=False)
     _policies: list[Policy] = field(default_factory=list, init=False, repr=False)
     _history: History = field(init=False, repr=False)
     _held: Floats = field(init=False, repr=False)
     _noted_s: float = field(default=0.0, init=False, repr=False)
-    _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _since_s: Floats = field(init=False, repr=False)
+    _steady: bool = field(default=False, init=False, repr=False)
+    _last: _Last | None = field(default=None, init=False, repr=False)
+    _decided: _Decided = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -84,9 +117,14 @@ class Quotas(Policy):
     def check(self, trace: Trace, setting: Setting) -> None:
         """Make a policy for each queue; a scenario without queues is one queue."""
         self._tree = setting.queues or QueueTree({"all": Queue()}, Settings())
+        _refuse_unused(self._tree, self.division)
+        self._divisions = [Division(self._tree, self.division, kind) for kind in setting.gpu_types]
+        self._limits = QueueLimits(self._tree, setting.gpu_types, setting.capacity)
+        self._since_s = np.full(len(trace), np.nan)
         self._policies = [self._make() for _ in self._tree.leaves]
         for policy in self._policies:
             policy.check(trace, setting)
+        self._steady = all(policy.steady for policy in self._policies)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nobody has had anything."""
@@ -95,7 +133,7 @@ class Quotas(Policy):
         past = self._tree.settings.history
         self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
         self._held = np.zeros(len(self._tree.queues))
-        self._noted_s, self._since_s, self._counters = 0.0, {}, Counter()
+        self._noted_s, self._last, self._decided, self._counters = 0.0, None, {}, Counter()
 
     def counters(self) -> Mapping[str, int]:
         """Return how often jobs gave GPUs back to other queues, and the counts of the policies within."""
@@ -106,62 +144,151 @@ class Quotas(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
-        # Every queue's part reads its rows of them.
-        view = replace(view, costs=cache(view.costs), batches=cache(view.batches))
-        self._history.add(self._noted_s, view.now_s, self._held, float(view.setting.capacity.sum()))
-        usage = dict(zip(self._tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
-        leaf = view.queue
-        since_s = np.array([self._since_s.get(job, view.now_s) for job in view.job.tolist()])
-        taking = TakingBack(view, leaf, self._tree, since_s, self.reclaim)
-        shares = taking.take(shares_of(view, leaf, self._tree, self.division, usage))
+        last, leaves, shown = self._last, self._tree.leaves, self._shown(view)
+        same = last if last is not None and last.shown == shown else None
+        demand = demand_of(view, leaves, self._divisions) if same is None else same.demand
+        known = None if same is None else same.due
+        usage = self._usage(view)
+        due = due_shares(view.available, demand, leaves, self._divisions, usage, self._limits, known)
+        if same is not None and self._steady and due is known and not same.unsettled:
+            self._noted_s = view.now_s
+            return same.decision
+        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim)
+        shares = taking.take(Shares(demand.held, demand.asked, due.gpus))
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
-        rooms = room_of(view, shares)
-        decisions = {
-            at: self._decide(view, leaf, taking.gpus, at, rooms[at]) for at in np.unique(leaf).tolist()
-        }
-        self._lend(view, leaf, taking.gpus, decisions, shares)
-        together = _together(list(decisions.values()))
-        self._note(view, together)
-        return together
+        decision = self._decide_all(PartsOfView(view, taking.gpus, len(leaves)), demand, shares)
+        all_run = self._note(view, taking.gpus, decision)
+        self._last = _Last(shown, demand, due, taking.short or not all_run, decision)
+        return decision
 
-    def _decide(self, view: View, leaf: Ints, gpus: Ints, at: int, available: Ints) -> Decision:
-        rows = np.flatnonzero(leaf == at)
-        return self._policies[at].schedule(part_of_view(view, rows, available, gpus[rows]))
+    def _shown(self, view: View) -> bytes:
+        """Return what a View shows but for what changes by itself, for a policy that is steady."""
+        told = [getattr(view, name).tobytes() for name in SHOWN]
+        if self._reads_times:
+            told.append(view.times().tobytes())
+        return b"".join(told)
+
+    def _decide_all(self, parts: PartsOfView, demand: Demand, shares: Shares) -> Decision:
+        """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
+        rooms = room_of(parts.view.available, shares, self._limits)
+        before, self._decided = self._decided, {}
+        decisions = {at: self._decide(parts, at, rooms[at], before) for at in parts.queues}
+        self._lend(parts, decisions, demand.options, shares, before)
+        return _together(list(decisions.values()))
+
+    @property
+    def _reads_times(self) -> bool:
+        return self._steady and self._knows != InformationClass.NONE
+
+    def _usage(self, view: View) -> Mapping[str, float]:
+        """Return the part of the cluster's GPU time that each queue has had of late."""
+        total, every_s = float(view.setting.capacity.sum()), view.setting.round_s
+        # Rounds are left out only while no job is there.
+        empty_s = view.now_s if every_s is None else min(view.now_s, self._noted_s + every_s)
+        self._history.add(self._noted_s, empty_s, self._held, total)
+        self._history.add(empty_s, view.now_s, np.zeros_like(self._held), total)
+        return dict(zip(self._tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
+
+    def _decide(self, parts: PartsOfView, at: int, available: Ints, before: _Decided) -> Decision:
+        """Return the decision of a queue's policy; one that is steady is not asked twice."""
+        if not self._steady:
+            return self._policies[at].schedule(parts.part(at, available))
+        seen = at, parts.seen(at, self._reads_times), available.tobytes()
+        found = before.get(seen) or self._decided.get(seen)
+        self._decided[seen] = found or self._policies[at].schedule(parts.part(at, available))
+        return self._decided[seen]
 
     def _lend(
-        self, view: View, leaf: Ints, gpus: Ints, decisions: dict[int, Decision], shares: Shares
+        self,
+        parts: PartsOfView,
+        decisions: dict[int, Decision],
+        options: Bools,
+        shares: Shares,
+        before: _Decided,
     ) -> None:
         """Let queues whose jobs wait decide again on what the others leave idle, the least served first."""
-        types = view.setting.gpu_types
-        used = {at: _used(one, len(types)) for at, one in decisions.items()}
-        idle = view.available - sum(used.values())
-        decided = np.concatenate([one.job for one in decisions.values()] or [np.empty(0, dtype=np.int64)])
-        waits = np.flatnonzero(~np.isin(view.job, decided))
+        view, types = parts.view, len(parts.view.available)
+        used: Floats = np.zeros_like(shares.held)
+        decided = np.zeros(len(self._since_s), dtype=np.bool_)
+        for at, one in decisions.items():
+            used[at] = np.bincount(one.gpu_type, one.gpus, minlength=types)
+            decided[one.job] = True
+        idle: Floats = view.available - used.sum(axis=0)
+        waits = np.flatnonzero(~decided[view.job])
+        wanted = np.where(options[waits], view.requested_gpus[waits, None], np.inf)
+        if not (wanted <= idle).any():
+            return
+        queue = view.queue[waits]
         served = (shares.held / np.maximum(shares.due, 1.0)).max(axis=1)
-        options = request_options(view)[waits]
-        for at in sorted(np.unique(leaf[waits]).tolist(), key=lambda at: (served[at], at)):
-            most = np.array([self._tree.most(self._tree.leaves[at], name) for name in types])
-            room = np.minimum(used[at] + idle, np.maximum(most, used[at])).astype(np.int64)
-            fits = options & (view.requested_gpus[waits, None] <= room - used[at])
-            if fits[leaf[waits] == at].any():
-                decisions[at] = self._decide(view, leaf, gpus, at, room)
+        for at in sorted(set(queue.tolist()), key=lambda at: (served[at], at)):
+            room = self._limits.room(at, used, idle)
+            if (wanted[queue == at] <= room - used[at]).any():
+                decisions[at] = self._decide(parts, at, np.floor(room).astype(np.int64), before)
                 idle += used[at]
-                used[at] = _used(decisions[at], len(types))
+                used[at] = np.bincount(decisions[at].gpu_type, decisions[at].gpus, minlength=types)
                 idle -= used[at]
 
-    def _note(self, view: View, decision: Decision) -> None:
-        """Note who holds what from now on, and since when each job runs."""
-        running = set(view.job[view.gpus > 0].tolist())
-        before, self._since_s, self._held = self._since_s, {}, np.zeros(len(self._tree.queues))
-        for job in decision.job.tolist():
-            self._since_s[job] = before.get(job, view.now_s) if job in running else view.now_s
-        places = {name: place for place, name in enumerate(self._tree.queues)}
-        leaf = view.queue[np.searchsorted(view.job, decision.job)]
-        for at, gpus in enumerate(np.bincount(leaf, decision.gpus, len(self._tree.leaves)).tolist()):
-            for name in self._tree.path(self._tree.leaves[at]):
-                self._held[places[name]] += gpus
+    def _note(self, view: View, left: Ints, decision: Decision) -> bool:
+        """Note who holds what from now on, and since when each job runs; return whether all ran already.
+
+        `left`, shape (n,), are the GPUs that queues left each job. One that starts on GPUs that its queue's
+        policy takes of another job is no safer from other queues than that was.
+        """
+        at = np.searchsorted(view.job, decision.job)
+        starts = view.gpus[at] == 0
+        self._since_s[decision.job[starts]] = view.now_s
+        if starts.any():
+            kept = np.zeros_like(left)
+            kept[at] = np.where(decision.gpu_type == view.gpu_type[at], decision.gpus, 0)
+            freed = np.maximum(left - kept, 0)
+            if freed.any():
+                self._pass_on(view, freed, decision, at, starts)
+        by_leaf = np.bincount(view.queue[at], decision.gpus, len(self._tree.leaves))
+        self._held = self._limits.above.astype(np.float64) @ by_leaf.astype(np.float64)
         self._noted_s = view.now_s
+        return not starts.any()
+
+    def _pass_on(self, view: View, freed: Ints, decision: Decision, at: Ints, starts: Bools) -> None:
+        """Let jobs that start on GPUs freed by others of their queue count as running since those did."""
+        pools: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        for row in np.flatnonzero(freed).tolist():
+            pool = pools.setdefault((int(view.queue[row]), int(view.gpu_type[row])), [])
+            pool.append((float(self._since_s[view.job[row]]), int(freed[row])))
+        for one in np.flatnonzero(starts).tolist():
+            pool = pools.get((int(view.queue[at[one]]), int(decision.gpu_type[one])), [])
+            pool.sort(reverse=True)
+            gpus = int(decision.gpus[one])
+            if pool:
+                self._since_s[decision.job[one]] = pool[-1][0]
+            while pool and gpus:
+                since_s, idle = pool.pop()
+                if idle > gpus:
+                    pool.append((since_s, idle - gpus))
+                gpus -= min(idle, gpus)
+
+
+def _refuse_unused(tree: QueueTree, rule: DivisionRule) -> None:
+    """Refuse what a tree gives that would have no effect.
+
+    Raises
+    ------
+    InputError
+        Naming the file, the line, the queue and the remedy.
+    """
+    plain = Queue()
+    unused = ["preempt_min_runtime_s"]
+    because = {"preempt_min_runtime_s": "the policy in a queue says which of its jobs stop: leave it out"}
+    if rule == "capacity":
+        unused += ["weight", "priority"]
+        remedy = "division=capacity divides by quota: leave it out, or give division=fair_share"
+        because |= dict.fromkeys(unused[1:], remedy)
+        if tree.settings.history != UsageWindow():
+            tree.refuse("has no effect under policy=quotas", ("history",), remedy)
+    for name, queue in tree.queues.items():
+        for key in unused:
+            if getattr(queue, key) != getattr(plain, key):
+                tree.refuse("has no effect under policy=quotas", ("queues", name, key), because[key])
 
 
 def _together(decisions: list[Decision]) -> Decision:
@@ -175,8 +302,3 @@ def _together(decisions: list[Decision]) -> Decision:
     batches = [np.zeros_like(one.gpus) if one.batch is None else one.batch for one in decisions]
     some = any(one.batch is not None for one in decisions)
     return Decision(job, gpu_type, gpus, drop, np.concatenate(batches) if some else None)
-
-
-def _used(decision: Decision, types: int) -> Ints:
-    """Return the GPUs of each type that a decision uses, shape (T,)."""
-    return np.bincount(decision.gpu_type, decision.gpus, minlength=types).astype(np.int64)

@@ -372,6 +372,15 @@ class Policy(Parameters, ABC):
         """Return counts the policy made in the run, such as solver fallbacks, for result.json."""
         return {}
 
+    @property
+    def steady(self) -> bool:
+        """Whether it decides the same again while the same jobs hold the same GPUs.
+
+        Its decision then depends only on which jobs there are, what they ask for, hold and may hold, their
+        iteration times and the GPUs that may be used: not on the time, on progress or on restarts.
+        """
+        return False
+
     @abstractmethod
     def schedule(self, view: View) -> Decision:
         """Return the decision for one decision point."""

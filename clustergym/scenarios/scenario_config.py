@@ -444,7 +444,9 @@ def _tenants(rules: Rules, trace: Trace, cluster: ClusterSpec) -> Tenants | None
         return None
     from clustergym.tenants.assigned import Tenants
 
-    return Tenants.of(rules.queues, trace, cluster.gpu_types)
+    tenants = Tenants.of(rules.queues, trace, cluster.gpu_types)
+    tenants.tree.check_capacity(cluster.gpu_types, cluster.capacity.tolist())
+    return tenants
 
 
 def _known(model: ModelClass, catalog: Catalog, trace: Trace) -> ModelSpec:

@@ -64,35 +64,62 @@ def fair_shares(total: float, claims: Sequence[Claim], history_weight: float = 1
     history_weight : float
         KAI's k: how much past use counts; 0: not at all.
     """
-    shares = [min(total if claim.quota == UNLIMITED else claim.quota, claim.wanted) for claim in claims]
+    return shares_of_wanted(
+        total,
+        [claim.wanted for claim in claims],
+        [claim.quota for claim in claims],
+        [claim.weight for claim in claims],
+        [claim.priority for claim in claims],
+        [claim.usage for claim in claims],
+        history_weight,
+    )
+
+
+def shares_of_wanted(
+    total: float,
+    wanted: Sequence[float],
+    quota: Sequence[float],
+    weight: Sequence[float],
+    priority: Sequence[int],
+    usage: Sequence[float],
+    history_weight: float,
+) -> list[float]:
+    """Return `fair_shares` of what queues would have if nobody else wanted any."""
+    shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
     left = total - sum(shares)
-    lost = [0.0] * len(claims)
-    for priority in sorted({claim.priority for claim in claims}, reverse=True):
-        rank = [at for at, claim in enumerate(claims) if claim.priority == priority and claim.weight > 0]
-        left, blocked = _by_weight(left, claims, rank, shares, lost, max(history_weight, 0.0))
+    if left <= EPSILON:
+        return shares
+    lost = [0.0] * len(shares)
+    for rank in sorted(set(priority), reverse=True):
+        among = [at for at, own in enumerate(priority) if own == rank and weight[at] > 0]
+        left, blocked = _by_weight(left, wanted, weight, usage, among, shares, lost, max(history_weight, 0.0))
         if blocked:
             break
-    order = sorted(range(len(claims)), key=lambda at: (-claims[at].priority, -lost[at], at))
-    while left > EPSILON:
-        wanting = [at for at in order if claims[at].weight > 0 and _missing(claims, shares, at) > EPSILON]
-        if not wanting:
-            break
-        for at in wanting:
-            given = min(1.0, left, _missing(claims, shares, at))
-            shares[at] += given
-            left -= given
-            if left <= EPSILON:
-                break
+    if left > EPSILON:
+        order = sorted(range(len(shares)), key=lambda at: (-priority[at], -lost[at], at))
+        _deal_out(left, wanted, [at for at in order if weight[at] > 0], shares)
     return shares
 
 
-def _missing(claims: Sequence[Claim], shares: Sequence[float], at: int) -> float:
-    return claims[at].wanted - shares[at]
+def _deal_out(left: float, wanted: Sequence[float], order: Sequence[int], shares: list[float]) -> None:
+    """Give what rounding has left one by one, in order."""
+    while left > EPSILON:
+        wanting = [at for at in order if wanted[at] - shares[at] > EPSILON]
+        if not wanting:
+            return
+        for at in wanting:
+            given = min(1.0, left, wanted[at] - shares[at])
+            shares[at] += given
+            left -= given
+            if left <= EPSILON:
+                return
 
 
 def _by_weight(
     left: float,
-    claims: Sequence[Claim],
+    wanted: Sequence[float],
+    weight: Sequence[float],
+    usage: Sequence[float],
     rank: Sequence[int],
     shares: list[float],
     lost: list[float],
@@ -100,14 +127,19 @@ def _by_weight(
 ) -> tuple[float, bool]:
     """Give queues of one priority their parts of `left`; return what is left, and whether one wants more."""
     while True:
-        wanting = [at for at in rank if _missing(claims, shares, at) > EPSILON]
-        parts = _parts([claims[at] for at in wanting], history_weight)
+        wanting = [at for at in rank if wanted[at] - shares[at] > EPSILON]
+        weights = sum([weight[at] for at in wanting])
+        # By how much each draws on what is left: its weight, less what it has had above that.
+        even = [weight[at] / weights for at in wanting]
+        parts = [
+            max(0.0, own + history_weight * (own - usage[at])) for own, at in zip(even, wanting, strict=True)
+        ]
         some = sum(parts)
         if left <= EPSILON or some <= 0:
             return left, False
         offered, sated = left, False
         for at, part in zip(wanting, parts, strict=True):
-            offer, missing = offered * part / some, _missing(claims, shares, at)
+            offer, missing = offered * part / some, wanted[at] - shares[at]
             # A share that is whole but for rounding counts as whole.
             given = missing if offer >= missing - EPSILON else math.floor(offer + EPSILON)
             lost[at] = 0.0 if given == missing else max(offer - given, 0.0)
@@ -115,13 +147,4 @@ def _by_weight(
             shares[at] += given
             left -= given
         if not sated:
-            return left, any(_missing(claims, shares, at) > EPSILON for at in wanting)
-
-
-def _parts(claims: Sequence[Claim], history_weight: float) -> list[float]:
-    """Return by how much each queue draws on the surplus: its weight, less what it has had above that."""
-    weights = sum(claim.weight for claim in claims)
-    even = [claim.weight / weights for claim in claims]
-    return [
-        max(0.0, own + history_weight * (own - claim.usage)) for own, claim in zip(even, claims, strict=True)
-    ]
+            return left, any(wanted[at] - shares[at] > EPSILON for at in wanting)

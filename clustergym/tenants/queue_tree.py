@@ -129,8 +129,20 @@ class QueueTree:
         return found[::-1]
 
     def most(self, name: str, gpu_type: str) -> float:
-        """Return the GPUs of a type that a queue may have at most, by its limit and those above it."""
-        return min(of_type(self.queues[one].limit, gpu_type, math.inf) for one in self.path(name))
+        """Return the GPUs of a type that a queue may have at most, by its limits and those above it."""
+        return min(most_of(self.queues[one], gpu_type) for one in self.path(name))
+
+    def check_capacity(self, gpu_types: Sequence[str], capacity: Sequence[float]) -> None:
+        """Raise an `InputError` if quotas of top queues exceed the cluster's GPUs where they may not."""
+        top = self.children[None]
+        for kind, gpus in zip(gpu_types, capacity, strict=True):
+            finite = [own for name in top if (own := of_type(self.queues[name].quota, kind)) < math.inf]
+            if sum(finite) > gpus and not self.settings.oversubscribe:
+                message = (
+                    f"{kind}: {sum(finite):g} GPUs of {', '.join(top)} are more than the cluster's {gpus:g}"
+                )
+                remedy = "lower the quotas, or give oversubscribe: true"
+                self.refuse(message, ("queues", top[-1], "quota"), remedy)
 
     def plain(self) -> dict[str, Any]:
         """Return the settings and queues as plain values."""
@@ -150,6 +162,10 @@ class QueueTree:
         )
         return self._nearest(other[: depth + 1], "reclaim_min_runtime_s")
 
+    def preemption_delay_s(self, leaf: str) -> float:
+        """Return the time that a job of a leaf waits before others lose GPUs for it: the longest above it."""
+        return max(self.queues[name].preemption_delay_s for name in self.path(leaf))
+
     def preempt_min_runtime_s(self, leaf: str) -> float:
         """Return the time for which jobs of a leaf are safe from others of it."""
         return self._nearest(self.path(leaf), "preempt_min_runtime_s")
@@ -158,11 +174,14 @@ class QueueTree:
         given = (getattr(self.queues[name], key) for name in reversed(path))
         return next((float(value) for value in given if value is not None), 0.0)
 
-    def _refuse(self, message: str, name: str, key: str, remedy: str) -> NoReturn:
-        keys = ("queues", name, key)
+    def refuse(self, message: str, keys: Sequence[str], remedy: str) -> NoReturn:
+        """Raise an `InputError` that names a key of the file and its line."""
         line = None if self._source is None else self._source.line(keys)
         file = None if self._source is None else self._source.path
         raise InputError(message, file=file, line=line, field=field_name(keys), remedy=remedy)
+
+    def _refuse(self, message: str, name: str, key: str, remedy: str) -> NoReturn:
+        self.refuse(message, ("queues", name, key), remedy)
 
     def _in_order(self, queues: Mapping[str, Queue]) -> list[str]:
         found: dict[str, None] = {}
@@ -249,6 +268,24 @@ def of_type(amount: Amount, gpu_type: str, missing: float = 0.0) -> float:
     """Return the GPUs of a type in an amount, infinite if without limit; `missing` if it leaves it out."""
     given = amount.get(gpu_type, missing) if isinstance(amount, Mapping) else amount
     return math.inf if given is None else float(given)
+
+
+def most_of(queue: Queue, gpu_type: str) -> float:
+    """Return the GPUs of a type that a queue may have: its limit, or its quota and what it may borrow."""
+    limit = of_type(queue.limit, gpu_type, math.inf)
+    if queue.borrowing_limit is None:
+        return limit
+    borrowed = of_type(queue.borrowing_limit, gpu_type, math.inf)
+    return min(limit, of_type(queue.quota, gpu_type) + borrowed)
+
+
+def kept_of(queue: Queue, gpu_type: str) -> float:
+    """Return the GPUs of a type that nobody else uses: the guarantee, or what of the quota is not lent."""
+    guarantee = of_type(queue.guarantee, gpu_type)
+    if queue.lending_limit is None:
+        return guarantee
+    lent = of_type(queue.lending_limit, gpu_type, math.inf)
+    return max(guarantee, of_type(queue.quota, gpu_type) - lent) if lent < math.inf else guarantee
 
 
 def _types(*amounts: Amount) -> list[str]:

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.interface.policy import View
-from clustergym.tenants.division import DivisionRule, divided
+from clustergym.tenants.division import Claims, Division
 from clustergym.tenants.queue_tree import QueueTree
 
+from .queue_limits import QueueLimits
 from .requests import request_options
 
 Reclaim = Literal["shrink", "stop", "never"]
+
+
+class Demand(NamedTuple):
+    """What L leaves hold and ask for of each of T types.
+
+    Attributes
+    ----------
+    held, asked : ndarray of float, shape (L, T)
+        What its jobs hold; what they ask for, or hold if that is more.
+    options : ndarray of bool, shape (n, T)
+        On which types each job's request may run.
+    claims, wider : list of Claims
+        Of each type: of what is asked for, and as if those that ask for any asked for all.
+    """
+
+    held: Floats
+    asked: Floats
+    options: Bools
+    claims: list[Claims]
+    wider: list[Claims]
 
 
 class Shares(NamedTuple):
@@ -31,56 +52,87 @@ class Shares(NamedTuple):
     due: Floats
 
 
-def shares_of(
-    view: View, leaf: Ints, tree: QueueTree, rule: DivisionRule, usage: Mapping[str, float]
-) -> Shares:
-    """Return what each leaf holds, asks for, and is due.
+def demand_of(view: View, leaves: Sequence[str], divisions: Sequence[Division]) -> Demand:
+    """Return what each leaf holds and asks for.
 
     A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
+    """
+    shape, running, options = (len(leaves), len(view.available)), view.gpus > 0, request_options(view)
+    cell = (view.queue * shape[1] + view.gpu_type)[running]
+    held = np.bincount(cell, view.gpus[running].astype(np.float64), minlength=shape[0] * shape[1])
+    weights = options * view.setting.capacity
+    parts: Floats = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
+    kind = np.where(running, view.gpu_type, view.requested_type)
+    parts[kind >= 0] = np.eye(shape[1])[kind[kind >= 0]]
+    asks = parts * np.maximum(view.requested_gpus, view.gpus)[:, None]
+    cells = view.queue[:, None] * shape[1] + np.arange(shape[1])
+    asked = np.bincount(cells.ravel(), asks.ravel(), minlength=shape[0] * shape[1])
+    whole: Floats = np.ceil(asked - 1e-9).reshape(shape)
+    claims, wider = list[Claims](), list[Claims]()
+    for division, total, column in zip(divisions, view.available.tolist(), whole.T.tolist(), strict=True):
+        some = {name: one for name, one in zip(leaves, column, strict=True) if one > 0}
+        claims.append(division.claims(some))
+        wider.append(division.claims(dict.fromkeys(some, float(total))))
+    return Demand(held.reshape(shape).astype(np.float64), whole, options, claims, wider)
+
+
+class Due(NamedTuple):
+    """What leaves are due, and the divisions that it was made of.
+
+    Attributes
+    ----------
+    gpus : ndarray of float, shape (L, T)
+    divided : list of mapping of str to float
+        Of each type the shares of what is asked for and, if they leave some, as if each asked for all.
+    """
+
+    gpus: Floats
+    divided: list[tuple[Mapping[str, float], Mapping[str, float]]]
+
+
+def due_shares(
+    available: Ints,
+    demand: Demand,
+    leaves: Sequence[str],
+    divisions: Sequence[Division],
+    usage: Mapping[str, float],
+    limits: QueueLimits,
+    last: Due | None,
+) -> Due:
+    """Return what each leaf is due of each type; `last` if it is the same and so was the demand.
+
     What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
     """
-    leaves, types = len(tree.leaves), len(view.available)
-    held, asked = np.zeros((2, leaves, types))
-    running = view.gpus > 0
-    np.add.at(held, (leaf[running], view.gpu_type[running]), view.gpus[running])
-    np.add.at(asked, leaf, _by_type(view) * np.maximum(view.requested_gpus, view.gpus)[:, None])
-    asked = np.ceil(asked - 1e-9)
-    due = np.zeros((leaves, types))
-    for at, gpu_type in enumerate(view.setting.gpu_types):
-
-        def divide(total: float, requests: Floats, gpu_type: str = gpu_type) -> Floats:
-            by_leaf = dict(zip(tree.leaves, requests.tolist(), strict=True))
-            found = divided(tree, rule, gpu_type, total, by_leaf, usage)
-            return np.array([found[name] for name in tree.leaves])
-
-        total = float(view.available[at])
-        due[:, at] = divide(total, asked[:, at])
-        left = total - due[:, at].sum()
-        if left > 0:
-            wider = divide(total, np.where(asked[:, at] > 0, total, 0.0))
-            more = np.maximum(wider - due[:, at], 0.0)
-            due[:, at] += np.floor(more * min(left / max(more.sum(), 1.0), 1.0))
-    return Shares(held, asked, due)
+    divided = list[tuple[Mapping[str, float], Mapping[str, float]]]()
+    for at, (division, total) in enumerate(zip(divisions, available.tolist(), strict=True)):
+        own, wide = division.divided(total, demand.claims[at], usage), dict[str, float]()
+        if sum(own[name] for name in demand.claims[at].names) < total:
+            wide = division.divided(total, demand.wider[at], usage)
+        divided.append((own, wide))
+    if last is not None and divided == last.divided:
+        return last
+    due, wider = (
+        np.array([[one[which].get(name, 0.0) for one in divided] for name in leaves]) for which in (0, 1)
+    )
+    left = available - limits.kept_idle(due) - due.sum(axis=0)
+    more = np.maximum(wider - due, 0.0)
+    part = np.minimum(np.maximum(left, 0.0) / np.maximum(more.sum(axis=0), 1.0), 1.0)
+    return Due(due + limits.within(due, np.floor(more * part)), divided)
 
 
-def _by_type(view: View) -> Floats:
-    """Return what part of its request each job asks of each type, shape (n, T)."""
-    weights = request_options(view) * view.setting.capacity
-    parts: Floats = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
-    kind = np.where(view.gpus > 0, view.gpu_type, view.requested_type)
-    parts[kind >= 0] = np.eye(len(view.available))[kind[kind >= 0]]
-    return parts
-
-
-def room_of(view: View, shares: Shares) -> Ints:
+def room_of(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     """Return what each leaf may use: what it holds, and of idle GPUs what it lacks, shape (L, T)."""
     room = shares.held.copy()
-    idle = view.available - room.sum(axis=0)
+    idle = available - room.sum(axis=0)
     served = shares.held / np.maximum(shares.due, 1.0)
-    for gpu_type in range(len(idle)):
-        for at in np.argsort(served[:, gpu_type], kind="stable"):
-            lacks = max(np.floor(shares.due[at, gpu_type]) - room[at, gpu_type], 0.0)
-            given = min(idle[gpu_type], lacks)
+    lacks = np.maximum(np.floor(shares.due) - room, 0.0)
+    for gpu_type in np.flatnonzero((idle > 0) & lacks.any(axis=0)).tolist():
+        lacking = np.flatnonzero(lacks[:, gpu_type])
+        for at in lacking[np.argsort(served[lacking, gpu_type], kind="stable")].tolist():
+            given = min(float(idle[gpu_type]), float(lacks[at, gpu_type]))
+            if not limits.plain:
+                most = limits.room(at, room, idle)[gpu_type]
+                given = min(given, max(float(np.floor(most - room[at, gpu_type])), 0.0))
             room[at, gpu_type] += given
             idle[gpu_type] -= given
     return room.astype(np.int64)
@@ -92,8 +144,6 @@ class TakingBack:
     Parameters
     ----------
     view : View
-    leaf : ndarray of int, shape (n,)
-        The leaf of each job.
     tree : QueueTree
     since_s : ndarray of float, shape (n,)
         When each job last started.
@@ -101,45 +151,73 @@ class TakingBack:
         `shrink`, `stop` or `never`.
     """
 
-    def __init__(self, view: View, leaf: Ints, tree: QueueTree, since_s: Floats, reclaim: Reclaim) -> None:
-        self.view, self.leaf, self.tree, self.since_s = view, leaf, tree, since_s
+    def __init__(self, view: View, tree: QueueTree, since_s: Floats, reclaim: Reclaim) -> None:
+        self.view, self.leaf, self.tree, self.since_s = view, view.queue, tree, since_s
         self.reclaim = reclaim
         self.gpus = view.gpus.copy()
         """What each job is left with."""
         self.shrunk = self.stopped = 0
+        self.short = False
+        """Whether some queue lacked GPUs of its share that idle ones could not make up for."""
 
     def take(self, shares: Shares) -> Shares:
         """Take back what is due, of every type; return the shares with what is then held."""
-        held = shares.held.copy()
-        for gpu_type in range(len(self.view.available)):
-            if self.reclaim != "never":
-                self._take(gpu_type, held[:, gpu_type], shares.asked[:, gpu_type], shares.due[:, gpu_type])
+        if self.reclaim == "never":
+            return shares
+        lacking = np.maximum(np.minimum(shares.due, shares.asked) - shares.held, 0.0)
+        short = lacking.sum(axis=0) > self.view.free
+        self.short = bool(short.any())
+        if not self.short:
+            return shares
+        held, lacking = shares.held.copy(), self._usable(lacking * self._may_take()[:, None])
+        for gpu_type in np.flatnonzero(short).tolist():
+            self._take(gpu_type, held[:, gpu_type], shares.due[:, gpu_type], lacking[:, gpu_type])
         return shares._replace(held=held)
 
-    def _take(self, gpu_type: int, held: Floats, asked: Floats, due: Floats) -> None:
-        lacking = np.where(self._may_take(), np.maximum(np.minimum(due, asked) - held, 0.0), 0.0)
-        taker = int(lacking.argmax())
-        missing = lacking.sum() - self.view.free[gpu_type]
-        if missing <= 0:
-            return
+    def _take(self, gpu_type: int, held: Floats, due: Floats, lacking: Floats) -> None:
+        missing = -float(self.view.free[gpu_type])
+        for taker in np.argsort(-lacking, kind="stable").tolist():
+            if not lacking[taker]:
+                return
+            missing += float(lacking[taker])
+            if missing > 0 and (held > due).any():
+                missing = min(self._take_for(taker, missing, gpu_type, held, due), 0.0)
+
+    def _take_for(self, taker: int, missing: float, gpu_type: int, held: Floats, due: Floats) -> float:
+        """Take GPUs back for one leaf; return how many are still missing, below 0 if more came back."""
         of_type = (self.view.gpu_type == gpu_type) & self._unprotected(taker)
         while missing > 0:
             above = np.maximum(held - due, 0.0)[self.leaf]
             rows = np.flatnonzero(of_type & (self.gpus > 0) & (above > 0))
             if not len(rows):
-                return
+                break
             row, left = self._victim(rows[above[rows] == above[rows].max()], gpu_type)
             freed = self.gpus[row] - left
             self.gpus[row] = left
             held[self.leaf[row]] -= freed
-            missing -= freed
+            missing -= float(freed)
             self.shrunk += left > 0
             self.stopped += left == 0
+        return missing
+
+    def _usable(self, lacking: Floats) -> Floats:
+        """Return what of the GPUs that queues lack lets whole requests of their waiting jobs start."""
+        view, found = self.view, np.zeros_like(lacking)
+        options = request_options(view)
+        for row in np.flatnonzero(view.gpus == 0).tolist():
+            at, gpus = int(self.leaf[row]), float(view.requested_gpus[row])
+            left = np.where(options[row], lacking[at] - found[at], 0.0)
+            if view.requested_type[row] < 0 and left.sum() >= gpus:
+                # It asked for a part of itself on each type.
+                found[at] += left
+            elif left.max() >= gpus:
+                found[at, int(left.argmax())] += gpus
+        return found
 
     def _may_take(self) -> Bools:
         """Return which leaves have a job that has waited long enough for others to be stopped."""
         found = np.zeros(len(self.tree.leaves), dtype=bool)
-        delay_s = np.array([self.tree.queues[name].preemption_delay_s for name in self.tree.leaves])
+        delay_s = np.array([self.tree.preemption_delay_s(name) for name in self.tree.leaves])
         # Running jobs have waited for NaN seconds.
         found[self.leaf[self.view.now_s - self.view.queued_s >= delay_s[self.leaf]]] = True
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from scenarios import Job, small_scenario
 
 from clustergym.inputs.errors import InputError
 from clustergym.metrics.intervals import read_intervals
-from clustergym.metrics.tenants import measure_tenants
 from clustergym.replay import main as replay
 from clustergym.run import main as run_command
 from clustergym.sim.drive import simulate
@@ -34,9 +34,9 @@ def with_tenants(scenario, tenants, queues="virtual_cluster"):
     return replace(scenario, trace=trace, tenants=Tenants.of(queues, trace, scenario.cluster.gpu_types))
 
 
-def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0):
+def run(jobs, policy, queues="virtual_cluster", checkpoint_s=0.0, rounds="event"):
     """Simulate jobs whose tenants are the first letters of their names, on 8 GPUs."""
-    scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds="event", checkpoint_s={"m": checkpoint_s})
+    scenario = small_scenario(jobs, {"X": (1, 8)}, LINEAR, rounds=rounds, checkpoint_s={"m": checkpoint_s})
     return simulate(with_tenants(scenario, [job.job_id[0] for job in jobs], queues), policy, Buddy())
 
 
@@ -159,6 +159,53 @@ def test_one_queue_or_none_is_the_policy_itself():
         assert ends(simulate(without, Quotas(within=within), Buddy())) == ends(plain), within
 
 
+@settings(max_examples=20, deadline=None)
+@given(random_scenarios(), st.sampled_from(["fcfs", "ares"]), st.data())
+def test_a_steady_policy_that_is_not_asked_again_decides_as_if_it_were(scenario, within, data):
+    tenants = data.draw(
+        st.lists(st.sampled_from("abc"), min_size=len(scenario.trace), max_size=len(scenario.trace))
+    )
+    scenario = with_tenants(scenario, tenants)
+    done = simulate(scenario, Quotas(within=within), Buddy())
+    assert done.simulation.log.digest == simulate(scenario, Asked(within), Buddy()).simulation.log.digest
+
+
+@pytest.mark.parametrize("within", ["fcfs", "ares", "ares alpha=0.4"])
+def test_a_steady_policy_of_many_queues_is_asked_less_often(within, monkeypatch):
+    rng = np.random.default_rng(1)
+    jobs = [
+        Job(f"{who}{at}", float(7 * at), int(rng.integers(5, 40)), gpus=int(2 ** rng.integers(0, 4)))
+        for at, who in enumerate(rng.choice(list("abcdefgh"), 24))
+    ]
+    asked, plain = Asked(within), Quotas(within=within)
+    digest = run(jobs, asked, rounds=10.0).simulation.log.digest
+    calls, schedule = [], type(plain._make()).schedule
+    monkeypatch.setattr(type(plain._make()), "schedule", lambda *given: calls.append(1) or schedule(*given))
+    assert run(jobs, plain, rounds=10.0).simulation.log.digest == digest
+    often = len(calls)
+    run(jobs, Asked(within), rounds=10.0)
+    assert often < 0.7 * (len(calls) - often)
+
+
+class Asked(Quotas):
+    """Quotas that ask the policy of each queue at each decision point."""
+
+    def __init__(self, within):
+        super().__init__(within=within)
+
+    def check(self, trace, setting):
+        super().check(trace, setting)
+        self._steady = False
+
+
+def crowd(seed, within_s):
+    """Return tenant, submission and iterations of 10 to 40 jobs; lists of Hypothesis are mostly shorter."""
+    rng = np.random.default_rng(seed)
+    jobs = int(rng.integers(10, 41))
+    columns = rng.choice(list("abc"), jobs), rng.integers(0, within_s, jobs), rng.integers(1, 31, jobs)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 CASES = int(os.environ.get("QUOTA_CASES", "60"))
 SAFE_S, ROUND_S, RESTART_S = 40.0, 10.0, 3.0
 
@@ -166,8 +213,13 @@ SAFE_S, ROUND_S, RESTART_S = 40.0, 10.0, 3.0
 @settings(max_examples=CASES, deadline=None)
 @given(
     quotas=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    jobs=st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(0, 400), st.integers(1, 30)), min_size=1, max_size=40
+    jobs=st.one_of(
+        st.lists(
+            st.tuples(st.sampled_from("abc"), st.integers(0, 400), st.integers(1, 30)),
+            min_size=1,
+            max_size=40,
+        ),
+        st.builds(crowd, st.integers(0, 2**32 - 1), st.sampled_from([60, 200, 400])),
     ),
     rule=st.sampled_from(["fair_share", "capacity"]),
     reclaim=st.sampled_from(["shrink", "stop"]),
@@ -193,11 +245,30 @@ def test_nobody_lacks_gpus_of_his_quota_for_longer_than_others_are_protected(
     assert all_left(done)
     simulation = done.simulation
     intervals = read_intervals(simulation.log.events, scenario.trace, simulation.end_s)
-    found = measure_tenants(
-        intervals, scenario.tenants, ("X",), scenario.cluster.capacity, scenario.request_gpus
-    )
-    for queue in found["queues"].values():
-        assert queue["longest_owed_s"] <= SAFE_S + RESTART_S + ROUND_S
+    for who, quota in zip("ab", quotas, strict=True):
+        own = np.array([job.job_id[0] == who for job in trace])
+        assert longest_short_s(intervals, own, quota) <= SAFE_S + RESTART_S + ROUND_S
+
+
+def longest_short_s(intervals, own, quota):
+    """Return for how long jobs of one GPU each, in the system, hold less than as many, up to a quota."""
+    runs = intervals.launches
+    mine = own[runs.job]
+    changes = [
+        *((time_s, 1, 0) for time_s in intervals.submit_s[own]),
+        *((time_s, -1, 0) for time_s in intervals.leave_s[own]),
+        *zip(runs.start_s[mine], np.zeros(mine.sum()), runs.gpus[mine], strict=True),
+        *zip(runs.stop_s[mine], np.zeros(mine.sum()), -runs.gpus[mine], strict=True),
+    ]
+    longest, asked, held, since_s = 0.0, 0, 0, None
+    for time_s, steps in groupby(sorted(changes), key=lambda change: change[0]):
+        for _, more_asked, more_held in steps:
+            asked, held = asked + more_asked, held + more_held
+        short = held < min(asked, quota)
+        if since_s is not None:
+            longest = max(longest, time_s - since_s)
+        since_s = (time_s if since_s is None else since_s) if short else None
+    return longest
 
 
 def test_a_run_under_quotas_is_replayed_from_another_folder(tmp_path, monkeypatch, capsys):

@@ -127,3 +127,12 @@ def test_what_is_wrong_is_one_line(tmp_path, text, told):
 def test_quotas_may_exceed_their_parents_if_the_file_says_so(tmp_path):
     text = "oversubscribe: true\nqueues:\n  a: {quota: 4}\n  b: {parent: a, quota: 9}"
     assert load_queues(written(tmp_path, text)).leaves == ["b"]
+
+
+def test_quotas_may_not_exceed_the_cluster_unless_the_file_says_so(tmp_path):
+    text = "queues:\n  a: {quota: {V100: 6}}\n  b: {quota: {V100: 3}}"
+    with pytest.raises(InputError) as caught:
+        load_queues(written(tmp_path, text)).check_capacity(["V100", "A100"], [8, 8])
+    told = "queues.yaml:3: queues.b.quota: V100: 9 GPUs of a, b are more than the cluster's 8 (lower the"
+    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(told)
+    load_queues(written(tmp_path, "oversubscribe: true\n" + text)).check_capacity(["V100"], [8])

@@ -1,0 +1,215 @@
+"""What quotas cost, and what reclaim by shrinking and by stopping undoes: the figures of docs/tenants.md.
+
+python benchmarks/quotas.py cost [--gpus 1280] [--tenants 50] [--repeat 3] [--within fcfs ares]
+python benchmarks/quotas.py reclaim [--seeds 10] [--within arena]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.quotas import Quotas
+from clustergym.policies.shared.queue_shares import Reclaim
+
+from clustergym.arrays import Ints
+from clustergym.envs.policy_text import policy_of
+from clustergym.inputs.errors import exits_on_bad_input
+from clustergym.inputs.writing import atomic_path
+from clustergym.interface.policy import Decision, Policy, Setting, View
+from clustergym.metrics.statistics import estimate
+from clustergym.results.engine_benchmark import Stopwatch, benchmark_scenario
+from clustergym.results.measured_run import measurement_of
+from clustergym.scenarios.by_name import compose
+from clustergym.scenarios.scenario import Scenario
+from clustergym.scenarios.scenario_config import build_scenario
+from clustergym.sim.drive import simulate
+from clustergym.sim.log import LAUNCHES
+from clustergym.tenants.assigned import Tenants
+from clustergym.tenants.queue_tree import Queue, QueueTree, Settings
+from clustergym.workload.trace import Trace
+
+WITHIN = ("fcfs", "las", "srtf", "ares", "ares work_conserving=true", "arena", "sia")
+RECLAIMED = ("arena", "ares", "ares work_conserving=true", "srtf elastic=true")
+PERIOD_S, BURST = 12 * 3600.0, 1 / 6
+
+
+@dataclass
+class Timed(Quotas):
+    """Quotas that time the policies within; `always` asks each of them at every decision point."""
+
+    always: bool = False
+
+    def check(self, trace: Trace, setting: Setting) -> None:
+        """Make the policies, timed."""
+        super().check(trace, setting)
+        self.inner = Stopwatch()
+        self._steady = self._steady and not self.always
+        for policy in self._policies:
+            policy.schedule = self.inner.timed(policy.schedule)  # type: ignore[method-assign]
+
+
+def cpu_s(scenario: Scenario, policy: Policy) -> float:
+    started = time.process_time()
+    simulate(scenario, policy, Buddy())
+    return time.process_time() - started
+
+
+def cost_rows(gpus: int, tenants: int, repeat: int, within: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the processor seconds of runs with and without quotas, the least of several."""
+    scenario = benchmark_scenario(gpus)
+    drawn = np.random.default_rng(0).integers(0, tenants, len(scenario.trace))
+    trace = replace(scenario.trace, virtual_cluster=tuple(f"t{one:03d}" for one in drawn.tolist()))
+    divided = Tenants.of("virtual_cluster", trace, scenario.cluster.gpu_types)
+    queued = replace(scenario, trace=trace, tenants=divided)
+    rows = []
+    for text in within:
+        simulate(scenario, policy_of(text, "within"), Buddy())  # what is computed once is there
+        row = {"within": text, "run_s": np.inf, "quotas_s": np.inf, "asked_s": np.inf}
+        for _ in range(repeat):
+            row["run_s"] = min(row["run_s"], cpu_s(scenario, policy_of(text, "within")))
+            policy, always = Timed(within=text), Timed(within=text, always=True)
+            spent_s = cpu_s(queued, policy)
+            if spent_s < row["quotas_s"]:
+                row |= {"quotas_s": spent_s, "inner_s": policy.inner.spent_s}
+            cpu_s(queued, always)
+            row["asked_s"] = min(row["asked_s"], always.inner.spent_s)
+        rows.append(row)
+        own = row["quotas_s"] - row["inner_s"]
+        print(
+            f"| {text} | {row['run_s']:.2f} | {row['quotas_s']:.2f} | {row['inner_s']:.2f} | {own:.2f} |"
+            f" {row['asked_s']:.2f} | {row['quotas_s'] / row['run_s'] - 1:+.0%} |",
+            flush=True,
+        )
+    return rows
+
+
+@dataclass
+class Noted(Quotas):
+    """Quotas that note whose GPUs are taken back, and when."""
+
+    def reset(self, setting: Setting, rng: np.random.Generator) -> None:
+        """Begin a run: nothing was taken."""
+        super().reset(setting, rng)
+        self.taken: list[tuple[float, int]] = []
+
+    def _note(self, view: View, left: Ints, decision: Decision) -> bool:
+        self.taken += [(view.now_s, int(view.job[row])) for row in np.flatnonzero(left < view.gpus)]
+        return super()._note(view, left, decision)
+
+
+def bursty_scenario(seed: int) -> tuple[Scenario, dict[str, float]]:
+    """Return 64 GPUs of two types, a load of 1.1 to 1.4, and 4 to 8 tenants, of which half are bursty.
+
+    Jobs of a bursty tenant come in the first two hours of each twelve. Tenants have equal quotas.
+    """
+    rng = np.random.default_rng(seed)
+    load, count = float(rng.choice([1.1, 1.2, 1.3, 1.4])), int(rng.integers(4, 9))
+    words = ["cluster=arena-a", "trace=philly-like", f"trace.load={load}", "trace.jobs=244", f"seed={seed}"]
+    scenario = build_scenario(compose(words))
+    trace = scenario.trace
+    owner = rng.integers(0, count, len(trace))
+    begins = trace.submit_s // PERIOD_S * PERIOD_S
+    early = begins + (trace.submit_s - begins) * BURST
+    submit_s = np.where(owner < count // 2, early, trace.submit_s)
+    order = np.argsort(submit_s, kind="stable")
+    names = tuple(f"t{one}" for one in owner[order].tolist())
+    moved = replace(trace.take(order), submit_s=submit_s[order], virtual_cluster=names)
+    kinds = zip(scenario.cluster.gpu_types, scenario.cluster.capacity.tolist(), strict=True)
+    queue = Queue(quota={kind: float(gpus // count) for kind, gpus in kinds})
+    tree = QueueTree({f"t{at}": queue for at in range(count)}, Settings())
+    return replace(scenario, trace=moved, tenants=Tenants(tree, owner[order])), {
+        "load": load,
+        "tenants": count,
+    }
+
+
+def lost_gpu_hours(scenario: Scenario, within: str, reclaim: Reclaim) -> dict[str, float]:
+    """Return the GPU-hours that jobs stand still after GPUs are taken of them, and after any launch."""
+    policy = Noted(within=within, reclaim=reclaim)
+    simulation = simulate(scenario, policy, Buddy()).simulation
+    launches: dict[int, list[tuple[float, float]]] = {}
+    for event in simulation.log.events:
+        if event.kind in LAUNCHES:
+            gpu_hours = event.gpus * event.overhead_s / 3600.0
+            launches.setdefault(event.job, []).append((event.time_s, gpu_hours))
+    # Jobs save before they stop: the launch that follows is all that is lost. It counts once.
+    found = {
+        (job, next((at for at, (time_s, _) in enumerate(launches[job]) if time_s >= taken_s), -1))
+        for taken_s, job in policy.taken
+    }
+    metrics = measurement_of(simulation).metrics
+    return {
+        "taken": len(policy.taken),
+        "lost_gpu_hours": sum(launches[job][at][1] for job, at in found if at >= 0),
+        "overhead_gpu_hours": metrics["overhead_gpu_hours"],
+        "jct_mean_s": metrics["jct_mean_censored"],
+    }
+
+
+def reclaim_rows(seeds: int, within: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what reclaim by shrinking and by stopping loses, over several traces."""
+    rows = []
+    for text in within:
+        shrink, stop = [], []
+        for seed in range(seeds):
+            scenario, drawn = bursty_scenario(seed)
+            shrink.append(lost_gpu_hours(scenario, text, "shrink"))
+            stop.append(lost_gpu_hours(scenario, text, "stop"))
+            rows.append({"within": text, "seed": seed, **drawn, "shrink": shrink[-1], "stop": stop[-1]})
+
+        def mean(found: list[dict[str, float]], key: str) -> str:
+            told = estimate([one[key] for one in found])
+            return f"{told.mean:.1f} [{told.low:.1f}, {told.high:.1f}]"
+
+        lost = sum(one["lost_gpu_hours"] for one in shrink), sum(one["lost_gpu_hours"] for one in stop)
+        figures = [
+            mean(found, key)
+            for key in ("taken", "lost_gpu_hours", "overhead_gpu_hours")
+            for found in (shrink, stop)
+        ]
+        ratio = np.mean([one["jct_mean_s"] for one in shrink]) / np.mean([one["jct_mean_s"] for one in stop])
+        share = f"{lost[0] / lost[1]:.2f}" if lost[1] else "-"
+        print(f"| {text} | {' | '.join(figures)} | {share} | {ratio:.3f} |", flush=True)
+    return rows
+
+
+@exits_on_bad_input
+def main(argv: list[str] | None = None) -> int:
+    """Print a table; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("cost", "reclaim"))
+    parser.add_argument("--gpus", type=int, default=1280, help="of the cluster whose cost is measured")
+    parser.add_argument("--tenants", type=int, default=50)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--within", nargs="+", help="policies in the queues")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(argv)
+    if given.what == "cost":
+        print("| within | run, s | under quotas | policies within | the rest | 50 asked always | more |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        rows = cost_rows(given.gpus, given.tenants, given.repeat, given.within or WITHIN)
+    else:
+        heads = ("taken back", "GPU-hours lost", "all overhead, GPU-hours")
+        both = " | ".join(f"{head}: {how}" for head in heads for how in ("shrink", "stop"))
+        print(f"| within | {both} | lost, shrink by stop | mean JCT, shrink by stop |")
+        print("| --- " * 9 + "|")
+        rows = reclaim_rows(given.seeds, given.within or RECLAIMED)
+    if given.json is not None:
+        with atomic_path(given.json) as path:
+            path.write_text(json.dumps(rows, indent=1) + "\n")
+        print(f"wrote {given.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
