@@ -44,10 +44,15 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   add srtf 'SRTF' policy=srtf
   add ares-work-conserving 'Ares, work-conserving' policy=ares policy.work_conserving=true
   add learned 'learned auction' policy=learned
+  add kai 'KAI' policy=kai
+  add kueue 'Kueue' policy=kueue
+  add capacity 'Volcano and YARN, capacity' policy=capacity
+  add slurm-multifactor 'Slurm, multifactor, conservative backfill' policy=slurm-multifactor
   quotas() { add "quotas-$1" "Quotas, $2" policy=quotas "policy.within='$3'" "${@:4}"; }
   quotas fcfs 'FCFS' fcfs
   quotas srtf 'SRTF' srtf
   quotas las 'LAS' las
+  quotas tiresias 'Tiresias' tiresias
   quotas arena 'Arena' arena
   quotas ares-work-conserving 'Ares, work-conserving' 'ares work_conserving=true'
   quotas learned 'learned auction' learned

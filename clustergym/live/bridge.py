@@ -95,7 +95,7 @@ class LiveSimulation(Simulation):
         name = f"{self._run}-{label}-{self._attempts[holder]}"
         answer = self._ask("start", name=name, nodes=[list(pair) for pair in nodes])
         if "refused" in answer:
-            self._after(ticks(RETRY_S), self._request_decision)
+            self._after(ticks(RETRY_S), self.decide_again)
             return Infeasible(f"the scheduler refuses: {answer['refused']}")
         self._names[holder] = name
         self.started |= parts_of(name, nodes)

@@ -10,7 +10,7 @@ from clustergym.scenarios.clock import seconds
 from clustergym.scenarios.disturbance import Course
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import EventKind
-from clustergym.sim.world import StalledError, World
+from clustergym.sim.world import World
 
 FRUITLESS_FAILURES = 200_000
 """A run counts as stalled after this many node failures in a row during which no job completes."""
@@ -22,6 +22,10 @@ class _Blow(NamedTuple):
     reason: str
     cause: str
     restart_s: float
+
+
+class StalledError(RuntimeError):
+    """The run cannot go on: jobs wait and no event or decision will start them, or nodes only fail."""
 
 
 class DisturbedWorld(World):
@@ -95,14 +99,14 @@ class DisturbedWorld(World):
                 else:
                     self._profiles.forget(self._put_off(holder))
             self.allocations.fail(node)
-        self._request_decision()
+        self.decide_again()
 
     def _give_back(self, node: int, event: str) -> None:
         self._out[node] -= 1
         if not self._out[node]:
             self.allocations.repair(node)
         self.note(event, node)
-        self._request_decision()
+        self.decide_again()
 
     def jobs_on(self, node: int) -> list[int]:
         """Return the jobs that hold GPUs of a node, in order of allocation."""

@@ -14,10 +14,9 @@ from clustergym.interface.policy import Decision, InformationClass, Placer, View
 from clustergym.scenarios.clock import seconds, ticks
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.decision_checks import Limits, check_decision, coerced
-from clustergym.sim.disturbed_world import DisturbedWorld
+from clustergym.sim.disturbed_world import DisturbedWorld, StalledError
 from clustergym.sim.log import NO_JOB
 from clustergym.sim.pairs import moves_of
-from clustergym.sim.world import StalledError
 
 __all__ = ["IDLE_ROUNDS", "Change", "Simulation", "StalledError"]
 
@@ -262,7 +261,8 @@ class Simulation(DisturbedWorld):
 
     # Decision points
 
-    def _request_decision(self) -> None:
+    def decide_again(self) -> None:
+        """Ask for a decision at the next possible time."""
         if self._round is None:
             self._decision_due = True
         else:

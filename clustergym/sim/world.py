@@ -26,10 +26,6 @@ from clustergym.sim.state import JobStates, Phase, ViewMaker
 from clustergym.workload.trace import COMPLETED, Trace
 
 
-class StalledError(RuntimeError):
-    """The run cannot go on: jobs wait and no event or decision will start them, or nodes only fail."""
-
-
 class World(ABC):
     """The jobs and nodes of a scenario; a subclass adds who decides which jobs run.
 
@@ -86,7 +82,7 @@ class World(ABC):
         self._unseen: set[int] = set()
 
     @abstractmethod
-    def _request_decision(self) -> None:
+    def decide_again(self) -> None:
         """Ask for a decision at the next possible time."""
 
     @abstractmethod
@@ -172,7 +168,7 @@ class World(ABC):
             return
         self._in_view.add(row)
         self._rows = None
-        self._request_decision()
+        self.decide_again()
 
     # Profiling
 
@@ -220,7 +216,7 @@ class World(ABC):
         self.jobs.profiled[rows, profile.kind] = True
         for row in rows[self.jobs.phase[rows] == Phase.PROFILING].tolist():
             self._enqueue(row)
-        self._request_decision()
+        self.decide_again()
 
     def _pass_on_profiles(self, row: int) -> None:
         """Hand the profiles of a leaving job to another job that shares them, or stop them."""
@@ -470,7 +466,7 @@ class World(ABC):
         self._record(EventKind.COMPLETE, row, reason=self._log_reason(row))
         self._failures_in_a_row = 0
         self._leave(row, Phase.COMPLETED)
-        self._request_decision()
+        self.decide_again()
 
     def _log_reason(self, row: int) -> str:
         """Return `failed` or `killed` for a job that its log ends so, else an empty text."""
@@ -522,10 +518,6 @@ class World(ABC):
         """Return the tick at which a job last began to wait; it tells one run of it from the next."""
         return int(self.jobs.queued_since[row])
 
-    def decide_again(self) -> None:
-        """Ask for a decision at the next possible time."""
-        self._request_decision()
-
     def busy_at(self, tick: int) -> set[int]:
         """Return the nodes whose jobs are estimated to be still running at a tick."""
         jobs, busy = self.jobs, set[int]()
@@ -540,7 +532,7 @@ class World(ABC):
         """Clear nodes of all jobs and profiles, and start a waiting job there."""
         self.clear([node for node, _ in nodes])
         self._launch(row, kind, gpus, rescale=False, on=nodes)
-        self._request_decision()
+        self.decide_again()
 
     def clear(self, nodes: Collection[int]) -> None:
         """Preempt the jobs on some nodes, and put off the profiles there."""
