@@ -49,14 +49,14 @@ def test_costs_by_hand(scenario):
 
 
 def test_its_rows_show_the_queue_of_each_job(scenario):
-    env = TenantsEnv(cluster="ares-16", jobs=6, rows=4)
+    env = TenantsEnv(jobs=6, rows=4)
     observation, info = env.reset(seed=2)
     table = env.features.unpack(observation)["tenants"]
     view, rules = env.view, env.outcomes.queues.rules
     leaf = view.queue[env.actions.shown]
-    assert table[: len(leaf), 1] == pytest.approx(np.minimum(rules.quota[leaf], 16) / 16)
+    assert table[: len(leaf), 1] == pytest.approx(rules.quota[leaf] / 64)
     asked = float(view.requested_gpus[view.queue == leaf[0]].sum())
-    assert table[0, 2] == pytest.approx(min(asked, 16) / 16)
+    assert table[0, 2] == pytest.approx(min(asked, 64) / 64)
     assert not table[:, 0].any()
     assert not table[len(leaf) :].any()
     action = int(np.flatnonzero(info["action_mask"])[0])
@@ -64,7 +64,7 @@ def test_its_rows_show_the_queue_of_each_job(scenario):
     row, choice = divmod(action, kinds * counts + 1)
     observation, *_ = env.step(action)
     edited = env.features.unpack(observation)["tenants"]
-    assert edited[row, 0] == env.features.setting.counts[choice % counts] / 16
+    assert edited[row, 0] == env.features.setting.counts[choice % counts] / 64
 
 
 def driven(policy, reward, **given):
@@ -91,7 +91,7 @@ def test_a_baseline_is_subtracted():
 
 
 def test_who_hides_queues_refuses_them(scenario):
-    queued = {"cluster": "ares-16", "rule": "ares", "costs": "ares", "queues": "philly", "jobs": 6}
+    queued = {"cluster": "ares-64", "rule": "ares", "costs": "ares", "queues": "philly", "jobs": 6}
     with pytest.raises(InputError, match=r"has queues of tenants, which features=jobs hide .*Tenants-v0"):
         ElasticEnv(**queued).reset(seed=1)
     with pytest.raises(InputError, match="compiled episodes do not cover"):
