@@ -147,7 +147,7 @@ def test_the_entry_is_checked_by_replay_and_stands_outside_all_divisions(root, c
     board = load_board("small", root)
     entry = read_entry(board.folder / NAME, board)
     budget = {"evaluations": 40, "seed": 3, "types": 0.4}
-    assert entry.chosen.parameters == {"philly-5": budget, "philly-6": budget}
+    assert entry.policy.parameters == {"philly-5": budget, "philly-6": budget}
     assert entry.hindsight
     assert entry.command.endswith("best-known small --evaluations 40 --seed 3 --types 0.4")
     # srtf does not scale jobs; the auction does.
