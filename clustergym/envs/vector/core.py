@@ -31,6 +31,8 @@ from clustergym.sim.log import EventLog
 
 TOGETHER = 16
 """Episodes that are stepped and copied together, at most: their arrays stay in the processor's cache."""
+PARTS = 4
+"""Parts of the episodes for each of several threads: a thread takes the next, so that none waits long."""
 LEAST = 64
 """Episodes for each thread, at least: of fewer, handing them over takes longer than stepping them."""
 
@@ -159,15 +161,16 @@ class Core:
         self._batch.make_room()
         part, size = self._part(actions, *copies), self.size
         threads = max(min(self.threads, size // LEAST), 1)
-        together = TOGETHER if copies else size
+        together = size if threads == 1 else -(-size // (PARTS * threads))
+        together = min(together, TOGETHER) if copies else together
+        firsts = iter(range(0, size, together))
 
-        def work(thread: int) -> None:
-            end = size * (thread + 1) // threads
-            for first in range(size * thread // threads, end, together):
-                part(first, min(first + together, end))
+        def work() -> None:
+            for first in firsts:
+                part(first, min(first + together, size))
 
-        others = [self._pool.submit(work, thread) for thread in range(1, threads)] if self._pool else []
-        work(0)
+        others = [self._pool.submit(work) for _ in range(1, threads)] if self._pool else []
+        work()
         for other in others:
             other.result()
 
