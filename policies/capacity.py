@@ -53,16 +53,14 @@ class Capacity(GangQueues):
         return max(self.book.guarantee[queue][kind] - self.book.held[queue][kind], below)
 
     def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
-        leaf = gangs.leaf[at]
-        return way == "preempt" or self.book.held[leaf][kind] + gangs.gpus[at] <= self.book.quota[leaf][kind]
+        return way == "preempt" or self.book.within_quota(gangs.leaf[at], kind, gangs.gpus[at])
 
     def _gives(self, gangs: Gangs, at: int, kind: int, way: str, victim: int) -> bool:
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
-        held, quota = self.book.held, self.book.quota
-        within = held[mine][kind] + gangs.gpus[at] <= quota[mine][kind]
-        return within and all(held[name][kind] > quota[name][kind] for name in theirs)
+        within = self.book.within_quota(mine, kind, gangs.gpus[at])
+        return within and not any(self.book.within_quota(name, kind, 0) for name in theirs)
 
     def _excess(self, queue: str, kind: int) -> float:
         held, deserved = self.book.held[queue][kind], self.book.quota[queue][kind]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -62,8 +61,13 @@ class Kai(GangQueues):
             for kind in gangs.options[at] if gangs.kind[at] < 0 else ():
                 asked[leaf][kind] += gangs.gpus[at]
         shares = [
-            self._divided(
-                name, float(view.available[kind]), {leaf: a[kind] for leaf, a in asked.items()}, usage
+            divided(
+                book.tree,
+                "fair_share",
+                name,
+                float(view.available[kind]),
+                {leaf: own[kind] for leaf, own in asked.items()},
+                usage,
             )
             for kind, name in enumerate(book.types)
         ]
@@ -75,11 +79,6 @@ class Kai(GangQueues):
             ]
             for name, dues in self._due.items()
         }
-
-    def _divided(
-        self, gpu_type: str, total: float, asked: Mapping[str, float], usage: Mapping[str, float]
-    ) -> dict[str, float]:
-        return divided(self.book.tree, "fair_share", gpu_type, total, asked, usage)
 
     def _close(self, now_s: float) -> None:
         self._holds, self._noted_s = [sum(held) for held in self.book.held.values()], now_s
@@ -107,11 +106,10 @@ class Kai(GangQueues):
         if way == "preempt" or gangs.leaf[victim] == gangs.leaf[at]:
             return way == "preempt" and of_lower_priority(gangs, at, victim)
         (mine, *_), theirs = self.book.sides(gangs.leaf[at], gangs.leaf[victim])
-        held, quota = self.book.held, self.book.quota
-        if not all(held[name][kind] > quota[name][kind] for name in theirs):
+        if any(self.book.within_quota(name, kind, 0) for name in theirs):
             return False
-        above_share = held[theirs[0]][kind] > self._share[theirs[0]][kind]
-        return above_share or held[mine][kind] + gangs.gpus[at] <= quota[mine][kind]
+        above_share = self.book.held[theirs[0]][kind] > self._share[theirs[0]][kind]
+        return above_share or self.book.within_quota(mine, kind, gangs.gpus[at])
 
     def _agrees(self, gangs: Gangs, at: int, kind: int, stopped: list[int]) -> bool:
         """Whether no queue above its share comes to have more of it than one that it takes from."""

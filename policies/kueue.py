@@ -98,7 +98,7 @@ class Kueue(GangQueues):
         return first, -gangs.priority[at], at
 
     def _borrows(self, leaf: str, kind: int, more: int) -> bool:
-        return self.book.held[leaf][kind] + more > self.book.quota[leaf][kind]
+        return not self.book.within_quota(leaf, kind, more)
 
     def _claims(self, gangs: Gangs, at: int, kind: int, way: str) -> bool:
         return way == "reclaim" or self.fair_sharing

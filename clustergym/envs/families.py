@@ -335,11 +335,7 @@ class TenantsEnv(EngineEnv):
 
     defaults = MappingProxyType(
         {
-            "cluster": "ares-64",
-            "rule": "ares",
-            "costs": "ares",
-            "information": "data_parallel",
-            "round_s": 60.0,
+            **FairEnv.defaults,
             "queues": "philly",
             "bursty": 0.5,
             "features": "tenants",

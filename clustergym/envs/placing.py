@@ -11,8 +11,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from clustergym.envs.rendering import checked_mode
 from clustergym.envs.rewards import Reward
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
 
 Observation = dict[str, npt.NDArray[np.float32]] | npt.NDArray[np.float32]
 Step = tuple[Observation, float, bool, bool, dict[str, Any]]
@@ -43,10 +44,7 @@ class PlacingEnv(gymnasium.Env[Observation, np.int64], Generic[State, P]):
     _reward: Reward[State]
 
     def __init__(self, render_mode: str | None) -> None:
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
-        self.render_mode = render_mode
+        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
         self._state: State | None = None
         self._over, self._steps, self.max_steps = True, 0, 0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.inputs.errors import InputError
+from clustergym.inputs.errors import InputError, nearest
 from clustergym.report.colours import COLOURS
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ LIGHT: Colour = (164, 205, 230)
 
 GAP = 8
 """Pixels between the parts of a picture."""
+
+
+def checked_mode(given: str | None, modes: Sequence[str]) -> str | None:
+    """Return a render mode; raise an InputError if it is none of the environment's."""
+    if given is not None and given not in modes:
+        raise InputError(f"unknown mode {given!r}", field="render_mode", remedy=nearest("", modes))
+    return given
 
 
 def _rgb(text: str) -> Colour:

@@ -18,11 +18,12 @@ from clustergym.envs.actions_by_name import make_actions
 from clustergym.envs.episodes import Episodes
 from clustergym.envs.observations import FEATURES, times_known
 from clustergym.envs.reference_costs import ReferenceCosts
+from clustergym.envs.rendering import checked_mode
 from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
-from clustergym.inputs.errors import InputError, nearest
+from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
 from clustergym.interface.policy import Decision, View
@@ -74,10 +75,7 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init__(self, render_mode: str | None = None, **parameters: Any) -> None:
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise InputError(f"unknown mode {render_mode!r}", field="render_mode", remedy=nearest("", modes))
-        self.render_mode = render_mode
+        self.render_mode = checked_mode(render_mode, self.metadata["render_modes"])
         self.parameters: SchedulingParameters = build(
             SchedulingParameters, {**self.defaults, **parameters}, "env"
         )

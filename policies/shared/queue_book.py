@@ -66,6 +66,10 @@ class QueueBook:
         """Whether a leaf may have more GPUs by its limit and those above it."""
         return all(self.held[name][kind] + gpus <= self.limit[name][kind] for name in self.paths[leaf])
 
+    def within_quota(self, queue: str, kind: int, gpus: int) -> bool:
+        """Whether a queue with so many more GPUs stays within its quota."""
+        return self.held[queue][kind] + gpus <= self.quota[queue][kind]
+
     def sides(self, one: str, other: str) -> tuple[list[str], list[str]]:
         """Return the queues down to each of two leaves, below what both are in."""
         first, second = self.paths[one], self.paths[other]
