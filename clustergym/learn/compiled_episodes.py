@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.compiled import auction_episode
+from clustergym.compiled import auction, auction_episode
+from clustergym.compiled import auction_features as features
 from clustergym.compiled import columns as c
 from clustergym.compiled.batch import Batch
 from clustergym.compiled.beliefs import nothing_observed, split
 from clustergym.compiled.cluster_arrays import cluster_arrays
 from clustergym.compiled.scenario_arrays import ScenarioArrays, check_covered, scenario_arrays
+from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.scenarios.scenario import Scenario
@@ -83,6 +85,11 @@ class AuctionEpisode:
 
         Those of an auction that is told no iteration times end in the numbers of
         `clustergym.compiled.beliefs.NAMES`.
+
+        Raises
+        ------
+        InputError
+            If no auction has as many.
         """
         if self.told:
             return self._run(weights, NO_BIAS, NOTHING_BELIEVED)
@@ -94,6 +101,11 @@ class AuctionEpisode:
         return self._run(weights, bias, NOTHING_BELIEVED)
 
     def _run(self, weights: Floats, bias: Floats, believed: Floats) -> EpisodeOutcome:
+        try:
+            auction.hidden_units(weights)
+        except ValueError as error:
+            remedy = f"give those of {features.COUNT} features and {auction.INPUTS + 2} of each hidden unit"
+            raise InputError(f"scores have {error}", field="weights", remedy=remedy) from None
         self.batch.load(0, self.scenario)
         jobs = len(self.scenario.job) if len(believed) else 0
         observed = nothing_observed(jobs, *self.scenario.known_s.shape[1:])

@@ -14,6 +14,7 @@ from scenarios import Job, price, small_scenario
 
 from clustergym.compiled import auction, beliefs
 from clustergym.compiled import auction_features as features
+from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import InformationClass
 from clustergym.interface.registry import make_placer
 from clustergym.learn.auction_evolution import start
@@ -190,6 +191,15 @@ def test_hidden_units_by_hand():
     assert auction.score_of.py_func(weights, values, point) == pytest.approx(5.0 + 6.0 - 0.5)
     with pytest.raises(ValueError, match="shape"):
         auction.hidden_units(weights[1:])
+
+
+@pytest.mark.parametrize("count", [0, 3, features.COUNT - 1, features.COUNT + 1])
+@pytest.mark.parametrize("known", [KNOWN, InformationClass.NONE])
+def test_weights_that_no_auction_has_are_refused(count, known):
+    scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
+    believed = beliefs.COUNT if known == InformationClass.NONE and count else 0
+    with pytest.raises(InputError, match=rf"weights: .*shape \({count},\) \(give those of"):
+        AuctionEpisode.of(scenario, known).run(np.zeros(count + believed))
 
 
 @given(seed=st.integers(0, 2**20))
