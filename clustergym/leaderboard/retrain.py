@@ -17,9 +17,6 @@ from clustergym.leaderboard.run_cells import run_cells
 from clustergym.leaderboard.score import scores_of
 from clustergym.metrics.aggregates import Aggregate, stratified
 
-DEFAULTS = {"policy": "elastic", "placer": "placer"}
-"""Checkpoints of the learned policy and placer where an entry names none."""
-
 
 class Retrained(NamedTuple):
     """The outcome of a new training.
@@ -108,11 +105,12 @@ def _learned(entry: Entry, folder: Path) -> tuple[str, str]:
 
     No file that an entry names is opened.
     """
+    from clustergym.interface.registry import default_parameters
     from clustergym.learn.checkpoints import is_network
 
     found = [(kind, chosen) for kind, chosen in entry.choices.items() if chosen.name == LEARNED]
     kind, chosen = found[0] if found else next(iter(entry.choices.items()))
-    name = chosen.parameters.get("checkpoint", DEFAULTS[kind])
+    name = {**default_parameters(kind, LEARNED), **chosen.parameters}["checkpoint"]
     if not found or not isinstance(name, str) or not WORD.fullmatch(name):
         message = f"{chosen.name} is not learned from a checkpoint of the package"
         raise InputError(message, file=folder / "entry.yaml", remedy=f"name an entry of the {kind} learned")

@@ -8,9 +8,12 @@ import shutil
 import pytest
 from error_lines import error_line
 
+from clustergym.interface.registry import class_of
 from clustergym.leaderboard.__main__ import main
 from clustergym.leaderboard.add import add
 from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.entry import read_entry
+from clustergym.leaderboard.retrain import _learned
 from clustergym.train import main as train
 
 TRAINING = (
@@ -84,3 +87,16 @@ def test_a_file_that_an_entry_names_is_not_opened(learned, tmp_path, capsys):
     capsys.readouterr()
     assert retrain(learned, tmp_path, "mine") == 2
     assert "is not learned from a checkpoint of the package" in error_line(capsys)
+
+
+def test_an_entry_that_names_no_checkpoint_has_the_policy_s_default(learned, monkeypatch):
+    folder = learned / "small" / "mine"
+    path = folder / "entry.yaml"
+    path.write_text(
+        path.read_text().replace("checkpoint: moment", "round_s: 60.0", 1).replace("round_s: null", "")
+    )
+    entry = read_entry(folder, load_board("small", learned))
+    assert "checkpoint" not in entry.policy.parameters
+    field = class_of("policy", "learned").__dataclass_fields__["checkpoint"]
+    monkeypatch.setattr(field, "default", "elastic-384")
+    assert _learned(entry, folder) == ("policy", "elastic-384")
