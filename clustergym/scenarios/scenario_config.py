@@ -405,7 +405,6 @@ def _read_options(choice: TraceChoice, seed: int, cluster: ClusterSpec, counts: 
         sia_profiles=choice.sia_profiles,
         sia_lengths=choice.sia_lengths,
         outcomes=choice.outcomes,
-        time_limits="keep" if choice.time_limits == "keep" else "ignore",
         keep_shares=choice.keep_shares,
     )
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from clustergym.cluster.cluster_files import canonical_gpu_type, load_cluster
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.writing import write_json
@@ -116,5 +118,7 @@ def _save(trace: Trace, form: str, args: argparse.Namespace) -> int:
     print(f"jobs     {len(trace):,} over {trace.span_s / 3600:,.1f} h")
     if _left_out(trace):
         print(f"left out {_left_out(trace)}")
+    if trace.time_limit_s is not None:
+        print(f"limits   {np.isfinite(trace.time_limit_s).sum():,} of {len(trace):,} jobs have one")
     print(f"sha256   {trace.sha256}")
     return 0

@@ -21,7 +21,7 @@ from clustergym.workload.trace import COLUMNS, LIMIT_COLUMNS, OUTCOME_COLUMNS, P
 from clustergym.workload.trace_checks import build_trace
 
 NAME = "native"
-OPTIONAL = ("model_size", "gpu_type", "deadline_s", "priority", "user", "virtual_cluster")
+OPTIONAL = ("model_size", "gpu_type", "deadline_s", "priority", "user", "virtual_cluster", *LIMIT_COLUMNS)
 """Columns that may be missing, besides those of outcomes."""
 REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 

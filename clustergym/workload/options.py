@@ -47,8 +47,6 @@ class ReadOptions:
     outcomes : str
         `keep`: jobs that failed or were killed in a log end where they did (`workload.outcomes`); `ignore`:
         each job does what it did in the log, and all complete.
-    time_limits : str
-        `keep`: jobs have the time limits of a log that has some; `ignore`: none.
     keep_shares : bool
         Keep the part of a GPU that a job of PAI plans with, as a recorded job; by default it is rounded up.
     power_of_two : bool
@@ -65,7 +63,6 @@ class ReadOptions:
     sia_profiles: str | None = None
     sia_lengths: str = "validated"
     outcomes: str = "ignore"
-    time_limits: str = "ignore"
     keep_shares: bool = False
     power_of_two: bool = True
 

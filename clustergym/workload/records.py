@@ -38,7 +38,7 @@ class RecordedJobs(Records):
     outcome : list of str, optional
         Of `workload.outcomes`; None: the log does not say how jobs ended.
     time_limit_s : ndarray of float, optional
-        NaN: none; None: the log does not say how long jobs asked to run.
+        NaN: none; None: the log has no job's.
     dated : bool
     source_names : mapping
         The source's names of our columns, for error messages.
@@ -90,7 +90,7 @@ def recorded_jobs(
     left_out : mapping
         Reason -> rows that are left out for it, shape (n,); a row counts for its first reason.
     outcome, priority, time_limit_s : optional
-        Columns of length n.
+        Columns of length n; a limit is NaN where there is none.
     unnamed : str
         Jobs of a log without ids are called this and their row.
     dated : bool
@@ -107,6 +107,7 @@ def recorded_jobs(
         found = table.columns.get(names.get(column, ""))
         return None if found is None else [found[row] for row in index]
 
+    limited = None if time_limit_s is None or np.isnan(time_limit_s[rows]).all() else time_limit_s[rows]
     return RecordedJobs(
         path=table.path,
         row=rows,
@@ -123,7 +124,7 @@ def recorded_jobs(
         virtual_cluster=cells("virtual_cluster"),
         priority=None if priority is None else priority[rows],
         outcome=None if outcome is None else [outcome[row] for row in index],
-        time_limit_s=None if time_limit_s is None else time_limit_s[rows],
+        time_limit_s=limited,
         dated=dated,
         source_names=names,
         facts=facts or {},
@@ -138,8 +139,7 @@ def provenance(source: Path, name: str, sha256: str, origin: Any, **more: Any) -
 def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
     """Build a trace from a log: draw models, and let time start at the first submission.
 
-    With `options.outcomes=keep` jobs that failed or were killed end where they did in the log, and with
-    `options.time_limits=keep` they have the log's time limits.
+    With `options.outcomes=keep` jobs that failed or were killed end where they did in the log.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def trace_of(log: RecordedJobs, options: ReadOptions) -> Trace:
         priority=log.priority,
         user=log.user,
         virtual_cluster=log.virtual_cluster,
-        time_limit_s=log.time_limit_s if options.time_limits == "keep" else None,
+        time_limit_s=log.time_limit_s,
         source_names=log.source_names,
         provenance=provenance(
             log.path,

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from log_samples import SUPERCLOUD
 
 import clustergym
 from clustergym.inputs.errors import InputError
+from clustergym.trace import main
 from clustergym.workload.formats import ReadOptions, load_trace
 from clustergym.workload.native import read_trace, write_trace
 
@@ -18,14 +20,13 @@ SWF = """; Version: 2.2
 """
 
 
-def test_limits_of_a_log_are_kept_if_asked_for(tmp_path):
+def test_limits_of_a_log_are_written_and_a_run_uses_them_if_asked_for(tmp_path, capsys):
     path = tmp_path / "log.swf"
     path.write_text(SWF)
     options = ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=())
-    plain, kept = (
-        load_trace(path, options=options),
-        load_trace(path, options=replace(options, time_limits="keep")),
-    )
+    kept = load_trace(path, options=options)
+    path.write_text(SWF.replace(" 600 ", " -1 "))
+    plain = load_trace(path, options=options)
     assert plain.time_limit_s is None
     assert kept.time_limit_s.tolist() == pytest.approx([600.0, np.nan], nan_ok=True)
     # What is written is read again; without limits the table is as before.
@@ -34,6 +35,32 @@ def test_limits_of_a_log_are_kept_if_asked_for(tmp_path):
     assert again.time_limit_s.tolist() == pytest.approx([600.0, np.nan], nan_ok=True)
     assert "time_limit_s" not in plain.csv_text()
     assert replace(again, time_limit_s=None).sha256 == plain.sha256 != again.sha256
+    path.write_text(SWF)
+    assert main(["import", str(path), "-o", str(tmp_path / "again.csv")]) == 0
+    assert "limits   1 of 2 jobs have one" in capsys.readouterr().out
+    words = ["trace=file", f"trace.path={tmp_path / 'again.csv'}", "scenario.other_types=any"]
+    assert clustergym.load_scenario("testbed", words).trace.time_limit_s is None
+    kept = clustergym.load_scenario("testbed", [*words, "trace.time_limits=keep"]).trace
+    assert kept.time_limit_s.tolist() == pytest.approx([600.0, np.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        # Minutes; Slurm's numbers for a limit that is not set and for none, and 0.
+        (
+            "slurm-log.csv",
+            SUPERCLOUD.replace("400,60", "400,4294967295").replace("350,60", "350,4294967294")
+            + '7,u2,3,1609459250,1609459300,1609459310,0,gpu,,"1002=2"',
+        ),
+        ("log.csv", "submit_s,duration_s,gpus,time_limit_s\n0,9,1,\n1,9,1,\n2,9,1,3600\n3,9,1,\n"),
+    ],
+)
+def test_logs_that_name_limits(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    trace = load_trace(path, options=ReadOptions(reference_time_s=lambda *_: 1.0, gpu_types=()))
+    assert trace.time_limit_s.tolist() == pytest.approx([np.nan, np.nan, 3600.0, np.nan], nan_ok=True)
 
 
 def test_drawn_limits_are_between_the_factors_and_change_nothing_else():

@@ -15,7 +15,7 @@ from clustergym.workload.trace import OUTCOMES
 
 NAME = "durations"
 SUBMIT, DURATION, GPUS = ("submit_time", "submit_s"), ("duration", "duration_s"), ("gpus", "num_gpus")
-OPTIONAL = ("job_id", "gpu_type", "user", "virtual_cluster", "outcome")
+OPTIONAL = ("job_id", "gpu_type", "user", "virtual_cluster", "outcome", "time_limit_s")
 COLUMNS = f"{' or '.join(SUBMIT)}, {' or '.join(DURATION)}, {' or '.join(GPUS)}"
 
 
@@ -43,6 +43,7 @@ def read_log(path: Path) -> RecordedJobs:
         duration_s=duration_s,
         gpus=gpus,
         outcome=read_outcomes(table, "outcome", {name.upper(): name for name in OUTCOMES}),
+        time_limit_s=numbers(table, "time_limit_s", default=float("nan")),
         left_out={"CPU job": gpus == 0, "ran 0 s": duration_s == 0},
         dated=dated,
     )

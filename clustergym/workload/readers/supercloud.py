@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.inputs.columns import MAX_GPUS, check_bounds, durations, integers, shown
+from clustergym.inputs.columns import MAX_GPUS, check_bounds, durations, integers, numbers, shown
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable, header, read_csv
 from clustergym.workload.outcomes import SLURM_STATES, read_outcomes
@@ -29,6 +29,8 @@ STATES = {
     )
 }
 """Outcomes by the numbers that Slurm gives to states."""
+NO_LIMIT = 2**32 - 2
+"""Slurm's number for a time limit that is not set; the next one is for none (slurm.h)."""
 _RESOURCES = re.compile(r"(\d{1,9}=\d{1,20}(,\d{1,9}=\d{1,20})*)?", re.ASCII)
 _NAMES = {
     "job_id": "id_job",
@@ -48,14 +50,16 @@ def read_log(path: Path) -> RecordedJobs:
     """Read the log without drawing models.
 
     It gives submission (Unix time), seconds from start to end, the GPUs in `tres_alloc`, user, partition (as
-    the virtual cluster) and outcome. Left out: jobs whose `gres_used` names GPUs and whose `tres_alloc` none,
-    jobs without GPUs, jobs that never started or had not ended (time 0), and jobs of 0 s.
+    the virtual cluster), outcome, and the time limit, if `timelimit` is there. Left out: jobs whose
+    `gres_used` names GPUs and whose `tres_alloc` none, jobs without GPUs, jobs that never started or had not
+    ended (time 0), and jobs of 0 s.
     """
     table = read_csv(path, REQUIRED)
     gpus = _gpus(table)
     submit_s = integers(table, "time_submit", low=1).astype(np.float64)
     start_s, end_s = _moment(table, "time_start"), _moment(table, "time_end")
     duration_s = durations(table, start_s, end_s, "time_start", "time_end")
+    minutes = numbers(table, "timelimit", low=0, default=0.0)
     used = table.columns.get("gres_used", [""] * len(table))
     uncounted = (gpus == 0) & np.array(["gpu" in cell for cell in used])
     return recorded_jobs(
@@ -66,6 +70,7 @@ def read_log(path: Path) -> RecordedJobs:
         duration_s=duration_s,
         gpus=gpus,
         outcome=read_outcomes(table, "state", STATES),
+        time_limit_s=np.where((minutes > 0) & (minutes < NO_LIMIT), 60.0 * minutes, np.nan),
         left_out={
             "without a count of its GPUs": uncounted,
             "CPU job": gpus == 0,
