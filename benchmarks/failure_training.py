@@ -17,7 +17,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.interface.registry import make_placer, make_policy
 from clustergym.leaderboard.board import Board, Cell, load_board
-from clustergym.metrics.aggregates import RESAMPLES
+from clustergym.learn.comparison import ratio
 from clustergym.results.measured_run import simulate
 from clustergym.terminal.markdown import table
 
@@ -44,14 +44,6 @@ def jct_mean(scenario: object, checkpoint: str) -> float:
     return float(simulate(scenario, policy, make_placer({"name": "buddy"})).metrics["jct_mean"] or np.nan)  # type: ignore[arg-type]
 
 
-def shown_ratio(mine: Floats, other: Floats) -> str:
-    """Return the geometric mean of ratios at the same seeds, with its interval."""
-    logs = np.log(mine / other)
-    drawn = np.random.default_rng([0, 283]).integers(len(logs), size=(RESAMPLES, len(logs)))
-    low, high = np.exp(np.percentile(logs[drawn].mean(axis=1), [2.5, 97.5]))
-    return f"{np.exp(logs.mean()):.3f} [{low:.3f}, {high:.3f}]"
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Play all and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -65,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for world, changes in WORLDS.items():
             found = mean_jcts(board, scenario.name, args.checkpoint, changes)
             for at, checkpoint in enumerate(args.checkpoint):
-                against = "" if at + 1 == len(args.checkpoint) else shown_ratio(found[:, -1], found[:, at])
-                mean = f"{found[:, at].mean():,.0f} s"
+                last, mean = at + 1 == len(args.checkpoint), f"{found[:, at].mean():,.0f} s"
+                against = "" if last else "{:.3f} [{:.3f}, {:.3f}]".format(*ratio(found[:, -1], found[:, at]))
                 rows.append((scenario.name, world, checkpoint, mean, against))
             print(f"{scenario.name}, {world}", file=sys.stderr)
     headers = ("jobs and cluster", "where", "trained", "mean JCT", "the last / this")
