@@ -75,6 +75,20 @@ def test_a_folder_without_orders_shuffles_its_own(folder: Path) -> None:
     assert rows == rows_of(folder, "--seeds", "1,2", "--policies", "fgd,best-fit")
 
 
+def test_published_figures_without_their_orders_are_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "workload,policy,seed,arrived_pct,allocated_pct\ndefault,FGD,7,130,50\ndefault,FGD,8,130,50\n"
+    (folder / "expected_allocation.csv").write_text(text)
+    rows_of(folder, "--seeds", "7,8,9", "--policies", "fgd")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert "no order" in line
+    assert "(default: seed 7, 8)" in line
+    assert line.removeprefix("warning: ") in Path("p.md").read_text()
+    rows_of(folder, "--seeds", "9", "--policies", "fgd")
+    assert "no order" not in capsys.readouterr().err + Path("p.md").read_text()
+
+
 def test_an_order_file_is_followed(folder: Path) -> None:
     (folder / "orders").mkdir()
     order = {"arrivals_7": np.array([1, 1, 1, 0], dtype=np.uint16), "node_rank_7": np.array([1, 0])}
