@@ -33,6 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
     limit = f"seconds of wall time that a decision may take ({DECISION_LIMIT_S:g})"
     add.add_argument("--decision-limit-s", type=float, default=DECISION_LIMIT_S, metavar="S", help=limit)
+    words = "folder of a run in a cell, as of `clustergym live`, which is not run again; several times"
+    add.add_argument("--run", type=Path, action="append", default=[], metavar="DIR", help=words)
     check = commands.add_parser("check", help="replay entries without running them and compare every metric")
     check.add_argument("board", nargs="?", help="all by default")
     check.add_argument("entry", nargs="*", help="all by default")
@@ -128,7 +130,8 @@ def _add(options: argparse.Namespace) -> int:
         title=options.title,
         authors=authors,
         workers=workers,
-        words=options.override,
+        words=[*options.override, *(f"--run={folder}" for folder in options.run)],
+        finished=options.run,
         decision_limit_s=check_limit(options.decision_limit_s, "--decision-limit-s"),
     )
     print(f"wrote {folder}/: {len(board.cells)} cells; now `leaderboard render {board.name}`")

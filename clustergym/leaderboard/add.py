@@ -23,6 +23,7 @@ from clustergym.leaderboard.board import NAME, Board, Cell
 from clustergym.leaderboard.cell_logs import read_logs, write_logs
 from clustergym.leaderboard.entry import FIXED, TIMES, Chosen, Entry, ResultRow, read_entry, read_results
 from clustergym.leaderboard.entry_curves import write_curves
+from clustergym.leaderboard.finished_runs import finished_runs
 from clustergym.leaderboard.registered import trained_on
 from clustergym.leaderboard.run_cells import CellRun, run_cell, run_cells
 from clustergym.metrics.catalogue import METRICS
@@ -51,6 +52,7 @@ def add(
     workers: int = 1,
     words: Sequence[str] = (),
     decision_limit_s: float | None = DECISION_LIMIT_S,
+    finished: Sequence[Path] = (),
 ) -> Path:
     """Run a policy or placer, or both, in every cell of a board not run before, and write its entry.
 
@@ -70,6 +72,8 @@ def add(
         The overrides of the command line that give the same parameters; by default every parameter.
     decision_limit_s : float, optional
         Wall seconds that a decision may take.
+    finished : sequence of Path
+        Folders of runs in cells that are not run anew (`finished_runs`).
 
     Raises
     ------
@@ -83,6 +87,7 @@ def add(
     folder = board.folder / name
     entry = _entry(board, name, parameters, title or name, authors, words or _words(board, parameters))
     runs, begun = _resumed(folder, entry, board), folder.exists()
+    runs |= finished_runs(board, parameters, finished)
     missing = [cell for cell in board.cells if cell not in runs]
     folder.mkdir(parents=True, exist_ok=True)
     write_runs(folder, board, runs)

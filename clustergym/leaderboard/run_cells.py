@@ -80,14 +80,18 @@ def played(
 
     result, lines_of = _RUNS[board.chooses](scenario, policy, placer, cell.seed, watch)
     content = content_of(result, policy, placer, cell.seed)
+    return CellRun(row_of(cell, content), pack(lines_of(content)))
+
+
+def row_of(cell: Cell, content: Mapping[str, Any]) -> ResultRow:
+    """Return the row of a run, of the content of its result.json."""
     times = content["decisions"]
     seconds = {
         "decision_s_p50": _digits(times["seconds_p50"] or 0.0),
         "decision_s_p99": _digits(times["seconds_p99"] or 0.0),
         "wall_s": _digits(content["wall_s"]),
     }
-    row = ResultRow(cell, content["digest"], times["count"], seconds, content["metrics"])
-    return CellRun(row, pack(lines_of(content)))
+    return ResultRow(cell, content["digest"], times["count"], seconds, content["metrics"])
 
 
 Lines = Callable[[Mapping[str, Any]], Iterable[object]]
