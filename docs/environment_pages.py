@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import io
 import json
 import re
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from itertools import pairwise
 from typing import Any, get_type_hints
 
 import numpy as np
+from gifs import gif_of
 
 from clustergym.inputs.parameters import wanted
 
@@ -199,8 +199,6 @@ def described(parameters: type) -> dict[str, tuple[str, str]]:
 
 def _picture(family: str, name: str) -> bytes:
     """Return a GIF of random legal steps in the environment, the same at every build."""
-    from PIL import Image
-
     from clustergym.envs.random_actions import random_action
 
     env = _made(name, render_mode="rgb_array")
@@ -208,12 +206,8 @@ def _picture(family: str, name: str) -> bytes:
     rng, frames = np.random.default_rng(0), []
     for step in range(FRAMES * STEPS_A_FRAME.get(family, 10)):
         if step % STEPS_A_FRAME.get(family, 10) == 0:
-            frames.append(Image.fromarray(env.render()))
+            frames.append(env.render())
         _, _, terminated, truncated, info = env.step(random_action(env, info, rng))
         if terminated or truncated:
             raise RuntimeError(f"{name} ended before its picture was taken")
-    palette = frames[-1].quantize(48, dither=Image.Dither.NONE)
-    first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
-    made = io.BytesIO()
-    first.save(made, format="GIF", save_all=True, append_images=others, duration=FRAME_MS, loop=0)
-    return made.getvalue()
+    return gif_of(frames, -1, duration=FRAME_MS)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from gifs import gif_of
 from held_gpus import Bar, bars_of
-from PIL import Image
 
 import clustergym
 from clustergym.arrays import Ints
@@ -108,17 +107,10 @@ def main(argv: list[str] | None = None) -> None:
     results = {policy: clustergym.simulate(scenario, policy) for policy in given.policies}
     end_s = max(float(result.jobs.end_s.max()) for result in results.values())
     made = frames([Half(policy, result) for policy, result in results.items()], end_s)
-    palette = Image.fromarray(made[len(made) // 3]).quantize(48, dither=Image.Dither.NONE)
-    pictures = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in made]
-    options: dict[str, Any] = {
-        "duration": [FRAME_MS] * (len(pictures) - 1) + [LAST_MS],
-        "loop": 0,
-        "optimize": True,
-    }
-    pictures[0].save(
-        given.out, save_all=True, append_images=pictures[1:], comment=comment(results), **options
-    )
-    print(f"wrote {given.out}: {len(pictures)} frames, {given.out.stat().st_size / 1e6:.2f} MB")
+    duration_ms = [FRAME_MS] * (len(made) - 1) + [LAST_MS]
+    shown = gif_of(made, len(made) // 3, duration=duration_ms, comment=comment(results), optimize=True)
+    given.out.write_bytes(shown)
+    print(f"wrote {given.out}: {len(made)} frames, {len(shown) / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

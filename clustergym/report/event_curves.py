@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -128,6 +128,14 @@ def read_log(path: Path, end_s: float) -> RunLog:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             message = f"is not an event of a run: {error!r}"
             raise InputError(message, file=path, line=number, remedy=REMEDY) from None
+    return reader.ended(end_s)
+
+
+def log_of(events: Iterable[dict[str, Any]], end_s: float) -> RunLog:
+    """Return the log of events that are known to be of a run, as `clustergym.results` writes them."""
+    reader = _Reader(end_s)
+    for event in events:
+        reader.follow(event)
     return reader.ended(end_s)
 
 

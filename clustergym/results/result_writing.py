@@ -140,7 +140,7 @@ def write_result(
         write_jobs_csv(result.jobs, scenario.trace, made / "jobs.csv", extra=requests)
         write_timeline_csv(result.timeline, made / "timeline.csv")
         _write_lines(made / "decisions.jsonl.gz", decision_lines(simulation, content))
-        _write_lines(made / "events.jsonl.gz", _event_lines(simulation))
+        _write_lines(made / "events.jsonl.gz", event_lines(simulation))
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         (made / "result.json").write_text(text, encoding="utf-8")
         (folder / "result.json").unlink(missing_ok=True)
@@ -182,7 +182,8 @@ def decision_lines(simulation: Simulation, result: Mapping[str, Any]) -> Iterabl
         yield line
 
 
-def _event_lines(simulation: Simulation) -> Iterable[object]:
+def event_lines(simulation: Simulation) -> Iterable[dict[str, Any]]:
+    """Yield the lines of the event log."""
     names, job_id = simulation.setting.gpu_types, simulation.scenario.trace.job_id
     for event in simulation.log.events:
         line: dict[str, Any] = {"time_s": event.time_s, "kind": str(event.kind)}
