@@ -33,7 +33,8 @@ class Kueue(GangQueues):
     its quota and by `borrow_within_cohort` beyond. Jobs of the largest share, lowest priority and fewest GPUs
     go first, and those that need not go stay. No job is stopped before its minimum run time.
 
-    Sources: Kueue's KEP-1714 and KEP-4136, and its documentation.
+    Sources, the system's documents and no paper: Kueue's KEP-1714 and KEP-4136, and its documentation. The
+    rules without fair sharing are from general knowledge of Kueue.
 
     Every departure from the project: a job holds its quota from its start, and what was preempted is gone at
     once; minimum run times are ours.

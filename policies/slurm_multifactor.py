@@ -39,8 +39,9 @@ class SlurmMultifactor(Policy):
     start before it if they do not put that off. Running jobs are never preempted, and a queue's limit is
     kept; quotas have no part in it.
 
-    Sources: SchedMD on multifactor priority and the fair tree; Lifka (JSSPP '95) and Mu'alem and Feitelson
-    (TPDS 2001) on backfill.
+    Sources: SchedMD's documentation of multifactor priority, with the classic fair share of one queue, and of
+    the fair tree, and no paper; Lifka (JSSPP '95) and Mu'alem and Feitelson (TPDS 2001) on backfill. How the
+    classic rule counts use in a tree of queues is from general knowledge of Slurm.
 
     Every departure from Slurm: the reservations are computed at each decision point for all jobs, without
     window or resolution, and by the number of GPUs of a type rather than by nodes; a queue's jobs are one
