@@ -132,22 +132,22 @@ class Gavel(Policy):
         if pairs is not None:
             return self._packed_decision(view, times, pairs)
         self._rounds.account(view)
-        jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
-        share = self._rounds.share[view.job]
-        if jobs != self._solved_for and view.now_s - self._solved_s >= self.solve_interval_s:
-            share = self._solve(view, times)
-            self._solved_for, self._solved_s = jobs, view.now_s
+        share = self._solve(view, times) if self._due(view, times) else self._rounds.share[view.job]
         return self._rounds.decide(view, share, times.time_s)
 
     def _packed_decision(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Decision:
         rounds = self._packed_rounds
         rounds.account(view)
-        jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
-        share = rounds.share
-        if jobs != self._solved_for and view.now_s - self._solved_s >= self.solve_interval_s:
-            share = self._solve_packed(view, times, pairs)
-            self._solved_for, self._solved_s = jobs, view.now_s
+        share = self._solve_packed(view, times, pairs) if self._due(view, times) else rounds.share
         return rounds.decide(view, share, times.time_s)
+
+    def _due(self, view: View, times: finish_times.RequestTimes) -> bool:
+        """Whether shares are solved for anew now: jobs have changed and the interval is over."""
+        jobs = (view.job.tobytes(), np.isfinite(times.time_s).tobytes())
+        due = jobs != self._solved_for and view.now_s - self._solved_s >= self.solve_interval_s
+        if due:
+            self._solved_for, self._solved_s = jobs, view.now_s
+        return due
 
     def _solve_packed(self, view: View, times: finish_times.RequestTimes, pairs: PairOptions) -> Floats:
         self._programs += 1

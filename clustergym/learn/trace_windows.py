@@ -84,36 +84,20 @@ def _window(
     error: float,
     name: str,
 ) -> Scenario:
-    if whole.costs.profile:
-        return _profiled_window(rng, whole, rows, load, restart, error, name)
-    n, model_class = len(rows), whole.class_of[rows]
-    trace = replace(
-        whole.trace.take(rows, name),
-        submit_s=_stretched(whole, rows, load),
-        model_family=tuple(f"m{row:05d}" for row in range(n)),
-    )
-    times = whole.known_times(InformationClass.CLAIRVOYANT)[model_class]
-    known = times * np.exp(error * rng.normal(size=n))[:, None, None]
-    tables, order = job_tables(trace, whole.cluster, whole.tables.counts, times, known)
-    checkpoint_s = whole.checkpoint_s[model_class][order] * restart
-    return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s)
-
-
-def _profiled_window(
-    rng: np.random.Generator,
-    whole: Scenario,
-    rows: Ints,
-    load: float,
-    restart: float,
-    error: float,
-    name: str,
-) -> Scenario:
-    """Return a window whose jobs share profiles as those of the file do, so that errors are of models."""
     trace = replace(whole.trace.take(rows, name), submit_s=_stretched(whole, rows, load))
-    factor = np.exp(error * rng.normal(size=len(whole.tables.classes)))[:, None, None, None]
-    known = {part: getattr(whole.tables, part) * factor for part in ("data_parallel", "profiled")}
-    tables, checkpoint_s = replace(whole.tables, **known), whole.checkpoint_s * restart
-    return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s)
+    if whole.costs.profile:
+        # Its jobs share profiles as those of the file do, so that errors are of models.
+        factor = np.exp(error * rng.normal(size=len(whole.tables.classes)))[:, None, None, None]
+        known_parts = {part: getattr(whole.tables, part) * factor for part in ("data_parallel", "profiled")}
+        tables, checkpoint_s = replace(whole.tables, **known_parts), whole.checkpoint_s
+    else:
+        n, model_class = len(rows), whole.class_of[rows]
+        trace = replace(trace, model_family=tuple(f"m{row:05d}" for row in range(n)))
+        times = whole.known_times(InformationClass.CLAIRVOYANT)[model_class]
+        known = times * np.exp(error * rng.normal(size=n))[:, None, None]
+        tables, order = job_tables(trace, whole.cluster, whole.tables.counts, times, known)
+        checkpoint_s = whole.checkpoint_s[model_class][order]
+    return replace(whole, name=name, trace=trace, tables=tables, checkpoint_s=checkpoint_s * restart)
 
 
 def _failing_otherwise(rng: np.random.Generator, window: Scenario) -> Scenario:

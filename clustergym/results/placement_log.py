@@ -315,17 +315,7 @@ def read_placements(
 ) -> tuple[dict[str, Any], list[Answer]]:
     """Read an unchecked placement log; return its header and its answers.
 
-    Parameters
-    ----------
-    path : Path
-    scenario : Scenario
-    packed : bytes, optional
-        The gzip stream of the log, if the file has the logs of several runs.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is not a placement log, or names what the scenario does not have.
+    Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """
     header, lines = open_log(path, "placement", PLACEMENTS_SCHEMA, packed)
     return header, answers_of(path, scenario, lines)

@@ -46,17 +46,7 @@ def read_schedule(
 ) -> tuple[dict[str, Any], list[Change], list[Answer]]:
     """Read an unchecked schedule; return its header, its decisions and its placer's answers.
 
-    Parameters
-    ----------
-    path : Path
-    scenario : Scenario
-    packed : bytes, optional
-        The gzip stream of the log, if the file has the logs of several runs.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is not a schedule, or names what the scenario does not have.
+    Arguments and errors are those of `clustergym.results.decision_log.read_decisions`.
     """
     header, lines = open_log(path, "schedule", SCHEDULE_SCHEMA, packed)
     count = header.get("decisions")

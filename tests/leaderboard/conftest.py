@@ -6,11 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
-from boards import small_board
+from boards import frozen, small_board
 
-from clustergym.leaderboard.add import add, freeze
-from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.add import add
 
 BOARD = small_board((5, 6)) | {
     "version": 3,
@@ -55,10 +53,7 @@ PLACERS = {
 @pytest.fixture(scope="session")
 def placers_made(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("placers")
-    (root / "placers").mkdir()
-    (root / "placers" / "board.yaml").write_text(yaml.safe_dump(PLACERS, sort_keys=False))
-    freeze(load_board("placers", root))
-    board = load_board("placers", root)
+    board = frozen(root, PLACERS)
     add(board, "random-fit", {"name": "minipod", "algorithm": "random_fit"}, title="random fit")
     add(board, "moving", {"name": "buddy", "defragment_s": 600.0})
     return root
@@ -74,10 +69,7 @@ def placers(placers_made, tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def made(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("boards")
-    (root / "small").mkdir()
-    (root / "small" / "board.yaml").write_text(yaml.safe_dump(BOARD))
-    freeze(load_board("small", root))
-    board = load_board("small", root)
+    board = frozen(root, BOARD)
     add(board, "first", {"name": "fcfs"}, title="First come")
     add(board, "short", {"name": "srtf"})
     return root

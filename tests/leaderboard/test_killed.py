@@ -9,8 +9,7 @@ import sys
 import time
 
 import pytest
-import yaml
-from boards import small_board
+from boards import frozen, small_board
 from error_lines import error_line
 
 from clustergym.leaderboard.__main__ import main
@@ -23,9 +22,7 @@ BOARD = small_board((5, 6, 9))
 def root(tmp_path_factory):
     """A board of three cells with one whole entry."""
     folder = tmp_path_factory.mktemp("boards")
-    (folder / "small").mkdir()
-    (folder / "small" / "board.yaml").write_text(yaml.safe_dump(BOARD))
-    assert main(["--root", str(folder), "freeze", "small"]) == 0
+    frozen(folder, BOARD)
     assert main(["--root", str(folder), "add", "small", "whole", "policy=las"]) == 0
     return folder
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from boards import claims, claims_throughout, flags, kinds
+from boards import claims, claims_throughout, flags, frozen, kinds
 from clustergym.policies.fcfs import FirstComeFirstServed
 from clustergym.policies.placers.parts import PartPlacer
 from clustergym.policies.sjf import ShortestJobFirst
@@ -19,7 +19,7 @@ from entry_logs import Lines, change_headers, change_log, read_log
 from error_lines import error_line
 
 from clustergym.leaderboard.__main__ import main
-from clustergym.leaderboard.add import add, freeze
+from clustergym.leaderboard.add import add
 from clustergym.leaderboard.board import load_board
 from clustergym.leaderboard.cell_logs import FILE
 from clustergym.leaderboard.cell_replay import FlagKind
@@ -49,10 +49,7 @@ BOARD = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("pairs")
-    (root / "pairs").mkdir()
-    (root / "pairs" / "board.yaml").write_text(yaml.safe_dump(BOARD, sort_keys=False))
-    freeze(load_board("pairs", root))
-    board = load_board("pairs", root)
+    board = frozen(root, BOARD)
     add(board, "first", {"policy": {"name": "fcfs"}, "placer": RANDOM_FIT}, title="First come")
     add(board, "short", {"policy": {"name": "sjf"}, "placer": FGD})
     return root

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from error_lines import error_line
+from trainings import repeated
 
 from clustergym import bench
 from clustergym import train as train_command
@@ -24,13 +25,8 @@ SMALL = [
 
 
 def test_training_repeats_itself_and_goes_on(tmp_path):
-    assert train_command.main([*SMALL, f"output={tmp_path / 'a'}"]) == 0
-    assert train_command.main([*SMALL, f"output={tmp_path / 'b'}"]) == 0
-    (tmp_path / "b" / "b.safetensors").unlink()
-    assert train_command.main([*SMALL, f"output={tmp_path / 'b'}"]) == 0
-    a, b = (SHARES.load(str(tmp_path / name / f"{name}.safetensors")) for name in "ab")
-    assert a.weights.tolist() == b.weights.tolist()
-    assert a.weights.shape == SHAPE
+    weights = repeated(SMALL, tmp_path, SHARES)
+    assert weights.shape == SHAPE
 
 
 def test_the_objective_is_minus_the_return_of_the_environment():

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import PairScript, RandomPairs, with_pairs
 from scenarios import Job, Script, small_scenario
+from wild_scenarios import with_extras
 
-from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import Decision, InformationClass
 from clustergym.results.measured_run import measurement_of, result_of
-from clustergym.scenarios.disturbances.failures import Failures
 from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
 from clustergym.sim.decision_checks import DecisionError
 from clustergym.sim.drive import replay, simulate
@@ -209,22 +208,6 @@ def test_any_run_conserves_gpus_and_work_and_replays(rows, rounds, horizon_s, se
     information, changes = InformationClass.CLAIRVOYANT, run.simulation.changes
     again = replay(scenario, Buddy(defragment_s=50.0), information, None, seed, changes)
     assert again.log.digest == run.simulation.log.digest
-
-
-def with_extras(scenario, extras, seed):
-    """Add traffic of half of each iteration on scarce links, and nodes that are down a tenth of the time."""
-    if "contention" in extras:
-        half = np.where(np.isfinite(scenario.execution), scenario.execution / 2, 0.0)
-        fabric = Fabric(1, 2, spine_oversubscription=2.0, core_oversubscription=4.0)
-        cluster = replace(scenario.cluster, fabric=fabric)
-        scenario = replace(scenario, cluster=cluster, communication_s=half)
-    if "failures" in extras:
-        failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
-        scenario = replace(scenario, disturbances=(failures,))
-    if "planned" in extras:
-        planned = PlannedJobs((Reservation(0, float(scenario.trace.submit_s[0]) + 60.0, 40.0),))
-        scenario = replace(scenario, disturbances=(*scenario.disturbances, planned))
-    return scenario
 
 
 def gpus_from_the_log(scenario, simulation):

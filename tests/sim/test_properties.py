@@ -7,19 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from batches import with_batches
 from clustergym.policies.placers.buddy import Buddy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenarios import Job, small_scenario
-from wild_scenarios import profiles
+from wild_scenarios import profiles, with_extras
 
-from clustergym.cluster.spec import Fabric
 from clustergym.interface.policy import Decision, InformationClass, Policy
 from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.costs import Costs
-from clustergym.scenarios.disturbances.failures import NODE_FAIL, Failures
-from clustergym.scenarios.disturbances.reservations import PlannedJobs, Reservation
+from clustergym.scenarios.disturbances.failures import NODE_FAIL
 from clustergym.sim.drive import replay, simulate
 from clustergym.sim.log import LAUNCHES, NO_JOB, EventKind
 
@@ -125,25 +122,6 @@ def test_any_run(rows, rounds, profiling, horizon_s, search, seed, extras):
     )
     assert again.log.digest == run.simulation.log.digest
     assert again.log.events == events
-
-
-def with_extras(scenario, extras, seed):
-    """Add traffic of half of each iteration, nodes down a tenth of the time, every third job planned."""
-    if "contention" in extras:
-        half = np.where(np.isfinite(scenario.execution), scenario.execution / 2, 0.0)
-        fabric = Fabric(1, 2, spine_oversubscription=2.0, core_oversubscription=4.0)
-        cluster = replace(scenario.cluster, fabric=fabric)
-        scenario = replace(scenario, cluster=cluster, communication_s=half)
-    if "batches" in extras:
-        scenario = with_batches(scenario, [16, 32, 64, 256], np.array([[30.0, 500.0, 90.0]]))
-    if "failures" in extras:
-        failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
-        scenario = replace(scenario, disturbances=(failures,))
-    if "planned" in extras:
-        submit_s = scenario.trace.submit_s
-        planned = (Reservation(row, submit_s[row] + 20.0, 40.0) for row in range(0, len(submit_s), 3))
-        scenario = replace(scenario, disturbances=(*scenario.disturbances, PlannedJobs(tuple(planned))))
-    return scenario
 
 
 GIVES_UP = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import yaml
 from checked_entries import check
 from entry_logs import change_headers
 
-from clustergym.leaderboard.board import load_board
+from clustergym.leaderboard.add import freeze
+from clustergym.leaderboard.board import Board, load_board
 from clustergym.leaderboard.cell_replay import Flag, FlagKind
 
 
@@ -46,6 +47,15 @@ def flags(root: Path, entry: str, strict: int = 0) -> list[str]:
 
 def kinds(root: Path, entry: str, strict: int = 0) -> set[FlagKind]:
     return {flag.kind for flag in found(root, entry, strict)}
+
+
+def frozen(root: Path, content: Mapping[str, Any]) -> Board:
+    """Write a board's content below a folder, freeze it, and return it."""
+    folder = root / content["name"]
+    folder.mkdir()
+    (folder / "board.yaml").write_text(yaml.safe_dump(dict(content), sort_keys=False))
+    freeze(load_board(folder.name, root))
+    return load_board(folder.name, root)
 
 
 def claims(folder: Path, **changes: Any) -> None:

@@ -112,3 +112,22 @@ def schedule(drawn: list[tuple[float, int, float]]) -> Failures:
             kept.append(NodeFailure(round(time_s + at * 13e-6, 6), node, round(repair_s, 3)))
             back_s[node] = time_s + repair_s + 1e-3
     return Failures(tuple(kept), checkpoint_every_s=15.0)
+
+
+def with_extras(scenario, extras, seed):
+    """Add traffic of half of each iteration, nodes down a tenth of the time, every third job planned."""
+    if "contention" in extras:
+        half = np.where(np.isfinite(scenario.execution), scenario.execution / 2, 0.0)
+        fabric = Fabric(1, 2, spine_oversubscription=2.0, core_oversubscription=4.0)
+        cluster = replace(scenario.cluster, fabric=fabric)
+        scenario = replace(scenario, cluster=cluster, communication_s=half)
+    if "batches" in extras:
+        scenario = with_batches(scenario, [16, 32, 64, 256], np.array([[30.0, 500.0, 90.0]]))
+    if "failures" in extras:
+        failures = Failures(mtbf_s=300.0, mttr_s=30.0, seed=seed, checkpoint_every_s=15.0)
+        scenario = replace(scenario, disturbances=(failures,))
+    if "planned" in extras:
+        submit_s = scenario.trace.submit_s
+        planned = (Reservation(row, submit_s[row] + 20.0, 40.0) for row in range(0, len(submit_s), 3))
+        scenario = replace(scenario, disturbances=(*scenario.disturbances, PlannedJobs(tuple(planned))))
+    return scenario
