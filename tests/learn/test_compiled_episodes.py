@@ -79,15 +79,30 @@ def test_one_that_is_told_no_times_agrees_with_the_engine(tmp_path_factory, scen
     agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights, known=InformationClass.NONE), weights)
 
 
+BELIEFS = {"": (), "none": beliefs.START, "measures": beliefs.START_TOLD}
+
+
 @pytest.mark.parametrize("index", range(3))
-@pytest.mark.parametrize("known", ["none", "bootstrap", "data_parallel", "profiled"])
-def test_agrees_with_the_engine_where_jobs_are_profiled(tmp_path, index, known):
+@pytest.mark.parametrize(
+    ("known", "believes"),
+    [
+        ("none", "none"),
+        ("bootstrap", ""),
+        ("data_parallel", ""),
+        ("data_parallel", "measures"),
+        ("profiled", ""),
+    ],
+)
+def test_agrees_with_the_engine_where_jobs_are_profiled(tmp_path, index, known, believes):
     # Prices of profiles as on the boards; of class none there is none.
     drawn = Distribution(origin="synthetic", jobs=(60, 80), gpus=24)
     scenario = replace(draw_scenario(drawn, "train", 5, index), costs=Costs())
+    if believes == "measures":  # Every third job has no data-parallel profile, others have none on one GPU.
+        told = scenario.tables.data_parallel.copy()
+        told[::3], told[1::3, :, 0] = np.inf, np.inf
+        scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=told))
     weights = start() + np.random.default_rng(index).normal(size=features.COUNT) / 3
-    if known == "none":
-        weights = np.concatenate([weights, beliefs.START])
+    weights = np.concatenate([weights, BELIEFS[believes]])
     agrees(scenario, learned(tmp_path, weights, known=InformationClass(known)), weights)
 
 
