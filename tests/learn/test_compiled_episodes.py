@@ -147,6 +147,22 @@ def test_what_is_measured_decides_by_hand(iterations, jct_s, unit):
     assert outcome.jct_s.tolist() == jct_s
 
 
+@pytest.mark.parametrize(
+    ("believes", "jct_s"), [((), [3000.0, 3900.0]), (beliefs.START_TOLD, [4000.0, 1000.0])]
+)
+def test_what_is_measured_corrects_a_profile_by_hand(believes, jct_s):
+    # One GPU; the smallest job goes first. The profile of a says 1 s an iteration, it takes 10. At 100 s it
+    # has done 10 of 300 and b comes, 1,000 s long: by the profile a has 290 s left, goes on to 3,000 s, and b
+    # ends at 4,000 s. As measured a has 2,900 s left: b runs to 1,100 s, and a ends at 4,000 s.
+    jobs = [Job("a", 0.0, 300, family="a"), Job("b", 100.0, 100, family="b")]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, {"a": {"X": {1: 10.0}}, "b": {"X": {1: 10.0}}})
+    told = scenario.tables.data_parallel.copy()
+    told[scenario.class_of[0]] = 1.0
+    scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=told))
+    weights = np.concatenate([weights_of(rank=-1.0), believes])
+    assert AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s.tolist() == jct_s
+
+
 @pytest.mark.parametrize(("checkpoint_s", "jct_s", "restarts"), [(299.0, 800.0, 1), (301.0, 900.0, 0)])
 def test_an_enlargement_must_repay_its_restart(checkpoint_s, jct_s, restarts):
     # Two GPUs; both jobs start with one, as each start comes before a doubling (score 2 against 1). Job a
