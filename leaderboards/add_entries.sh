@@ -89,7 +89,9 @@ add crius 'Crius' policy=crius
 add learned 'learned auction' policy=learned
 add learned-none 'learned auction, told no speeds' policy=learned policy.checkpoint=none
 add learned-bootstrap 'learned auction, bootstrap' policy=learned policy.checkpoint=bootstrap
-if [[ $board != scale ]]; then
+if [[ $board == scale ]]; then
+  add learned-data-parallel-scale 'learned auction, profiles and measures' policy=learned policy.checkpoint=data-parallel-scale
+else
   add learned-data-parallel 'learned auction, trained with its price' policy=learned policy.checkpoint=data-parallel
 fi
 add learned-profiled 'learned auction, profiled' policy=learned policy.checkpoint=profiled

@@ -27,7 +27,8 @@ class Learned(Policy):
     made, a job's start with its least count on a type or the doubling of what it has, until no start has
     room and no doubling scores above 0. An enlargement of a running job that does not repay its restart
     is reverted. `clustergym.compiled.auction_features` defines what the score is made of. An agent of class
-    `none` believes iteration times by what it has seen of jobs that ran (`clustergym.compiled.beliefs`).
+    `none`, or trained with `agent.measures`, believes iteration times by what it has seen of jobs that ran
+    (`clustergym.compiled.beliefs`).
 
     Parameters
     ----------
@@ -57,9 +58,10 @@ class Learned(Policy):
             from clustergym.learn.auction_checkpoints import load
 
             self._loaded: Any = load(self.checkpoint)
-            remedy = f"give 0, as {self.checkpoint} is told no times to play out"
             told = self.information_class != InformationClass.NONE
-            require(told or self.rollout == 0, "policy.rollout", self.rollout, remedy)
+            has = "measures jobs beside the times that it is" if told else "is told no times to"
+            remedy = f"give 0, as {self.checkpoint} {has} play out"
+            require(self._measures_none() or self.rollout == 0, "policy.rollout", self.rollout, remedy)
         else:
             remedy = "give 0, as only auctions are played out"
             require(self.rollout == 0, "policy.rollout", self.rollout, remedy)
@@ -96,9 +98,14 @@ class Learned(Policy):
     @property
     def auction_weights(self) -> Floats | None:
         """Weights of a plain auction by the times it is told; None where more than that decides."""
-        plain = self._player is None and not self.rollout and self.information_class != InformationClass.NONE
+        plain = self._player is None and not self.rollout and self._measures_none()
         weights: Floats | None = self._loaded.weights if plain else None
         return weights
+
+    def _measures_none(self) -> bool:
+        from clustergym.compiled.beliefs import split
+
+        return not len(split(self._loaded.weights)[1])
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""
@@ -114,7 +121,7 @@ class Learned(Policy):
         from clustergym.compiled.auction import bids_of, decide
 
         counts, available = view.setting.counts.astype(np.int64), view.available.astype(np.int64)
-        if self.information_class == InformationClass.NONE:
+        if not self._measures_none():
             kind, level = self._decide_by_beliefs(view, available, counts)
         elif self.rollout:
             bids = bids_of(view, times_or_guess(view))
@@ -136,6 +143,7 @@ class Learned(Policy):
             view.job, view.now_s, view.iterations, view.requested_gpus.astype(np.int64), view.feasible
         )
         weights, believed = beliefs.split(self._loaded.weights)
-        bids = bids_of(view, np.full(view.feasible.shape, np.inf))
+        told = self.information_class != InformationClass.NONE
+        bids = bids_of(view, view.iteration_time_s() if told else np.full(view.feasible.shape, np.inf))
         kind, level = beliefs.decide(weights, believed, self._observed, available, counts, shown, bids)
         return kind, level

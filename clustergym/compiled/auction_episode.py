@@ -122,14 +122,15 @@ def _fill_shown(episode: Episode, shown: Shown) -> None:
         shown.requested[at] = job[c.REQUESTED_GPUS]
         for kind in range(shown.feasible.shape[1]):
             for level in range(shown.feasible.shape[2]):
-                shown.feasible[at, kind, level] = episode.feasible[job[c.CLASS], kind, level]
+                known = times.shown_on(episode, shown.rows[at], kind)
+                shown.feasible[at, kind, level] = known and episode.feasible[job[c.CLASS], kind, level]
 
 
 @compiled_part
 def _decide_believing(
     episode: Episode, cluster: ClusterArrays, weights: Floats, believed: Floats, observed: Observed
 ) -> None:
-    """Let the auction set the targets without being told iteration times."""
+    """Let the auction set the targets by times that it believes."""
     rows = episode.in_view[: episode.clock[c.IN_VIEW]]
     n, bids = len(rows), bids_of_rows(episode, cluster, rows)
     now_s = episode.clock[c.NOW] / c.TICKS_PER_S
@@ -166,8 +167,8 @@ def run(
     weights : ndarray of float
     bias : ndarray of float, shape (jobs of the trace, T, 2)
         As of `biased_auction.decide`; of length 0: there is none.
-    believed : ndarray of float, shape (beliefs.COUNT,)
-        By which an auction that is told no iteration times believes them; of length 0: it is told them.
+    believed : ndarray of float
+        By which an auction believes iteration times (`beliefs`); of length 0: by those it is told.
     observed : Observed
         What it has seen.
     episodes : Episode

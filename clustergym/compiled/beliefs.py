@@ -1,4 +1,6 @@
-"""What an agent that is told no iteration times believes of them, from what it has seen of jobs that ran.
+"""What an agent that measures jobs believes of iteration times, from what it has seen of jobs that ran.
+
+It is told none, or those of profiles, which jobs need not run at and some jobs lack.
 
 Every figure is a ratio to a job's own iterations, so that it does not matter what an iteration is.
 """
@@ -12,6 +14,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled import auction
+from clustergym.compiled import auction_features as features
 from clustergym.compiled.auction import NONE, Bids
 from clustergym.compiled.numba_cache import compiled, compiled_in_place, compiled_part
 
@@ -28,6 +31,12 @@ NAMES = (
 COUNT = len(NAMES)
 START = (0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0)
 """An hour, powers of 0.73, half of a job's own power."""
+NAMES_TOLD = (
+    *NAMES,
+    "profile_doubt",  # logit of the share of powers of GPUs, beside its profile, in how a job scales
+)
+"""Of an agent that is told the times of profiles."""
+START_TOLD = (*START, 0.0)
 LEAST_WORKED_S = 30.0
 """Seconds that a job works on an allotment before its speed there is measured."""
 
@@ -82,8 +91,10 @@ class Shown(NamedTuple):
 
 
 def split(weights: Floats) -> tuple[Floats, Floats]:
-    """Return the weights of scores, and the numbers of `NAMES`, which come last."""
-    return weights[:-COUNT].copy(), weights[-COUNT:].copy()
+    """Return the weights of scores, and the numbers of `NAMES` or `NAMES_TOLD`, which come last if at all."""
+    last = (len(weights) - features.COUNT) % (auction.INPUTS + 2)
+    scores = len(weights) - (last if last in (COUNT, len(NAMES_TOLD)) else 0)
+    return weights[:scores].copy(), weights[scores:].copy()
 
 
 def nothing_observed(jobs: int, types: int, levels: int) -> Observed:
@@ -194,12 +205,24 @@ def _own_power(counts: Ints, time_s: Floats) -> float:
 
 
 @compiled_in_place
+def _take_for_measured(told_s: Floats, measured: Floats, taken: Floats) -> None:
+    """Write the times measured of a job; if there are none, those told at the least count on each type."""
+    none = True
+    for t in range(len(measured)):
+        none &= _nearest(measured[t], 0) == NONE
+    for t in range(len(measured)):
+        least = auction.first_level(told_s[t])
+        for k in range(measured.shape[1]):
+            taken[t, k] = told_s[t, k] if none and k == least else measured[t, k]
+
+
+@compiled_in_place
 def _believe_job(
     beliefs: Floats, observed: Observed, counts: Ints, powers: tuple[float, float], shown: Shown, at: int,
-    time_s: Floats,
+    told_s: Floats, measured: Floats, time_s: Floats,
 ) -> None:  # fmt: skip
     """Write the seconds per iteration that a job is believed to take, shape (T, K)."""
-    measured, types = observed.time_s[shown.rows[at]], time_s.shape[0]
+    types = time_s.shape[0]
     guess_s = 3600.0 * math.exp(beliefs[0]) * float(shown.requested[at]) ** beliefs[1] / shown.iterations[at]
     share = _share(beliefs[4])
     for t in range(types):
@@ -225,6 +248,9 @@ def _believe_job(
             if not math.isnan(own):
                 power += share * (own - power)
             time_s[t, k] = factor * from_s * (from_gpus / counts[k]) ** power
+            if near != NONE and told_s[t, k] < np.inf and told_s[source, near] < np.inf:
+                as_told_s, doubt = from_s * told_s[t, k] / told_s[source, near], _share(beliefs[8])
+                time_s[t, k] = time_s[t, k] ** doubt * as_told_s ** (1.0 - doubt)
 
 
 @compiled_part
@@ -233,14 +259,18 @@ def believe(beliefs: Floats, observed: Observed, counts: Ints, shown: Shown, bid
 
     Parameters
     ----------
-    beliefs : ndarray of float, shape (COUNT,)
-        As in `NAMES`.
+    beliefs : ndarray of float
+        As in `NAMES`, or in `NAMES_TOLD`: `bids.time_s` then has the times that are told, inf where none is.
     """
+    told_s, taken = np.full(bids.time_s.shape, np.inf), np.empty(bids.time_s.shape[1:])
+    if len(beliefs) > COUNT:
+        told_s[:] = bids.time_s
     doubt = math.exp(beliefs[5])
     grow = (doubt * _share(beliefs[2]) + observed.power[0]) / (doubt + observed.power[1])
     shrink = (doubt * _share(beliefs[3]) + observed.power[0]) / (doubt + observed.power[1])
     for at in range(len(shown.rows)):
-        _believe_job(beliefs, observed, counts, (grow, shrink), shown, at, bids.time_s[at])
+        _take_for_measured(told_s[at], observed.time_s[shown.rows[at]], taken)
+        _believe_job(beliefs, observed, counts, (grow, shrink), shown, at, told_s[at], taken, bids.time_s[at])
 
 
 @compiled

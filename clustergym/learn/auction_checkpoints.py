@@ -27,8 +27,8 @@ class AuctionCheckpoint:
     Attributes
     ----------
     weights : ndarray of float
-        As `clustergym.compiled.auction.score_of` takes them; of an agent told no iteration times,
-        then the numbers of `clustergym.compiled.beliefs.NAMES`.
+        As `clustergym.compiled.auction.score_of` takes them; of an agent that measures jobs, then the numbers
+        of `clustergym.compiled.beliefs.NAMES` or, if it is told iteration times, of `NAMES_TOLD`.
     information_class : InformationClass
     sha256 : str
         Digest of the weights file.
@@ -51,11 +51,10 @@ def save(path: Path, weights: Floats, information: InformationClass, about: Mapp
         "features": list(features.NAMES),
         "normalisation": "in the features: every one is of the order of 1",
     }
-    scores, tensors = weights, {}
-    if information == InformationClass.NONE:
-        scores, believed = beliefs.split(weights)
-        head["beliefs"], tensors["beliefs"] = list(beliefs.NAMES), believed
-    tensors["weights"] = np.ascontiguousarray(scores, dtype=np.float64)
+    scores, believed = beliefs.split(weights)
+    tensors = {"weights": np.ascontiguousarray(scores, dtype=np.float64)}
+    if len(believed):
+        head["beliefs"], tensors["beliefs"] = list(beliefs.NAMES_TOLD[: len(believed)]), believed
     write(path, tensors, head, information, about)
 
 
@@ -77,18 +76,20 @@ def load(name: str) -> AuctionCheckpoint:
     if not isinstance(names, list) or names != [name for name in features.NAMES if name in names]:
         raise _outdated(stored.yaml, "are not this version's", "features")
     weights = _weights(stored, names)
-    if stored.information_class == InformationClass.NONE:
-        weights = np.concatenate([weights, _beliefs(stored)])
+    told = stored.information_class != InformationClass.NONE
+    if not told or "beliefs" in stored.about:
+        names = list(beliefs.NAMES_TOLD if told else beliefs.NAMES)
+        weights = np.concatenate([weights, _beliefs(stored, names)])
     return AuctionCheckpoint(weights, stored.information_class, stored.sha256, stored.about)
 
 
-def _beliefs(stored: Stored) -> Floats:
-    """Check the numbers by which an agent believes iteration times that it is not told."""
-    if stored.about.get("beliefs") != list(beliefs.NAMES):
+def _beliefs(stored: Stored, names: list[str]) -> Floats:
+    """Check the numbers by which an agent believes iteration times."""
+    if stored.about.get("beliefs") != names:
         raise _outdated(stored.yaml, "are not this version's", "beliefs")
     believed = stored.tensors.get("beliefs")
-    if believed is None or believed.dtype != np.float64 or believed.shape != (beliefs.COUNT,):
-        raise _outdated(stored.path, f"are not {beliefs.COUNT} of float64", "beliefs")
+    if believed is None or believed.dtype != np.float64 or believed.shape != (len(names),):
+        raise _outdated(stored.path, f"are not {len(names)} of float64", "beliefs")
     return believed
 
 

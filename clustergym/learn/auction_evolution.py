@@ -58,8 +58,11 @@ class AuctionEvolution(Agent):
     sigma : float
         Initial step.
     information : str
-        Information class the agent is trained for; `none`: it is told no iteration times, and the numbers of
-        `clustergym.compiled.beliefs.NAMES` are searched for as well.
+        Information class the agent is trained for; one of `none` is told no iteration times and measures
+        jobs.
+    measures : bool
+        Whether an agent that is told iteration times measures jobs as well. The numbers of
+        `clustergym.compiled.beliefs` are then searched for with the weights.
     split : str
         Split of the training windows.
     objective : mapping of str to float
@@ -82,6 +85,7 @@ class AuctionEvolution(Agent):
     validation: PositiveInt = 64
     sigma: PositiveFloat = 0.3
     information: Annotated[str, OneOf(InformationClass)] = "data_parallel"
+    measures: bool = False
     split: str = "train"
     objective: dict[str, float] = field(default_factory=lambda: {n: float(n == "jct_mean") for n in TERMS})
     tail: NonNegativeFloat = 0.0
@@ -141,20 +145,17 @@ class AuctionEvolution(Agent):
 
     def _searched(self) -> Ints:
         """Return which weights are searched: those of deadlines only if windows have deadlines."""
-        last = self._scores + (0 if self._told() else beliefs.COUNT)
+        last = self._scores + len(self._beliefs())
         linear = np.arange(features.COUNT if self._meets_deadlines() else features.WITHOUT_DEADLINES)
         kept = linear[[features.NAMES[at] not in self.without for at in linear]]
         return np.concatenate([kept, np.arange(features.COUNT, last)])
 
     def _start(self, seed: int) -> Floats:
         """Return the weights the search begins with; hidden units are drawn, and add 0 to a score."""
-        linear, believed = start(), np.array(() if self._told() else beliefs.START)
+        linear, believed = start(), self._beliefs()
         if self.initial is not None:
-            found = load(self.initial)
-            linear = found.weights
-            if found.information_class == InformationClass.NONE:
-                linear, of_found = beliefs.split(linear)
-                believed = believed if self._told() else of_found
+            linear, found = beliefs.split(load(self.initial).weights)
+            believed[: len(found)] = found[: len(believed)]
         if linear.size != features.COUNT:
             raise InputError(
                 "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
@@ -169,8 +170,11 @@ class AuctionEvolution(Agent):
         """The number of weights of scores."""
         return features.COUNT + self.hidden * (INPUTS + 2)
 
-    def _told(self) -> bool:
-        return InformationClass(self.information) != InformationClass.NONE
+    def _beliefs(self) -> Floats:
+        """Return the numbers by which the agent believes iteration times, as the search begins with them."""
+        if InformationClass(self.information) == InformationClass.NONE:
+            return np.array(beliefs.START)
+        return np.array(beliefs.START_TOLD if self.measures else ())
 
     def _evaluate(
         self, run: Any, candidates: Sequence[Floats], split: str, seed: int, first: int, episodes: int

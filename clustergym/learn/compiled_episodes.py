@@ -49,13 +49,10 @@ class AuctionEpisode:
     ----------
     batch : Batch
     scenario : ScenarioArrays
-    told : bool
-        Whether the auction is told iteration times.
     """
 
     batch: Batch
     scenario: ScenarioArrays
-    told: bool
 
     @classmethod
     def of(
@@ -77,22 +74,18 @@ class AuctionEpisode:
         """
         check_covered(scenario, information, make_placer({"name": "buddy"}))
         batch = Batch(cluster_arrays(scenario.cluster, scenario.tables.counts), 1, logged=False)
-        told = information != InformationClass.NONE
-        return cls(batch, scenario_arrays(scenario, information, round_s), told)
+        return cls(batch, scenario_arrays(scenario, information, round_s))
 
     def run(self, weights: Floats) -> EpisodeOutcome:
         """Run the auction with these weights to the end.
 
-        Those of an auction that is told no iteration times end in the numbers of
-        `clustergym.compiled.beliefs.NAMES`.
+        Those of an auction that measures jobs end in the numbers of `clustergym.compiled.beliefs`.
 
         Raises
         ------
         InputError
             If no auction has as many.
         """
-        if self.told:
-            return self._run(weights, NO_BIAS, NOTHING_BELIEVED)
         scores, believed = split(weights)
         return self._run(scores, NO_BIAS, believed)
 

@@ -142,7 +142,10 @@ class GroupPolicyGradient(EnvironmentAgent):
             return start() if self.initial == "start" else np.zeros(features.COUNT)
         weights = load(self.initial).weights
         require(
-            weights.size == features.COUNT, "agent.initial", self.initial, "name one without hidden units"
+            weights.size == features.COUNT,
+            "agent.initial",
+            self.initial,
+            "name one that has no hidden units and measures no jobs",
         )
         return weights
 

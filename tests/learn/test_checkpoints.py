@@ -36,6 +36,15 @@ def test_round_trip(saved):
     assert make_policy({"name": "learned", "checkpoint": str(saved)}).information_class == "profiled"
 
 
+def test_one_that_measures_jobs_beside_its_profiles_round_trips(saved):
+    weights = np.concatenate([WEIGHTS, beliefs.START_TOLD])
+    save(saved, weights, InformationClass.PROFILED, {})
+    assert load(str(saved)).weights.tolist() == weights.tolist()
+    assert make_policy({"name": "learned", "checkpoint": str(saved)}).auction_weights is None
+    with pytest.raises(InputError, match=r"policy\.rollout"):
+        make_policy({"name": "learned", "checkpoint": str(saved), "rollout": 1})
+
+
 def test_one_that_is_told_no_times_round_trips(saved):
     weights = np.concatenate([WEIGHTS, beliefs.START])
     save(saved, weights, InformationClass.NONE, {})

@@ -80,15 +80,30 @@ def test_one_that_is_told_no_times_agrees_with_the_engine(tmp_path_factory, scen
     agrees(scenario, learned(tmp_path_factory.mktemp("c"), weights, known=InformationClass.NONE), weights)
 
 
+BELIEFS = {"": (), "none": beliefs.START, "measures": beliefs.START_TOLD}
+
+
 @pytest.mark.parametrize("index", range(3))
-@pytest.mark.parametrize("known", ["none", "bootstrap", "data_parallel", "profiled"])
-def test_agrees_with_the_engine_where_jobs_are_profiled(tmp_path, index, known):
+@pytest.mark.parametrize(
+    ("known", "believes"),
+    [
+        ("none", "none"),
+        ("bootstrap", ""),
+        ("data_parallel", ""),
+        ("data_parallel", "measures"),
+        ("profiled", ""),
+    ],
+)
+def test_agrees_with_the_engine_where_jobs_are_profiled(tmp_path, index, known, believes):
     # Prices of profiles as on the boards; of class none there is none.
     drawn = Distribution(origin="synthetic", jobs=(60, 80), gpus=24)
     scenario = replace(draw_scenario(drawn, "train", 5, index), costs=Costs())
+    if believes == "measures":  # Every third job has no data-parallel profile, others have none on one GPU.
+        told = scenario.tables.data_parallel.copy()
+        told[::3], told[1::3, :, 0] = np.inf, np.inf
+        scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=told))
     weights = start() + np.random.default_rng(index).normal(size=features.COUNT) / 3
-    if known == "none":
-        weights = np.concatenate([weights, beliefs.START])
+    weights = np.concatenate([weights, BELIEFS[believes]])
     agrees(scenario, learned(tmp_path, weights, known=InformationClass(known)), weights)
 
 
@@ -131,6 +146,22 @@ def test_what_is_measured_decides_by_hand(iterations, jct_s, unit):
     weights = np.concatenate([weights_of(rank=-1.0), beliefs.START])
     outcome = AuctionEpisode.of(scenario, InformationClass.NONE).run(weights)
     assert outcome.jct_s.tolist() == jct_s
+
+
+@pytest.mark.parametrize(
+    ("believes", "jct_s"), [((), [3000.0, 3900.0]), (beliefs.START_TOLD, [4000.0, 1000.0])]
+)
+def test_what_is_measured_corrects_a_profile_by_hand(believes, jct_s):
+    # One GPU; the smallest job goes first. The profile of a says 1 s an iteration, it takes 10. At 100 s it
+    # has done 10 of 300 and b comes, 1,000 s long: by the profile a has 290 s left, goes on to 3,000 s, and b
+    # ends at 4,000 s. As measured a has 2,900 s left: b runs to 1,100 s, and a ends at 4,000 s.
+    jobs = [Job("a", 0.0, 300, family="a"), Job("b", 100.0, 100, family="b")]
+    scenario = small_scenario(jobs, {"X": (1, 1)}, {"a": {"X": {1: 10.0}}, "b": {"X": {1: 10.0}}})
+    told = scenario.tables.data_parallel.copy()
+    told[scenario.class_of[0]] = 1.0
+    scenario = replace(scenario, tables=replace(scenario.tables, data_parallel=told))
+    weights = np.concatenate([weights_of(rank=-1.0), believes])
+    assert AuctionEpisode.of(scenario, KNOWN).run(weights).jct_s.tolist() == jct_s
 
 
 @pytest.mark.parametrize(("checkpoint_s", "jct_s", "restarts"), [(299.0, 800.0, 1), (301.0, 900.0, 0)])
@@ -193,13 +224,11 @@ def test_hidden_units_by_hand():
         auction.hidden_units(weights[1:])
 
 
-@pytest.mark.parametrize("count", [0, 3, features.COUNT - 1, features.COUNT + 1])
-@pytest.mark.parametrize("known", [KNOWN, InformationClass.NONE])
-def test_weights_that_no_auction_has_are_refused(count, known):
+@pytest.mark.parametrize("count", [0, 3, features.COUNT - 1, features.COUNT + 1, 3 + beliefs.COUNT])
+def test_weights_that_no_auction_has_are_refused(count):
     scenario = small_scenario([Job("a", 0.0, 10)], {"X": (1, 1)}, {"m": {"X": {1: 10.0}}})
-    believed = beliefs.COUNT if known == InformationClass.NONE and count else 0
     with pytest.raises(InputError, match=rf"weights: .*shape \({count},\) \(give those of"):
-        AuctionEpisode.of(scenario, known).run(np.zeros(count + believed))
+        AuctionEpisode.of(scenario, KNOWN).run(np.zeros(count))
 
 
 @given(seed=st.integers(0, 2**20))

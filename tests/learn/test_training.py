@@ -67,15 +67,21 @@ def test_windows_of_several_sizes_and_features_left_out(tmp_path, capsys):
     assert "scenarios.types" in error_line(capsys)
 
 
-@pytest.mark.parametrize("hidden", [0, 1])
-def test_one_that_is_told_no_times_learns_what_to_believe(tmp_path, hidden):
-    more = ["agent.information=none", "agent.initial=elastic", f"agent.hidden={hidden}"]
-    assert run_train(tmp_path / "a", *more) == 0
+@pytest.mark.parametrize(
+    ("known", "begun", "hidden"),
+    [
+        (["agent.information=none"], beliefs.START, 0),
+        (["agent.information=none"], beliefs.START, 1),
+        (["agent.measures=true"], beliefs.START_TOLD, 0),
+    ],
+)
+def test_one_that_measures_jobs_learns_what_to_believe(tmp_path, known, begun, hidden):
+    assert run_train(tmp_path / "a", *known, "agent.initial=elastic", f"agent.hidden={hidden}") == 0
     found = load(str(tmp_path / "a" / "a.safetensors"))
-    assert found.information_class == InformationClass.NONE
+    assert (found.information_class == InformationClass.NONE) == (len(begun) == beliefs.COUNT)
     scores, believed = beliefs.split(found.weights)
     assert hidden_units(scores) == hidden
-    assert (believed != beliefs.START).all()
+    assert (believed != begun).all()
     # What the windows say nothing of, deadlines, stays as it was.
     late = features.WITHOUT_DEADLINES
     assert scores[late : features.COUNT].tolist() == load("elastic").weights[late:].tolist()
