@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
-from clustergym.leaderboard.board import Board, Cell, load_board
+from clustergym.leaderboard.board import Board, Cell, board_names, load_board
 from clustergym.leaderboard.entry import read_results
-from clustergym.leaderboard.gaps import cell_bounds
+from clustergym.leaderboard.figure_texts import gap_text
+from clustergym.leaderboard.gaps import cell_bounds, optimum
 from clustergym.leaderboard.score import Standing, standings
 from clustergym.metrics.aggregates import Aggregate, paired_difference, stratified
 from clustergym.terminal.markdown import table
@@ -162,6 +163,24 @@ def newest_board() -> str:
         f"{title}: {len(board.cells)} cells, {len(standings(board))} entries; a higher score is better.\n\n"
     )
     return head + table(["rank", "entry", "score"], rows, words=(1,))
+
+
+def other_boards() -> str:
+    """Return the best entry of each board that is no world, oracles left out."""
+    rows = []
+    for name in board_names(ROOT / "leaderboards"):
+        if name in WORLDS:
+            continue
+        board = load_board(name, ROOT / "leaderboards")
+        real = [one for one in standings(board) if not one.division.startswith("clairvoyant")]
+        best = max(real, key=lambda one: one.score.value)
+        title = f"[{board.title}](leaderboards/{name}/README.md)"
+        entry = f"[{best.entry.title}](leaderboards/{name}/{best.name}/README.md)"
+        gap = gap_text(optimum(board).gap(board, best.rows))
+        rows.append([title, f"`{board.metric}`", str(len(board.cells)), entry, interval(best.score), gap])
+    return table(
+        ["board", "scored by", "cells", "best entry", "score", "gap to optimum"], rows, words=(0, 1, 3)
+    )
 
 
 def claims(paper: str) -> list[dict[str, Any]]:

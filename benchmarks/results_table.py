@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from committed_figures import ROOT, best_table, newest_board, validated, world_tables
+from committed_figures import ROOT, best_table, newest_board, other_boards, validated, world_tables
 
 import clustergym
 from clustergym.inputs.paths import conf_dir
@@ -111,7 +111,13 @@ def waits(processes: int) -> str:
     return table(["Arena on `testbed`", "waits in the queue", "is profiled", "mean JCT"], rows)
 
 
-BLOCKS = {"best": best_table, "worlds": world_tables, "newest": newest_board, "validated": validated}
+BLOCKS = {
+    "best": best_table,
+    "worlds": world_tables,
+    "boards": other_boards,
+    "newest": newest_board,
+    "validated": validated,
+}
 """What is made of committed files; the blocks `runs` and `waits` are of runs."""
 
 

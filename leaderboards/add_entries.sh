@@ -5,6 +5,7 @@
 set -euo pipefail
 board=$1 workers=${2:-1}
 add() { python -m clustergym.leaderboard add --workers "$workers" --title "$2" "$board" "$1" "${@:3}"; }
+known() { python -m clustergym.leaderboard best-known "$board" --workers "$workers" "$@"; }
 render() { python -m clustergym.leaderboard render "$board"; }
 
 if [[ $board == placement ]]; then # Its entries are placers.
@@ -54,6 +55,8 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   quotas las 'LAS' las
   quotas tiresias 'Tiresias' tiresias
   quotas arena 'Arena' arena
+  quotas gavel 'Gavel, max-min fairness' gavel
+  quotas sia 'Sia' sia
   quotas ares-work-conserving 'Ares, work-conserving' 'ares work_conserving=true'
   quotas learned 'learned auction' learned
   quotas learned-fair 'learned auction for fairness' 'learned checkpoint=fair'
@@ -62,6 +65,7 @@ if [[ $board == tenants ]]; then # Policies without quotas, under quotas, and un
   quotas capacity-ares-work-conserving 'Ares, work-conserving, by capacity' 'ares work_conserving=true' policy.division=capacity
   quotas capacity-learned 'learned auction, by capacity' learned policy.division=capacity
   quotas stop-ares-work-conserving 'Ares, work-conserving, stopping jobs' 'ares work_conserving=true' policy.reclaim=stop
+  known --evaluations 2400
   render
   exit
 fi
@@ -110,7 +114,6 @@ fi
 if [[ $board == fair ]]; then
   add learned-fair 'learned auction for fairness' policy=learned policy.checkpoint=fair
 fi
-known() { python -m clustergym.leaderboard best-known "$board" --workers "$workers" "$@"; }
 if [[ $board == scale ]]; then # An episode takes 0.1 s on 1,280 GPUs, and seconds on 10,240.
   known --cells gpus-1280 --evaluations 20
   known --cells gpus-10240 --evaluations 1

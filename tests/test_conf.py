@@ -52,13 +52,13 @@ def test_every_folder_of_conf_is_tested_here():
 
 
 @pytest.mark.parametrize("name", names("queues"))
-def test_queues_are_of_64_gpus(name):
-    scenario = build_scenario(
-        compose(["scenario=ares", "trace=philly-like", "trace.rule=ares", f"scenario.queues={name}"])
-    )
+def test_queues_are_of_a_cluster(name):
+    gpus = next((int(word) for word in name.split("-") if word.isdigit()), 64)
+    words = ["scenario=ares", "trace=philly-like", "trace.rule=ares", f"scenario.queues={name}"]
+    scenario = build_scenario(compose([*words, f"cluster=ares-{gpus}"]))
     tree = scenario.tenants.tree
-    assert sum(of_type(tree.queues[leaf].quota, "") for leaf in tree.leaves) == 64
-    assert scenario.cluster.capacity.sum() == 64
+    assert sum(of_type(tree.queues[leaf].quota, "") for leaf in tree.leaves) == gpus
+    assert scenario.cluster.capacity.sum() == gpus
 
 
 @pytest.mark.parametrize("name", names("logger"))

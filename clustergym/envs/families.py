@@ -305,9 +305,10 @@ class TenantsEnv(EngineEnv):
     ## Description
 
     As `ElasticEnv`, in the setting of `FairEnv`, with [queues of tenants](../tenants.md) shaped as
-    Philly's virtual clusters (`queues="philly"`), half of which submit their jobs in bursts. The agent
-    may lend the GPUs of a queue to others, and has to take them back. Nothing but the reward keeps
-    quotas. Its episodes are those of the SimPy engine. What is not said here is as in `ElasticEnv`.
+    Philly's virtual clusters (`queues="philly"` on 64 GPUs, `philly-16` and so on elsewhere), half of
+    which submit their jobs in bursts. The agent may lend the GPUs of a queue to others, and has to take
+    them back. Nothing but the reward keeps quotas. Its episodes are those of the SimPy engine. What is
+    not said here is as in `ElasticEnv`.
 
     ## Action Space
 

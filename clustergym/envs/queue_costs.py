@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
-from clustergym.metrics.tenants import fair_shares_of, whole_tree
+from clustergym.metrics.tenants import fair_shares_of, quotas_of, whole_tree
 from clustergym.scenarios.scenario import Scenario
 from clustergym.sim.log import LAUNCHES, NO_JOB, Event, EventKind
-from clustergym.tenants.queue_tree import QueueTree, of_type
+from clustergym.tenants.queue_tree import QueueTree
 
 ENDS = (EventKind.PREEMPT, EventKind.COMPLETE, EventKind.FAIL, EventKind.DROP)
 LEAVES = (EventKind.COMPLETE, EventKind.DROP)
@@ -43,9 +43,8 @@ class QueueRules:
         if tenants is None:
             return None
         tree = whole_tree(tenants.tree, cluster)
-        quota = np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
         asked = scenario.request_gpus.astype(np.int64)
-        return QueueRules(tree, tenants.leaf, asked, quota, float(cluster.capacity.sum()))
+        return QueueRules(tree, tenants.leaf, asked, quotas_of(tree), float(cluster.capacity.sum()))
 
     def by_leaf(self, gpus: Ints) -> Ints:
         """Return the sum of GPUs of jobs by leaf, shape (L,)."""

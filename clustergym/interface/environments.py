@@ -65,6 +65,15 @@ def _scheduling(family: str, gpus: int | None) -> Environment:
     return Environment(f"ClusterGym/{name}-v0", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
 
 
+def _tenants(gpus: int | None) -> Environment:
+    size = gpus or 64
+    kwargs: dict[str, Any] = {"cluster": _ONE_TYPE[size], "jobs": _JOBS[size]}
+    if size != 64:
+        kwargs["queues"] = f"philly-{size}"
+    name = "Tenants" if gpus is None else f"Tenants-{gpus}"
+    return Environment(f"ClusterGym/{name}-v0", f"{_FAMILIES}:TenantsEnv", MappingProxyType(kwargs))
+
+
 ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Placement-v0", _PLACEMENT, {"setting": "ii"}),
     Environment("ClusterGym/Placement-small-v0", _PLACEMENT, {"setting": "i"}),
@@ -72,8 +81,6 @@ ENVIRONMENTS: tuple[Environment, ...] = (
     Environment("ClusterGym/Sharing-v0", _SHARING, {"nodes": 64}),
     Environment("ClusterGym/Sharing-small-v0", _SHARING, {"nodes": 16}),
     Environment("ClusterGym/Sharing-large-v0", _SHARING, {"nodes": 1213}),
-    Environment(
-        "ClusterGym/Tenants-v0", f"{_FAMILIES}:TenantsEnv", {"cluster": _ONE_TYPE[64], "jobs": _JOBS[64]}
-    ),
+    *(_tenants(gpus) for gpus in (None, *_JOBS)),
     *(_scheduling(family, gpus) for family in SCHEDULING for gpus in (None, *_JOBS)),
 )

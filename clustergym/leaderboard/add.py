@@ -129,7 +129,8 @@ def _entry(
     algorithm = str(given["placer"].get("algorithm")) if "placer" in given else ""
     solver, limits = ALGORITHM_SOLVERS.get(algorithm, ("none", "none"))
     if "policy" in given:
-        solver = SOLVERS.get(policy.name, solver)
+        decides = str(choices["policy"].parameters.get("within", policy.name)).partition(" ")[0]
+        solver = SOLVERS.get(decides, solver)
     command = [board.name, name, *words]
     return Entry(
         board=board.name,

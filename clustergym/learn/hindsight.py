@@ -17,6 +17,7 @@ from clustergym.envs.scheduling_costs import Yardsticks
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.plan import Plan
 from clustergym.learn.simulated_episodes import plan_episodes
+from clustergym.metrics.certificates import weights_of
 from clustergym.scenarios.scenario import Scenario
 
 STARTS = (
@@ -33,6 +34,8 @@ STARTS = (
 )
 """Checkpoints whose weights are played first; the search goes on from the best."""
 
+LEANINGS = tuple((factor, factor * share) for factor in (1.0, 3.0) for share in (1.0, 0.3, 0.0))
+"""Biases of a job's start and of its doublings, by the log of its weight over the geometric mean of all."""
 OF_TYPES = 0.4
 """Default share of the proposals that keep a job off a GPU type, or no longer, where there are several."""
 OF_WEIGHTS, WEIGHTS_CHANGED, WEIGHT_STEP = 0.2, 0.15, 0.05
@@ -41,6 +44,8 @@ JOBS_CHANGED, BIAS_STEP = 3.0, 0.7
 """Mean number of jobs whose biases a proposal changes; its step, times 2 to the power of -2 to 2."""
 LATE_S = 600.0
 """Lateness that counts half of all there can be."""
+
+Judge = Callable[[Scenario], Callable[[Floats], float]]
 
 
 def _deadlines_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:
@@ -51,17 +56,43 @@ def _deadlines_missed(jct_s: Floats, yardsticks: Yardsticks) -> float:
     return float(len(late_s) + (late_s / (late_s + LATE_S)).sum() / n) / n
 
 
-class Goal(NamedTuple):
-    """What is minimised, and the first temperature of the annealing."""
+def _by_yardsticks(value: Callable[[Floats, Yardsticks], float]) -> Judge:
+    def judge(scenario: Scenario) -> Callable[[Floats], float]:
+        yardsticks = Yardsticks.of(scenario)
+        return lambda jct_s: value(jct_s, yardsticks)
 
-    value: Callable[[Floats, Yardsticks], float]
+    return judge
+
+
+def _of_tenants(scenario: Scenario) -> Callable[[Floats], float]:
+    weight = weights_of(scenario, "tenant_ftf_mean")
+    return lambda jct_s: float(np.log(weight @ jct_s))
+
+
+class Goal(NamedTuple):
+    """What is minimised, and the first temperature of the annealing.
+
+    Attributes
+    ----------
+    judge : callable
+        From a scenario to a function of its jobs' JCTs.
+    temperature : float
+    weighed : bool
+        Whether the search also starts from biases by what a second of each job's JCT adds to the metric.
+    """
+
+    judge: Judge
     temperature: float
+    weighed: bool = False
 
 
 GOALS = {
-    "jct_mean": Goal(lambda jct_s, yardsticks: float(np.log(jct_s.mean())), 0.0003),
-    "ftf_mean": Goal(lambda jct_s, yardsticks: float(np.log((jct_s / yardsticks.fair_s).mean())), 0.0003),
-    "deadline_satisfaction": Goal(_deadlines_missed, 0.001),
+    "jct_mean": Goal(_by_yardsticks(lambda jct_s, _: float(np.log(jct_s.mean()))), 0.0003),
+    "ftf_mean": Goal(
+        _by_yardsticks(lambda jct_s, yardsticks: float(np.log((jct_s / yardsticks.fair_s).mean()))), 0.0003
+    ),
+    "tenant_ftf_mean": Goal(_of_tenants, 0.0003, weighed=True),
+    "deadline_satisfaction": Goal(_by_yardsticks(_deadlines_missed), 0.001),
 }
 """By the metric that is to be the best."""
 
@@ -81,20 +112,19 @@ def search(
     metric : str
         One of `GOALS`.
     evaluations : int
-        Episodes, those of `STARTS` among them.
+        Episodes, those of the starts among them.
     seed : sequence of int
     of_types : float
         As `OF_TYPES`.
     """
     rng, goal = np.random.default_rng(seed), GOALS[metric]
     fits = np.any(scenario.feasible[scenario.class_of], axis=2)
-    jct_s_of, yardsticks = plan_episodes(scenario), Yardsticks.of(scenario)
+    jct_s_of, judged = plan_episodes(scenario), goal.judge(scenario)
 
     def value_of(plan: Plan) -> float:
-        return goal.value(jct_s_of(plan), yardsticks)
+        return judged(jct_s_of(plan))
 
-    none = np.zeros((len(scenario.trace), len(scenario.cluster.gpu_types), 2))
-    starts = [Plan(load(name).weights, none) for name in STARTS[:evaluations]]
+    starts = _starts(scenario, metric)[:evaluations]
     value, here = min(((value_of(plan), plan) for plan in starts), key=lambda pair: pair[0])
     best_value, best = value, here
     for left in range(evaluations - len(starts), 0, -1):
@@ -106,6 +136,18 @@ def search(
         if value < best_value:
             best_value, best = value, here
     return best
+
+
+def _starts(scenario: Scenario, metric: str) -> list[Plan]:
+    """Return what is played first: each of `STARTS` without biases, then, if the goal says so, with them."""
+    biases = [np.zeros((len(scenario.trace), len(scenario.cluster.gpu_types), 2))]
+    if GOALS[metric].weighed:
+        weight = weights_of(scenario, metric)
+        counts = weight > 0
+        shown = np.zeros(len(weight))
+        shown[counts] = np.log(weight[counts]) - np.log(weight[counts]).mean()
+        biases += [biases[0] + shown[:, None, None] * leaning for leaning in LEANINGS]
+    return [Plan(load(name).weights, bias) for bias in biases for name in STARTS]
 
 
 def _kept_off(bias: Floats, fits: Bools, rng: np.random.Generator) -> Floats:

@@ -1,12 +1,14 @@
 """JCTs of auctions on a scenario: compiled where that covers it, else in the simulator, more slowly.
 
-Failures and the outcomes of jobs are such that compiled episodes do not cover.
+Failures and the outcomes of jobs are such that compiled episodes do not cover. Queues of tenants are as well,
+but no plan looks at them and the simulator does not enforce them: a plan is played without.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +37,7 @@ def auction_episodes(scenario: Scenario, information: InformationClass) -> Calla
 def plan_episodes(scenario: Scenario) -> Callable[[Plan], Floats]:
     """Return a function from a plan to the JCTs of `EpisodeOutcome`."""
     try:
-        episode = AuctionEpisode.of(scenario, InformationClass.CLAIRVOYANT)
+        episode = AuctionEpisode.of(replace(scenario, tenants=None), InformationClass.CLAIRVOYANT)
     except UncoveredError:
         return lambda plan: _jct_s(scenario, Planned(plan))
     return lambda plan: episode.run_biased(plan.weights, plan.bias).jct_s

@@ -6,15 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
+from clustergym.arrays import Bools, Floats, Ints
 from clustergym.compiled.priced_jobs import PricedJobs, PriceList, least_costs, least_payments
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.metrics.fairness import capped_finish_s
+from clustergym.metrics.tenants import quotas_of, whole_tree
 from clustergym.scenarios.clock import TICKS_PER_S
 from clustergym.scenarios.scenario import Scenario
 
-BOUNDED = ("jct_mean", "ftf_mean", "deadline_satisfaction")
-"""Metrics that have a bound: of the first two it is a lower one, of the last an upper one."""
+MEANS = ("jct_mean", "ftf_mean", "tenant_ftf_mean")
+"""Metrics that are weighted sums of JCTs, which have a lower bound."""
+BOUNDED = (*MEANS, "deadline_satisfaction")
+"""Metrics that have a bound; that of the last is an upper one."""
 TICK_S = 1 / TICKS_PER_S
 ROUNDING = 1e-9
 """Relative margin for the rounding of iteration times and of the sums that make a bound."""
@@ -61,8 +64,9 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     Raises
     ------
     InputError
-        If the metric has no bound, or the scenario has a horizon (a run that ends there leaves jobs out),
-        parts of GPUs, or pairs of jobs that share GPUs, each of which counts for one job in the bound.
+        If the metric has no bound, or is one of tenants and there are none; or the scenario has a horizon
+        (a run that ends there leaves jobs out), parts of GPUs, or pairs of jobs that share GPUs, each of
+        which counts for one job in the bound.
     """
     if metric not in BOUNDED:
         raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
@@ -138,29 +142,57 @@ def _check(programme: Programme, certificate: Certificate) -> None:
 
 def _jobs(scenario: Scenario, metric: str) -> PricedJobs:
     trace, n = scenario.trace, len(scenario.trace)
-    runs = scenario.request_gpus > 0
     weight, deadline_s = np.zeros(n), np.full(n, np.inf)
     if metric == "deadline_satisfaction":
         decided = np.isfinite(trace.deadline_s)
         weight[decided] = 1.0 / max(int(decided.sum()), 1)
-        deadline_s = np.where(decided & runs, trace.deadline_s + 2 * TICK_S, -np.inf)
-    elif metric == "jct_mean":
-        weight[runs] = 1.0 / max(int(runs.sum()), 1)
+        met = decided & (scenario.request_gpus > 0)
+        deadline_s = np.where(met, trace.deadline_s + 2 * TICK_S, -np.inf)
     else:
-        weight = _fair_weights(scenario)
+        weight = weights_of(scenario, metric)
     return PricedJobs(_arrivals(scenario), weight, deadline_s, *_allotments(scenario))
 
 
-def _fair_weights(scenario: Scenario) -> Floats:
-    """Return the share of mean finish-time fairness that a second of each JCT makes, shape (n,)."""
-    trace, gpus = scenario.trace, scenario.request_gpus
-    work = np.where(gpus > 0, trace.work_iterations * scenario.fair_iteration_time_s * gpus, np.nan)
-    known, weight = np.isfinite(work), np.zeros(len(trace))
-    if known.any():
-        fluid_s = capped_finish_s(
-            trace.submit_s[known], work[known], gpus[known], float(scenario.cluster.capacity.sum())
+def weights_of(scenario: Scenario, metric: str) -> Floats:
+    """Return what a second of each job's JCT adds to a metric of `MEANS`, shape (n,).
+
+    0 for jobs that do not count, as they fit nowhere; every other job is to complete.
+
+    Raises
+    ------
+    InputError
+        If the metric is one of tenants, and the scenario has no queues.
+    """
+    runs = scenario.request_gpus > 0
+    if metric == "jct_mean":
+        return runs / max(int(runs.sum()), 1)
+    if metric == "ftf_mean":
+        return _fair_weights(scenario, runs, float(scenario.cluster.capacity.sum()))
+    if scenario.tenants is None:
+        message, remedy = (
+            "there are no tenants, whose mean it is",
+            "name their queues, as scenario.queues=user",
         )
-        weight[known] = 1.0 / ((fluid_s - trace.submit_s[known]) * known.sum())
+        raise InputError(message, field=f"metric {metric}", remedy=remedy)
+    leaf, quotas = scenario.tenants.leaf, quotas_of(whole_tree(scenario.tenants.tree, scenario.cluster))
+    of_leaves = [
+        _fair_weights(scenario, runs & (leaf == at), quota)
+        for at, quota in enumerate(quotas.tolist())
+        if quota > 0 and (runs & (leaf == at)).any()
+    ]
+    return np.sum(of_leaves, axis=0) / len(of_leaves) if of_leaves else np.zeros(len(leaf))
+
+
+def _fair_weights(scenario: Scenario, known: Bools, gpus: float) -> Floats:
+    """Return the share of their mean finish-time fairness that a second of each JCT makes, shape (n,).
+
+    `known` jobs have so many GPUs to themselves in the reference.
+    """
+    weight = np.zeros(len(known))
+    if known.any():
+        submit_s, asked = scenario.trace.submit_s[known], scenario.request_gpus[known]
+        work = (scenario.trace.work_iterations * scenario.fair_iteration_time_s)[known] * asked
+        weight[known] = 1.0 / ((capped_finish_s(submit_s, work, asked, gpus) - submit_s) * known.sum())
     return weight
 
 

@@ -38,6 +38,11 @@ def whole_tree(tree: QueueTree, cluster: ClusterSpec) -> QueueTree:
     return QueueTree({name: changed(queue) for name, queue in tree.queues.items()}, settings)
 
 
+def quotas_of(tree: QueueTree) -> Floats:
+    """Return the quota of each leaf of a tree by `whole_tree`, GPUs, shape (L,)."""
+    return np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
+
+
 def fair_shares_of(tree: QueueTree, wanted: Ints | Floats, total: float) -> Floats:
     """Return each leaf's fair share at each breakpoint, shape (B, L): by quota, priority and weight.
 
@@ -87,7 +92,7 @@ def measure_tenants(
     """
     tree, total = whole_tree(tenants.tree, cluster), float(cluster.capacity.sum())
     fair = fair_shares_of(tree, standing.wanted, total)
-    quota = np.array([of_type(tree.queues[name].quota, "") for name in tree.leaves])
+    quota = quotas_of(tree)
     taken = takings_of(intervals, tenants.leaf, standing, quota, fair)
     rows = {
         name: _queue_figures(at, intervals, tenants, standing, quota, fair)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from quotas import with_quotas
 
 from clustergym.compiled import auction_features as features
 from clustergym.compiled import beliefs
@@ -56,6 +57,15 @@ def test_plans_are_played_alike_up_to_a_horizon(monkeypatch):
     monkeypatch.setattr(AuctionEpisode, "of", refuse)
     found = simulated_episodes.plan_episodes(scenario)(Plan(start(), bias))
     assert found == pytest.approx(compiled, abs=1e-6, nan_ok=True)
+
+
+def test_queues_bind_no_plan(monkeypatch):
+    scenario = draw_scenario(SMALL, "train", 3, 3)
+    queued = with_quotas(scenario, {"a": 12, "b": 1}, ["ab"[row % 2] for row in range(len(scenario.trace))])
+    plan = Plan(start(), np.random.default_rng(2).normal(size=(len(scenario.trace), 2, 2)))
+    compiled = simulated_episodes.plan_episodes(queued)(plan)
+    monkeypatch.setattr(AuctionEpisode, "of", refuse)
+    assert simulated_episodes.plan_episodes(queued)(plan) == pytest.approx(compiled, abs=1e-6)
 
 
 def test_a_search_knows_failures_and_killed_jobs():

@@ -2,70 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
+from all_schedules import all_schedules, metric_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from random_scenarios import random_scenarios
 from scenarios import Job, small_scenario
 
-from clustergym.interface.policy import Decision, InformationClass, Policy, View
-from clustergym.interface.registry import make_placer, make_policy
+from clustergym.interface.registry import make_policy
 from clustergym.metrics.bounds import lower_bounds
 from clustergym.metrics.certificates import Certificate, programme_of, proven
 from clustergym.metrics.price_search import search
-from clustergym.results.measured_run import measurement_of
 from clustergym.scenarios.disturbances.failures import Failures
 from clustergym.scenarios.failure_files import NodeFailure
 from clustergym.scenarios.failure_model import FailureModel, Restart
 from clustergym.scenarios.scenario import Scenario
-from clustergym.sim.drive import simulate
-from clustergym.sim.engine import StalledError
-
-
-def jct_mean(scenario: Scenario, policy: Policy) -> float:
-    run = simulate(scenario, policy, make_placer({"name": "buddy", "defragment_s": None}))
-    return float(measurement_of(run.simulation).metrics["jct_mean"])
-
-
-class Chosen(Policy):
-    """Takes the option of a given number at each decision point, then the first."""
-
-    name = "chosen"
-    information_class = InformationClass.NONE
-
-    def __init__(self, numbers: list[int]) -> None:
-        super().__init__()
-        self.numbers, self.options = numbers, list[int]()
-
-    def schedule(self, view: View) -> Decision:
-        room = int(view.available.sum())
-        options = [gpus for gpus in product((2, 1, 0), repeat=len(view)) if sum(gpus) <= room]
-        at = len(self.options)
-        self.options.append(len(options))
-        gpus = options[self.numbers[at] if at < len(self.numbers) else 0]
-        return Decision.of((int(job), 0, count) for job, count in zip(view.job, gpus, strict=True) if count)
-
-
-def all_schedules(scenario: Scenario) -> Iterator[float]:
-    """Yield the mean JCT of every choice of GPUs at every decision point; those that stall have none."""
-    numbers: list[int] = []
-    while True:
-        policy = Chosen(numbers)
-        with suppress(StalledError):
-            yield jct_mean(scenario, policy)
-        taken = numbers + [0] * (len(policy.options) - len(numbers))
-        while taken and taken[-1] + 1 == policy.options[len(taken) - 1]:
-            taken.pop()
-        if not taken:
-            return
-        taken[-1] += 1
-        numbers = taken
 
 
 def with_ends(scenario: Scenario, shares: list[float]) -> Scenario:
@@ -86,7 +40,7 @@ def test_no_schedule_of_a_small_case_beats_its_bounds():
     failing = Failures(schedule=(NodeFailure(2.0, 1, 3.0),), checkpoint_every_s=2.0)
     killed = with_ends(whole, [0.5, 1.0])
     both = replace(killed, disturbances=(failing,))
-    least, least_unfailing = min(all_schedules(both)), min(all_schedules(killed))
+    least, least_unfailing = (min(all_schedules(one, "jct_mean")) for one in (both, killed))
     assert (least_unfailing, least) == (5.0, pytest.approx(7.0))
     for scenario in (killed, both):
         assert 3.5 < search(programme_of(scenario, "jct_mean")).value <= 5.0
@@ -123,5 +77,5 @@ def test_no_policy_beats_a_bound_where_nodes_fail_and_jobs_are_killed(scenario, 
     prices = Certificate(edges_s, rng.choice([1e-3, 0.05]) * rng.exponential(size=(2, 9)))
     bound = proven(programme_of(scenario, "jct_mean"), prices)
     for name in ("srtf", "hesrpt", "ares"):
-        found = jct_mean(scenario, make_policy({"name": name}))
+        found = metric_of(scenario, make_policy({"name": name}), "jct_mean")
         assert found >= max(bound, lower_bounds(scenario).jct_mean * (1 - 1e-9))

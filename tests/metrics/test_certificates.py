@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from quotas import with_quotas
 from random_scenarios import all_left, random_scenarios
 from scenarios import Job, Script, small_scenario
 from scipy.optimize import linprog
@@ -117,7 +118,8 @@ def test_prices_of_a_part_of_the_jobs_prove_a_bound_of_all(monkeypatch):
 
 def test_nothing_to_bound():
     scenario = small_scenario([Job("a", 0, 10, gpus=4)], {"X": (1, 4)}, {"m": {"X": {}}})
-    assert [found(scenario, metric) for metric in BOUNDED] == [0.0, 0.0, 1.0]
+    scenario = with_quotas(scenario, {"a": 1}, "a")
+    assert [found(scenario, metric) for metric in BOUNDED] == [0.0, 0.0, 0.0, 1.0]
 
 
 def random_prices(rng):
@@ -161,6 +163,12 @@ def test_one_job_beside_a_linear_programme(seed):
     assert least - weight * (ends[1] - ends[0]) - 1e-9 <= value[0] <= least + 1e-9
 
 
+def with_tenants(scenario):
+    """Return a scenario whose jobs are of three tenants in turn, the last without quota."""
+    names = [("a", "b", "c")[row % 3] for row in range(len(scenario.trace))]
+    return with_quotas(scenario, {"a": 4, "b": 0.5, "c": 0}, names)
+
+
 def figures(scenario, names):
     """Yield the metrics of runs of policies that know everything or nothing and pay for no profile."""
     for name in names:
@@ -179,6 +187,7 @@ def assert_not_beaten(metrics, metric, bound):
 @settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(random_scenarios(), st.sampled_from(BOUNDED))
 def test_no_policy_beats_a_bound(scenario, metric):
+    scenario = with_tenants(scenario)
     bound = found(scenario, metric)
     for metrics in figures(scenario, ("srtf", "hesrpt", "ares", "optimus")):
         assert_not_beaten(metrics, metric, bound)
@@ -187,7 +196,7 @@ def test_no_policy_beats_a_bound(scenario, metric):
 @settings(max_examples=30, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(random_scenarios(), st.integers(0, 2**32 - 1), st.floats(1e-6, 0.1))
 def test_no_policy_beats_a_bound_of_random_prices(scenario, seed, height):
-    rng = np.random.default_rng(seed)
+    rng, scenario = np.random.default_rng(seed), with_tenants(scenario)
     edges_s = np.append(-1.0, np.sort(rng.uniform(0, 2000, 9)))
     certificate = Certificate(edges_s, height * rng.exponential(size=(2, 9)))
     bounds = {metric: proven(programme_of(scenario, metric), certificate) for metric in BOUNDED}
