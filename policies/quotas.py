@@ -93,6 +93,7 @@ class Quotas(Policy):
     _last: _Last | None = field(default=None, init=False, repr=False)
     _decided: _Decided = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _evicted_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,6 +135,7 @@ class Quotas(Policy):
         self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
         self._held = np.zeros(len(self._tree.queues))
         self._noted_s, self._last, self._decided, self._counters = 0.0, None, {}, Counter()
+        self._evicted_s = {}
 
     def counters(self) -> Mapping[str, int]:
         """Return how often jobs gave GPUs back to other queues, and the counts of the policies within."""
@@ -153,8 +155,9 @@ class Quotas(Policy):
         if same is not None and self._steady and due is known and not same.unsettled:
             self._noted_s = view.now_s
             return same.decision
-        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim)
+        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim, self._evicted_s)
         shares = taking.take(Shares(demand.held, demand.asked, due.gpus))
+        self._evicted_s = taking.evicted_s
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
         decision = self._decide_all(PartsOfView(view, taking.gpus, len(leaves)), demand, shares)
@@ -173,7 +176,15 @@ class Quotas(Policy):
         """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
         rooms = room_of(parts.view.available, shares, self._limits)
         before, self._decided = self._decided, {}
-        decisions = {at: self._decide(parts, at, rooms[at], before) for at in parts.queues}
+        # A queue that has just what it is left with keeps its jobs as they are left until the next decision.
+        stays = (shares.held < demand.held).any(axis=1) & (rooms == shares.held).all(axis=1)
+        stays &= self.reclaim == "shrink"
+        decisions = {
+            at: Decision.keep(parts.part(at, rooms[at]))
+            if stays[at]
+            else self._decide(parts, at, rooms[at], before)
+            for at in parts.queues
+        }
         self._lend(parts, decisions, demand.options, shares, before)
         return _together(list(decisions.values()))
 
