@@ -58,7 +58,7 @@ class Quotas(Policy):
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
     far as its jobs ask for it, and the rest is divided by `division`, down the tree of queues. Where a queue
     lacks GPUs of its share, those that hold more than theirs give them back: the one furthest above its
-    share first, jobs that can run on half their GPUs before jobs that must stop, and no job before its
+    share first, jobs that can run on fewer GPUs before jobs that must stop, and no job before its
     minimum run time is over. What a queue cannot use of its share is lent to queues whose jobs fit there.
 
     The rules are those of KAI-Scheduler (`fair_share`) or of Volcano and YARN (`capacity`), but whole
@@ -73,7 +73,9 @@ class Quotas(Policy):
     division : str
         `fair_share`: by priority, then weight and past use. `capacity`: in proportion to quotas.
     reclaim : str
-        `shrink`: jobs give up half of their GPUs before any job is stopped. `stop`: jobs are stopped.
+        `shrink`: before any job is stopped, the one that loses least GPU time for each GPU is shrunk by what
+        is lacking, or to the fewest GPUs it can run on; the rest of its queue stays as it is until the next
+        decision point. This choice is our own. `stop`: jobs are stopped, the last to start first.
         `never`: GPUs come back only as jobs end or their own queue's policy gives them up.
     """
 
