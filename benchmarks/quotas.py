@@ -1,7 +1,7 @@
 """What quotas cost, and what reclaim by shrinking and by stopping undoes: the figures of docs/tenants.md.
 
 python benchmarks/quotas.py cost [--gpus 1280] [--tenants 50] [--repeat 3] [--within fcfs ares]
-python benchmarks/quotas.py reclaim [--seeds 10] [--within arena]
+python benchmarks/quotas.py reclaim [--seeds 10] [--within arena] [--board 500 501 502 503]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from clustergym.arrays import Ints
 from clustergym.envs.policy_text import policy_of
 from clustergym.inputs.errors import exits_on_bad_input
 from clustergym.inputs.writing import atomic_path
+from clustergym.inputs.yaml_file import read_mapping
 from clustergym.interface.policy import Decision, Policy, Setting, View
 from clustergym.metrics.statistics import estimate
 from clustergym.results.engine_benchmark import Stopwatch, benchmark_scenario
@@ -94,19 +95,38 @@ def cost_rows(gpus: int, tenants: int, repeat: int, within: Sequence[str]) -> li
 
 @dataclass
 class Noted(Quotas):
-    """Quotas that note whose GPUs are taken back, and when."""
+    """Quotas that note which running jobs change as their queue gives GPUs back, and when.
+
+    They are those that GPUs are taken of, and those that the queue's policy changes in their place.
+    """
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nothing was taken."""
         super().reset(setting, rng)
-        self.taken: list[tuple[float, int]] = []
+        self.changed: list[tuple[float, int]] = []
 
     def _note(self, view: View, left: Ints, decision: Decision) -> bool:
-        self.taken += [(view.now_s, int(view.job[row])) for row in np.flatnonzero(left < view.gpus)]
+        gives = np.isin(view.queue, view.queue[left < view.gpus])
+        after, kind = np.zeros_like(view.gpus), view.gpu_type.copy()
+        at = np.searchsorted(view.job, decision.job)
+        after[at], kind[at] = decision.gpus, decision.gpu_type
+        changes = (view.gpus > 0) & ((after != view.gpus) | (kind != view.gpu_type))
+        self.changed += [(view.now_s, job) for job in view.job[gives & changes].tolist()]
         return super()._note(view, left, decision)
 
 
-def bursty_scenario(seed: int) -> tuple[Scenario, dict[str, float]]:
+def board_scenarios(seeds: Sequence[int]) -> list[tuple[Scenario, dict[str, Any]]]:
+    """Return the scenarios of the board `tenants` at some seeds."""
+    board = Path(__file__).parents[1] / "leaderboards" / "tenants" / "board.yaml"
+    cells: Any = read_mapping(board).content["scenarios"]
+    return [
+        (build_scenario(compose([*cell["overrides"], f"seed={seed}"])), {"cell": cell["name"], "seed": seed})
+        for cell in cells
+        for seed in seeds
+    ]
+
+
+def bursty_scenario(seed: int) -> tuple[Scenario, dict[str, Any]]:
     """Return 64 GPUs of two types, a load of 1.1 to 1.4, and 4 to 8 tenants, of which half are bursty.
 
     Jobs of a bursty tenant come in the first two hours of each twelve. Tenants have equal quotas.
@@ -129,11 +149,12 @@ def bursty_scenario(seed: int) -> tuple[Scenario, dict[str, float]]:
     return replace(scenario, trace=moved, tenants=Tenants(tree, owner[order])), {
         "load": load,
         "tenants": count,
+        "seed": seed,
     }
 
 
 def lost_gpu_hours(scenario: Scenario, within: str, reclaim: Reclaim) -> dict[str, float]:
-    """Return the GPU-hours that jobs stand still after GPUs are taken of them, and after any launch."""
+    """Return the GPU-hours that jobs stand still for GPUs that their queue gives back, and in all."""
     policy = Noted(within=within, reclaim=reclaim)
     simulation = simulate(scenario, policy, Buddy()).simulation
     launches: dict[int, list[tuple[float, float]]] = {}
@@ -143,43 +164,45 @@ def lost_gpu_hours(scenario: Scenario, within: str, reclaim: Reclaim) -> dict[st
             launches.setdefault(event.job, []).append((event.time_s, gpu_hours))
     # Jobs save before they stop: the launch that follows is all that is lost. It counts once.
     found = {
-        (job, next((at for at, (time_s, _) in enumerate(launches[job]) if time_s >= taken_s), -1))
-        for taken_s, job in policy.taken
+        (job, next((at for at, (time_s, _) in enumerate(launches[job]) if time_s >= changed_s), -1))
+        for changed_s, job in policy.changed
     }
     metrics = measurement_of(simulation).metrics
     return {
-        "taken": len(policy.taken),
+        "changed": len(policy.changed),
         "lost_gpu_hours": sum(launches[job][at][1] for job, at in found if at >= 0),
         "overhead_gpu_hours": metrics["overhead_gpu_hours"],
         "jct_mean_s": metrics["jct_mean_censored"],
     }
 
 
-def reclaim_rows(seeds: int, within: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what reclaim by shrinking and by stopping loses, over several traces."""
+def reclaim_rows(
+    scenarios: Sequence[tuple[Scenario, dict[str, Any]]], within: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what reclaim by shrinking and by stopping loses, over several scenarios."""
     rows = []
     for text in within:
-        shrink, stop = [], []
-        for seed in range(seeds):
-            scenario, drawn = bursty_scenario(seed)
-            shrink.append(lost_gpu_hours(scenario, text, "shrink"))
-            stop.append(lost_gpu_hours(scenario, text, "stop"))
-            rows.append({"within": text, "seed": seed, **drawn, "shrink": shrink[-1], "stop": stop[-1]})
-
-        def mean(found: list[dict[str, float]], key: str) -> str:
-            told = estimate([one[key] for one in found])
-            return f"{told.mean:.1f} [{told.low:.1f}, {told.high:.1f}]"
-
-        lost = sum(one["lost_gpu_hours"] for one in shrink), sum(one["lost_gpu_hours"] for one in stop)
+        ways: dict[Reclaim, list[dict[str, float]]] = {"shrink": [], "stop": [], "never": []}
+        for scenario, drawn in scenarios:
+            for reclaim, found in ways.items():
+                found.append(lost_gpu_hours(scenario, text, reclaim))
+            rows.append({"within": text, **drawn, **{way: found[-1] for way, found in ways.items()}})
         figures = [
-            mean(found, key)
-            for key in ("taken", "lost_gpu_hours", "overhead_gpu_hours")
-            for found in (shrink, stop)
+            _mean(ways[way], key) for key in ("changed", "lost_gpu_hours") for way in ("shrink", "stop")
         ]
-        ratio = np.mean([one["jct_mean_s"] for one in shrink]) / np.mean([one["jct_mean_s"] for one in stop])
+        figures += [_mean(found, "overhead_gpu_hours") for found in ways.values()]
+        lost, jct = (
+            [sum(one[key] for one in ways[way]) for way in ("shrink", "stop")]
+            for key in ("lost_gpu_hours", "jct_mean_s")
+        )
         share = f"{lost[0] / lost[1]:.2f}" if lost[1] else "-"
-        print(f"| {text} | {' | '.join(figures)} | {share} | {ratio:.3f} |", flush=True)
+        print(f"| {text} | {' | '.join(figures)} | {share} | {jct[0] / jct[1]:.3f} |", flush=True)
     return rows
+
+
+def _mean(found: Sequence[dict[str, float]], key: str) -> str:
+    told = estimate([one[key] for one in found])
+    return f"{told.mean:.2f} [{told.low:.2f}, {told.high:.2f}]"
 
 
 @exits_on_bad_input
@@ -191,6 +214,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tenants", type=int, default=50)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument(
+        "--board", nargs="+", type=int, help="seeds of the board's scenarios, instead of bursty ones"
+    )
     parser.add_argument("--within", nargs="+", help="policies in the queues")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(argv)
@@ -199,11 +225,13 @@ def main(argv: list[str] | None = None) -> int:
         print("| --- | --- | --- | --- | --- | --- | --- |")
         rows = cost_rows(given.gpus, given.tenants, given.repeat, given.within or WITHIN)
     else:
-        heads = ("taken back", "GPU-hours lost", "all overhead, GPU-hours")
+        heads = ("jobs changed", "GPU-hours lost", "all overhead, GPU-hours")
         both = " | ".join(f"{head}: {how}" for head in heads for how in ("shrink", "stop"))
-        print(f"| within | {both} | lost, shrink by stop | mean JCT, shrink by stop |")
-        print("| --- " * 9 + "|")
-        rows = reclaim_rows(given.seeds, given.within or RECLAIMED)
+        print(f"| within | {both} | never | lost, shrink by stop | mean JCT, shrink by stop |")
+        print("| --- " * 10 + "|")
+        drawn = [bursty_scenario(seed) for seed in range(given.seeds)]
+        scenarios = drawn if given.board is None else board_scenarios(given.board)
+        rows = reclaim_rows(scenarios, given.within or RECLAIMED)
     if given.json is not None:
         with atomic_path(given.json) as path:
             path.write_text(json.dumps(rows, indent=1) + "\n")

@@ -29,8 +29,8 @@ class Kai(GangQueues):
     Sources: the project's docs on fairness, queues and time-based fair sharing, and its plug-ins.
 
     Every departure from the project: jobs are not moved to make room
-    (consolidation), all may be preempted whatever their priority, and what was stopped is gone at once.
-    A job of any type counts as a request for each type that it can run on.
+    (consolidation), all may be preempted whatever their priority, and what was stopped is gone at once, or
+    after the queues' `eviction_s`. A job of any type counts as a request for each type that it can run on.
 
     Parameters
     ----------

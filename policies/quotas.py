@@ -58,7 +58,7 @@ class Quotas(Policy):
     The queues are those of the scenario (`scenario.queues`). At every decision point each has its quota, as
     far as its jobs ask for it, and the rest is divided by `division`, down the tree of queues. Where a queue
     lacks GPUs of its share, those that hold more than theirs give them back: the one furthest above its
-    share first, jobs that can run on half their GPUs before jobs that must stop, and no job before its
+    share first, jobs that can run on fewer GPUs before jobs that must stop, and no job before its
     minimum run time is over. What a queue cannot use of its share is lent to queues whose jobs fit there.
 
     The rules are those of KAI-Scheduler (`fair_share`) or of Volcano and YARN (`capacity`), but whole
@@ -73,7 +73,9 @@ class Quotas(Policy):
     division : str
         `fair_share`: by priority, then weight and past use. `capacity`: in proportion to quotas.
     reclaim : str
-        `shrink`: jobs give up half of their GPUs before any job is stopped. `stop`: jobs are stopped.
+        `shrink`: before any job is stopped, the one that loses least GPU time for each GPU is shrunk by what
+        is lacking, or to the fewest GPUs it can run on; the rest of its queue stays as it is until the next
+        decision point. This choice is our own. `stop`: jobs are stopped, the last to start first.
         `never`: GPUs come back only as jobs end or their own queue's policy gives them up.
     """
 
@@ -93,6 +95,7 @@ class Quotas(Policy):
     _last: _Last | None = field(default=None, init=False, repr=False)
     _decided: _Decided = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _evicted_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,6 +137,7 @@ class Quotas(Policy):
         self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
         self._held = np.zeros(len(self._tree.queues))
         self._noted_s, self._last, self._decided, self._counters = 0.0, None, {}, Counter()
+        self._evicted_s = {}
 
     def counters(self) -> Mapping[str, int]:
         """Return how often jobs gave GPUs back to other queues, and the counts of the policies within."""
@@ -153,8 +157,9 @@ class Quotas(Policy):
         if same is not None and self._steady and due is known and not same.unsettled:
             self._noted_s = view.now_s
             return same.decision
-        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim)
+        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim, self._evicted_s)
         shares = taking.take(Shares(demand.held, demand.asked, due.gpus))
+        self._evicted_s = taking.evicted_s
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
         decision = self._decide_all(PartsOfView(view, taking.gpus, len(leaves)), demand, shares)
@@ -173,7 +178,15 @@ class Quotas(Policy):
         """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
         rooms = room_of(parts.view.available, shares, self._limits)
         before, self._decided = self._decided, {}
-        decisions = {at: self._decide(parts, at, rooms[at], before) for at in parts.queues}
+        # A queue that has just what it is left with keeps its jobs as they are left until the next decision.
+        stays = (shares.held < demand.held).any(axis=1) & (rooms == shares.held).all(axis=1)
+        stays &= self.reclaim == "shrink"
+        decisions = {
+            at: Decision.keep(parts.part(at, rooms[at]))
+            if stays[at]
+            else self._decide(parts, at, rooms[at], before)
+            for at in parts.queues
+        }
         self._lend(parts, decisions, demand.options, shares, before)
         return _together(list(decisions.values()))
 

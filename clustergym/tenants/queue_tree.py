@@ -70,6 +70,8 @@ class Settings:
     """Queue of those whom no queue lists; null: such a job is refused."""
     oversubscribe: bool = False
     """Whether quotas of children may together exceed their parent's."""
+    eviction_s: NonNegativeFloat = 0.0
+    """Time for which a job keeps its GPUs after it was first to give them to others."""
     history: UsageWindow = field(default_factory=UsageWindow)
 
 

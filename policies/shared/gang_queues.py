@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,14 @@ class Gangs:
         self.waited_s = np.nan_to_num(view.now_s - view.queued_s).tolist()
 
 
+class _Start(NamedTuple):
+    """A job that starts in the place of others, and the way in which these are stopped; empty: of none."""
+
+    at: int
+    way: str
+    stopped: list[int]
+
+
 @dataclass
 class GangQueues(Policy):
     """Base of policies that start whole jobs at their requests, queue by queue.
@@ -70,6 +78,8 @@ class GangQueues(Policy):
     book: QueueBook = field(init=False, repr=False)
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
+    _begun: list[_Start] = field(default_factory=list, init=False, repr=False)
+    _evicted_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def _strict(self) -> bool:
@@ -79,7 +89,7 @@ class GangQueues(Policy):
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has started."""
         self.book = QueueBook(setting)
-        self._since_s, self._counters = {}, Counter()
+        self._since_s, self._counters, self._evicted_s = {}, Counter(), {}
 
     def counters(self) -> Mapping[str, int]:
         """Return how many jobs were stopped, by way."""
@@ -88,12 +98,14 @@ class GangQueues(Policy):
     def schedule(self, view: View) -> Decision:
         """Start jobs in the order of queues, and stop those that must give way."""
         self.book.open(view)
+        self._begun = []
         gangs = Gangs(view, self.book.tree.leaves, self._since_s)
         self._open(gangs)
         waiting = np.flatnonzero(view.state == QUEUED)
         waiting = waiting[np.lexsort((waiting, -view.priority[waiting]))]
         for ways in self.passes:
             self._serve(gangs, [at for at in waiting.tolist() if gangs.kind[at] < 0], ways)
+        self._evict(gangs)
         held = [at for at, kind in enumerate(gangs.kind) if kind >= 0]
         jobs = view.job.tolist()
         self._since_s = {
@@ -185,6 +197,7 @@ class GangQueues(Policy):
             if gpus <= self.book.free[kind] and self._may_have(leaf, kind, gpus):
                 gangs.kind[at] = kind
                 self._take(leaf, kind, gpus)
+                self._begun.append(_Start(at, "", []))
                 return True
         return False
 
@@ -230,8 +243,28 @@ class GangQueues(Policy):
                 gangs.kind[victim] = -1
             gangs.kind[at] = kind
             self._take(leaf, kind, gpus)
-            self._counters[f"jobs_stopped_to_{way}"] += len(stopped)
+            self._begun.append(_Start(at, way, stopped))
         return succeeds
+
+    def _evict(self, gangs: Gangs) -> None:
+        """Stop jobs; undo starts in the place of those that keep their GPUs for now, and all after these."""
+        view, waiting = gangs.view, set[int]()
+        first_s: dict[int, float] = {}
+        for at, way, stopped in self._begun:
+            kind, jobs = gangs.kind[at], view.job[stopped].tolist()
+            first_s |= {job: self._evicted_s.get(job, view.now_s) for job in jobs}
+            if kind in waiting or any(
+                view.now_s - first_s[job] < self.book.tree.settings.eviction_s for job in jobs
+            ):
+                waiting.add(kind)
+                for one in stopped:
+                    gangs.kind[one] = kind
+                    self._take(gangs.leaf[one], kind, gangs.gpus[one])
+                gangs.kind[at] = -1
+                self._take(gangs.leaf[at], kind, -gangs.gpus[at])
+            elif way:
+                self._counters[f"jobs_stopped_to_{way}"] += len(stopped)
+        self._evicted_s = first_s
 
     def _victims(self, gangs: Gangs, at: int, kind: int) -> dict[str, list[int]]:
         """Return the jobs of a type that have had their minimum run time, in order, by leaf."""

@@ -43,7 +43,7 @@ class PartsOfView:
             own["gpu_type"] = np.where(stopped, -1, own["gpu_type"])
             own["state"] = np.where(stopped, QUEUED, own["state"])
             own["queued_s"] = np.where(stopped, view.now_s, own["queued_s"])
-            own["batch"] = np.where(stopped, own["global_batch"], own["batch"])
+        own["batch"] = np.where(own["gpus"] < view.gpus[self.order], own["global_batch"], own["batch"])
         self.columns = own
         """The View's arrays of jobs, in order."""
         given = {one.name: getattr(view, one.name) for one in fields(view)}

@@ -149,14 +149,25 @@ class TakingBack:
         When each job last started.
     reclaim : str
         `shrink`, `stop` or `never`.
+    evicted_s : mapping of int to float
+        When each job (row of the trace) was first to give GPUs back, of those that were to at the last
+        decision point.
     """
 
-    def __init__(self, view: View, tree: QueueTree, since_s: Floats, reclaim: Reclaim) -> None:
+    def __init__(
+        self,
+        view: View,
+        tree: QueueTree,
+        since_s: Floats,
+        reclaim: Reclaim,
+        evicted_s: Mapping[int, float],
+    ) -> None:
         self.view, self.leaf, self.tree, self.since_s = view, view.queue, tree, since_s
-        self.reclaim = reclaim
+        self.reclaim, self._before_s = reclaim, evicted_s
+        self.evicted_s: dict[int, float] = {}
+        """The same, of those that are to now."""
         self.gpus = view.gpus.copy()
         """What each job is left with."""
-        self.shrunk = self.stopped = 0
         self.short = False
         """Whether some queue lacked GPUs of its share that idle ones could not make up for."""
 
@@ -172,7 +183,27 @@ class TakingBack:
         held, lacking = shares.held.copy(), self._usable(lacking * self._may_take()[:, None])
         for gpu_type in np.flatnonzero(short).tolist():
             self._take(gpu_type, held[:, gpu_type], shares.due[:, gpu_type], lacking[:, gpu_type])
+        self._wait_for_evictions(held)
         return shares._replace(held=held)
+
+    def _wait_for_evictions(self, held: Floats) -> None:
+        """Leave jobs what they hold until their eviction is over."""
+        now_s, gives = self.view.now_s, np.flatnonzero(self.gpus < self.view.gpus)
+        for row, job in zip(gives.tolist(), self.view.job[gives].tolist(), strict=True):
+            self.evicted_s[job] = self._before_s.get(job, now_s)
+            if now_s - self.evicted_s[job] < self.tree.settings.eviction_s:
+                held[self.leaf[row], self.view.gpu_type[row]] += self.view.gpus[row] - self.gpus[row]
+                self.gpus[row] = self.view.gpus[row]
+
+    @property
+    def shrunk(self) -> int:
+        """Number of jobs that are left some of their GPUs."""
+        return int(((self.gpus > 0) & (self.gpus < self.view.gpus)).sum())
+
+    @property
+    def stopped(self) -> int:
+        """Number of jobs that are left none of their GPUs."""
+        return int(((self.gpus == 0) & (self.view.gpus > 0)).sum())
 
     def _take(self, gpu_type: int, held: Floats, due: Floats, lacking: Floats) -> None:
         missing = -float(self.view.free[gpu_type])
@@ -191,13 +222,11 @@ class TakingBack:
             rows = np.flatnonzero(of_type & (self.gpus > 0) & (above > 0))
             if not len(rows):
                 break
-            row, left = self._victim(rows[above[rows] == above[rows].max()], gpu_type)
+            row, left = self._victim(rows[above[rows] == above[rows].max()], gpu_type, missing)
             freed = self.gpus[row] - left
             self.gpus[row] = left
             held[self.leaf[row]] -= freed
             missing -= float(freed)
-            self.shrunk += left > 0
-            self.stopped += left == 0
         return missing
 
     def _usable(self, lacking: Floats) -> Floats:
@@ -230,14 +259,32 @@ class TakingBack:
         found: Bools = self.view.now_s - self.since_s >= least_s[self.leaf]
         return found
 
-    def _victim(self, rows: Ints, gpu_type: int) -> tuple[int, int]:
-        """Return the job that gives GPUs back, and how many it keeps: the widest half, or the last all."""
+    def _victim(self, rows: Ints, gpu_type: int, missing: float) -> tuple[int, int]:
+        """Return the job that gives GPUs back, and how many it keeps.
+
+        Of ways that lose as much, the one that frees least, and then the job that started last.
+        """
         if self.reclaim == "shrink":
-            counts, half = self.view.setting.counts, self.gpus[rows] // 2
-            level = np.minimum(np.searchsorted(counts, half), len(counts) - 1)
-            runs = (counts[level] == half) & self.view.feasible[rows, gpu_type, level]
-            if runs.any():
-                rows = rows[runs]
-                widest = rows[np.lexsort((rows, self.since_s[rows], self.gpus[rows]))[-1]]
-                return int(widest), int(self.gpus[widest] // 2)
+            row, left, loss = self._ways(rows, gpu_type, missing)
+            if len(row):
+                freed = self.gpus[row] - left
+                first = np.lexsort((-row, -self.since_s[row], freed, loss / np.minimum(freed, missing)))[0]
+                return int(row[first]), int(left[first])
         return int(rows[np.lexsort((rows, self.since_s[rows]))[-1]]), 0
+
+    def _ways(self, rows: Ints, gpu_type: int, missing: float) -> tuple[Ints, Ints, Floats]:
+        """Return how jobs can be shrunk: the job, what it keeps, and the GPU-seconds that this loses.
+
+        Each keeps as much as lets all that is missing come free, or else the fewest GPUs it can run on. It
+        stands still with them; a job that gives GPUs back already stands still in any case.
+        """
+        counts, now = self.view.setting.counts, self.gpus[rows, None]
+        fits = self.view.feasible[rows, gpu_type] & (counts < now)
+        enough = fits & (now - counts >= missing)
+        most = len(counts) - 1 - enough[:, ::-1].argmax(axis=1)
+        level = np.where(enough.any(axis=1), most, fits.argmax(axis=1))
+        some = np.flatnonzero(fits.any(axis=1))
+        row, level = rows[some], level[some]
+        left = counts[level]
+        stands = np.where(self.gpus[row] < self.view.gpus[row], self.gpus[row], 0)
+        return row, left, self.view.restart_cost_s()[row, gpu_type, level] * (left - stands)

@@ -83,6 +83,44 @@ def test_a_job_that_can_run_on_half_its_gpus_is_not_stopped():
     assert policy.counters() == {"jobs_shrunk_for_quota": 1, "jobs_stopped_for_quota": 0}
 
 
+TWICE = {"m": LINEAR["m"], "slow": LINEAR["m"]}
+"""Two models alike but for the time that a restart takes."""
+
+
+@pytest.mark.parametrize(
+    ("jobs", "reclaimed", "left"),
+    [
+        # b lacks 2 GPUs. Each of a1 and a2 can give 2: it then stands still with the 2 it keeps, a1 for 9 s.
+        ([Job("a1", 0, 90, gpus=4, family="slow"), Job("a2", 0, 90, gpus=4)], 2, {"a2": 2}),
+        # b lacks 1. 4 GPUs would become 2, which lose 6 GPU-seconds; a2's 2 become 1, which loses 3.
+        ([Job("a1", 0, 90, gpus=4), Job("a2", 0, 90, gpus=2), Job("b1", 0, 90, gpus=2)], 1, {"a2": 1}),
+        # b lacks 3. a2 would lose 3 GPU-seconds for 1 GPU. a1 keeps 1 of 4, which loses 3 for all 3.
+        ([Job("a1", 0, 90, gpus=4), Job("a2", 0, 90, gpus=2), Job("a3", 0, 90, gpus=2)], 3, {"a1": 1}),
+    ],
+)
+@pytest.mark.parametrize("within", ["fcfs", "srtf elastic=true"])
+def test_the_job_that_loses_least_gpu_time_is_shrunk_by_what_is_lacking(jobs, reclaimed, left, within):
+    """The queue that gives back decides nothing else then, whatever its policy."""
+    late = [Job(f"b{at + 2}", 5, 90, gpus=1) for at in range(reclaimed)]
+    trace = [*jobs, *late]
+    scenario = small_scenario(
+        trace, {"X": (1, 8)}, TWICE, rounds=10.0, horizon_s=15.0, checkpoint_s={"m": 3.0, "slow": 9.0}
+    )
+    scenario = with_tenants(scenario, [job.job_id[0] for job in trace])
+    done = simulate(scenario, Quotas(within=within), Buddy())
+    changed = [e for e in done.simulation.log.events if e.time_s == 10 and e.job < len(jobs)]
+    assert {trace[e.job].job_id: e.gpus for e in changed} == left
+
+
+def test_a_job_keeps_its_gpus_until_its_eviction_is_over(tmp_path):
+    # a2 is to stop from 10 on, and does at 40, when the next job comes: b1 runs until 60, and b2 after it.
+    path = written(tmp_path, "eviction_s: 20\nqueues:\n  a: {}\n  b: {quota: 4}\n")
+    jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 10, gpus=4)]
+    jobs.append(Job("b2", 40, 5, gpus=4))
+    # b1 takes 20 s, b2 10 s; a2 was stopped at 40 with 30 of 50 iterations to do, and goes on at 70.
+    assert ends(run(jobs, Quotas(reclaim="stop"), path)) == {"b1": 60, "b2": 70, "a1": 100, "a2": 130}
+
+
 def test_a_queue_keeps_its_quota_and_borrows_within_its_limit(tmp_path):
     # a deserves 6 of 8 GPUs, b may never have more than 2.
     path = written(tmp_path, "queues:\n  a: {quota: 6}\n  b: {limit: 2}\n")

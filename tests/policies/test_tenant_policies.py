@@ -12,6 +12,7 @@ from clustergym.policies.capacity import Capacity
 from clustergym.policies.kai import Kai
 from clustergym.policies.kueue import Kueue
 from clustergym.policies.placers.buddy import Buddy
+from clustergym.policies.quotas import Quotas
 from clustergym.policies.slurm_multifactor import SlurmMultifactor
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -444,3 +445,37 @@ def test_parameters_that_are_wrong_are_one_line(given, told):
     with pytest.raises(InputError) as caught:
         make_policy(given)
     assert str(caught.value).startswith(told)
+
+
+# The time that an eviction takes
+
+
+def test_a_job_that_is_stopped_for_another_keeps_its_gpus_until_its_eviction_is_over(queues):
+    # As above, but a2 stops at 15 only: b1 runs until 35, when a2 goes on for the 35 s that it has left.
+    path = queues("eviction_s: 5\nqueues:\n  a: {}\n  b: {}\n")
+    jobs = [Job("a1", 0, 50, gpus=4), Job("a2", 0, 50, gpus=4), Job("b1", 10, 20, gpus=4)]
+    policy = Kai()
+    done = run(jobs, policy, path, rounds=1.0)
+    assert times(done, EventKind.PREEMPT) == {"a2": 15}
+    assert times(done) == {"b1": 35, "a1": 50, "a2": 70}
+    assert policy.counters() == {"jobs_stopped_to_reclaim": 1}
+
+
+@pytest.mark.parametrize(
+    ("policy", "eviction_s", "expected"),
+    [
+        (Kai(), 0, [1, 30, 270, 510, 750, 990]),
+        (Kai(), 2, [3, 80, 322, 564, 806]),
+        (Quotas(), 2, [3, 80, 322, 564, 806]),
+    ],
+)
+def test_two_queues_take_turns_as_in_the_published_plot(queues, policy, eviction_s, expected):
+    """KAI's plot has switches at 2, 80, 322, 564 and 806; evictions of two cycles give them within 1."""
+    history = "{weight: 1, window_s: 256, half_life_s: 128}"
+    path = queues(f"eviction_s: {eviction_s}\nhistory: {history}\nqueues:\n  a: {{}}\n  b: {{}}\n")
+    jobs = [Job(f"{name}{at}", 0, 10_000, gpus=16) for at in range(2) for name in "ab"]
+    done = run(jobs, policy, path, gpus=16, rounds=1.0, horizon_s=1024.0)
+    launches = [e for e in done.simulation.log.events if e.kind in LAUNCHES]
+    owner = [done.simulation.scenario.trace.job_id[e.job][0] for e in launches]
+    switches = [e.time_s for e, now, last in zip(launches[1:], owner[1:], owner, strict=False) if now != last]
+    assert switches == expected
