@@ -147,9 +147,12 @@ class QueueTree:
                 self.refuse(message, ("queues", top[-1], "quota"), remedy)
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings and queues as plain values."""
+        """Return the settings and queues as plain values; evictions are there where they take time."""
+        settings = asdict(self.settings)
+        if not self.settings.eviction_s:
+            del settings["eviction_s"]
         return {
-            "settings": asdict(self.settings),
+            "settings": settings,
             "queues": {name: asdict(one) for name, one in self.queues.items()},
         }
 
