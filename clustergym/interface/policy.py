@@ -381,6 +381,22 @@ class Policy(Parameters, ABC):
         """
         return False
 
+    @property
+    def consistent(self) -> bool:
+        """Whether it is steady, and decides the same on fewer GPUs that are still as many as it then uses.
+
+        It also decides the same again once its decision has been carried out.
+        """
+        return False
+
+    @property
+    def only_starts(self) -> bool:
+        """Whether it is steady, lets running jobs keep what they hold, and starts others at their requests.
+
+        Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
+        """
+        return False
+
     @abstractmethod
     def schedule(self, view: View) -> Decision:
         """Return the decision for one decision point."""
