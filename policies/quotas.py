@@ -107,6 +107,7 @@ class Quotas(Policy):
     _policies: list[Policy] = field(default_factory=list, init=False, repr=False)
     _history: History = field(init=False, repr=False)
     _held: Floats = field(init=False, repr=False)
+    _total: float = field(default=0.0, init=False, repr=False)
     _noted_s: float = field(default=0.0, init=False, repr=False)
     _since_s: Floats = field(init=False, repr=False)
     _above: Floats = field(init=False, repr=False)
@@ -156,7 +157,7 @@ class Quotas(Policy):
             policy.reset(setting, stream)
         past = self._tree.settings.history
         self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
-        self._held = np.zeros(len(self._tree.queues))
+        self._held, self._total = np.zeros(len(self._tree.queues)), float(setting.capacity.sum())
         self._dues = Dues(self._tree, self.division, setting.gpu_types, self._limits)
         self._noted_s, self._last, self._counters = 0.0, None, Counter()
         self._within = Remembered(self._policies, self._steady, self._reads_times)
@@ -179,7 +180,7 @@ class Quotas(Policy):
         demand = last.demand if last is not None and same else demand_of(view, leaves)
         due = self._dues.of(view.available, demand.asked, self._history, view.now_s)
         if last is not None and settled and due is last.due:
-            self._until_s = self._same_until_s(view)
+            self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision
         taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim)
         shares = taking.take(Shares(demand.held, demand.asked, due))
@@ -187,7 +188,7 @@ class Quotas(Policy):
         self._counters["jobs_stopped_for_quota"] += taking.stopped
         decision = self._decide_all(PartsOfView(view, taking.gpus, leaves), demand.options, shares)
         all_run = self._note(view, taking.gpus, decision)
-        self._until_s = self._same_until_s(view)
+        self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
         self._last = _Last(shown, demand, due, taking.short or not all_run, decision)
         return decision
 
@@ -202,7 +203,7 @@ class Quotas(Policy):
 
     def _add_use(self, view: View) -> None:
         """Add to history what queues have held since the last decision point."""
-        total, every_s = float(view.setting.capacity.sum()), view.setting.round_s
+        every_s, total = view.setting.round_s, self._total
         # Rounds are left out only while no job is there.
         empty_s = view.now_s if every_s is None else min(view.now_s, self._noted_s + every_s)
         self._history.add(self._noted_s, empty_s, self._held, total)
@@ -210,11 +211,6 @@ class Quotas(Policy):
             self._history.add(empty_s, view.now_s, np.zeros_like(self._held), total)
             self._until_s = empty_s
         self._noted_s = view.now_s
-
-    def _same_until_s(self, view: View) -> float:
-        """Return until when shares stay as they are if nothing happens."""
-        total = float(view.setting.capacity.sum())
-        return self._dues.lasts_until_s(self._history, self._held, total) if self._steady else 0.0
 
     def _decide_all(self, parts: PartsOfView, options: Bools, shares: Shares) -> Decision:
         """Let each queue's policy decide, and then those whose jobs fit in what others leave."""

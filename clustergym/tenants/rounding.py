@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -155,6 +156,7 @@ class Bounds:
     most: Floats
 
     @staticmethod
+    @cache
     def none(certain: bool = True) -> Bounds:
         """Return no bounds."""
         empty, whole = np.zeros(0), np.zeros(0, dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -71,12 +71,9 @@ class PartsOfView:
             own |= {"gpu_type": self.gpu_type[order], "batch": self.batch[order]}
             own["state"] = np.where(self._stopped[order], QUEUED, own["state"])
             own["queued_s"] = np.where(self._stopped[order], view.now_s, own["queued_s"])
+        for column in own.values():
+            column.setflags(write=False)
         return own
-
-    @cached_property
-    def _others(self) -> dict[str, Any]:
-        given = {one.name: getattr(self.view, one.name) for one in fields(self.view)}
-        return given | {"partner": None, "pairs": lambda: None}
 
     def _rows(self, queue: int) -> slice:
         """Return where a queue's jobs are in the order."""
@@ -88,15 +85,19 @@ class PartsOfView:
         own = {name: column[rows] for name, column in self._columns.items()}
         some = own["gpus"] > 0
         held = np.bincount(own["gpu_type"][some], own["gpus"][some], minlength=len(available))
-        return View(
-            **self._others
-            | own
+        free = available - held.astype(np.int64)
+        available.setflags(write=False)
+        free.setflags(write=False)
+        return self.view.with_columns(
+            own
             | {
                 "available": available,
-                "free": available - held.astype(np.int64),
+                "free": free,
+                "partner": None,
                 "times": lambda: self._times[rows],
                 "costs": lambda: self._costs[rows],
                 "batches": lambda: self._batches(rows),
+                "pairs": lambda: None,
             }
         )
 
@@ -133,7 +134,7 @@ class PartsOfView:
         batch = np.zeros_like(job) if decision.batch is None else decision.batch
         if len(decision.drop) or any(len(column) != len(rows) for column in (job, gpu_type, gpus, batch)):
             return decision
-        at = rows[np.argsort(np.argsort(job))]
+        at = rows if (job == self.view.job[rows]).all() else rows[np.argsort(np.argsort(job))]
         requested = self.view.global_batch[at]
         keeps = (
             (job == self.view.job[at])

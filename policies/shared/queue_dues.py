@@ -128,7 +128,9 @@ class Dues:
         own, wide = division.divided(total, claims, usage, bounds), self._none
         if sum([own[queue] for queue in claims.at]) < total:
             wide = division.divided(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
-        return _Divided(of, own, wide, Bounds.together([Bounds.none(), *bounds]))
+        kept = [one for one in bounds if len(one.queue) or not one.certain] or [Bounds.none()]
+        within = kept[0] if len(kept) == 1 else Bounds.together(kept)
+        return _Divided(of, own, wide, within)
 
     def _sum_up(self, available: Ints, given: Floats) -> None:
         """Set what leaves are due by the shares of all queues, shape (2, T, Q): their own, and the wider."""

@@ -36,20 +36,20 @@ def room_of(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     idle = available - room.sum(axis=0)
     served = shares.held / np.maximum(shares.due, 1.0)
     lacks = np.maximum(np.floor(shares.due) - room, 0.0)
+    order = np.argsort(served, axis=0, kind="stable")
+    if limits.plain:
+        wanted = np.take_along_axis(lacks, order, axis=0)
+        before = wanted.cumsum(axis=0) - wanted
+        given = np.minimum(np.maximum(idle - before, 0.0), wanted)
+        np.put_along_axis(room, order, np.take_along_axis(room, order, axis=0) + given, axis=0)
+        return room.astype(np.int64)
     for gpu_type in np.flatnonzero((idle > 0) & lacks.any(axis=0)).tolist():
-        lacking = np.flatnonzero(lacks[:, gpu_type])
-        lacking = lacking[np.argsort(served[lacking, gpu_type], kind="stable")]
-        if limits.plain:
-            wanted = lacks[lacking, gpu_type]
-            before = wanted.cumsum() - wanted
-            room[lacking, gpu_type] += np.minimum(np.maximum(idle[gpu_type] - before, 0.0), wanted)
-            continue
-        for at in lacking.tolist():
+        for at in order[lacks[order[:, gpu_type], gpu_type] > 0, gpu_type].tolist():
             most = limits.room(at, room, idle)[gpu_type]
-            given = min(float(idle[gpu_type]), float(lacks[at, gpu_type]))
-            given = min(given, max(float(np.floor(most - room[at, gpu_type])), 0.0))
-            room[at, gpu_type] += given
-            idle[gpu_type] -= given
+            more = min(float(idle[gpu_type]), float(lacks[at, gpu_type]))
+            more = min(more, max(float(np.floor(most - room[at, gpu_type])), 0.0))
+            room[at, gpu_type] += more
+            idle[gpu_type] -= more
     return room.astype(np.int64)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import le
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +22,14 @@ class _Made(NamedTuple):
 
     Attributes
     ----------
-    available : ndarray of int, shape (T,)
-        GPUs that might be used.
-    used : ndarray of int, shape (T,)
+    available, used : list of int
+        GPUs of each type that might be used, and that are.
     decision : Decision or None
         None: all jobs keep what they hold.
     """
 
-    available: Ints
-    used: Ints
+    available: list[int]
+    used: list[int]
     decision: Decision | None
 
 
@@ -72,11 +72,12 @@ class Remembered:
         """Return the decision of a queue's policy; None if all its jobs keep what they hold."""
         if not self._steady:
             return self._policies[at].schedule(parts.part(at, available))
-        made = self._found(at, available)
+        gpus: list[int] = available.tolist()
+        made = self._found(at, gpus)
         if made is None:
             decision = self._policies[at].schedule(parts.part(at, available))
-            used = np.bincount(decision.gpu_type, decision.gpus, minlength=len(available))
-            made = _Made(available, used, parts.unless_kept(at, decision))
+            used = np.bincount(decision.gpu_type, decision.gpus, minlength=len(gpus)).tolist()
+            made = _Made(gpus, used, parts.unless_kept(at, decision))
             if len(self._made[at]) == MOST:
                 self._made[at].clear()
             self._made[at].append(made)
@@ -85,11 +86,10 @@ class Remembered:
             self._acted[at] = made
         return made.decision
 
-    def _found(self, at: int, available: Ints) -> _Made | None:
+    def _found(self, at: int, gpus: list[int]) -> _Made | None:
         for made in reversed(self._made[at]):
-            if self._consistent:
-                if (made.used <= available).all() and (available <= made.available).all():
-                    return made
-            elif (available == made.available).all():
+            if made.available == gpus:
+                return made
+            if self._consistent and all(map(le, made.used, gpus)) and all(map(le, gpus, made.available)):
                 return made
         return None
