@@ -81,6 +81,11 @@ class Ares(Policy):
         """Whether neither attained service nor the repayment of restarts counts."""
         return not self.work_conserving and self._hysteresis() == 0 and self.unknown_pool == 0
 
+    @property
+    def consistent(self) -> bool:
+        """Whether each job in turn has the fastest of what has room, or what it holds if that is as fast."""
+        return self.steady
+
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Forget the last run; the virtual clock starts at 0."""
         self._queue = FairQueue(float(setting.capacity.sum()))

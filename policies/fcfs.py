@@ -81,6 +81,16 @@ class FirstComeFirstServed(Policy):
         """Whether it neither makes reservations nor draws types."""
         return self.any_type == "first" and self.backfill in ("none", "aggressive")
 
+    @property
+    def consistent(self) -> bool:
+        """Whether it makes no reservations: who does not fit fits nowhere in less."""
+        return self.steady
+
+    @property
+    def only_starts(self) -> bool:
+        """Whether it makes no reservations."""
+        return self.steady
+
     def schedule(self, view: View) -> Decision:
         """Start jobs from the head of each queue, and later jobs where backfill allows."""
         waiting = np.flatnonzero(view.state == QUEUED)

@@ -66,7 +66,7 @@ class Kai(GangQueues):
                 "fair_share",
                 name,
                 float(view.available[kind]),
-                {leaf: own[kind] for leaf, own in asked.items()},
+                {leaf: own[kind] for leaf, own in asked.items() if own[kind]},
                 usage,
             )
             for kind, name in enumerate(book.types)

@@ -13,21 +13,42 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.envs.policy_text import policy_of
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Policy, Setting, View
-from clustergym.tenants.division import Division, DivisionRule
+from clustergym.tenants.division import DivisionRule
 from clustergym.tenants.history import History
 from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
 from clustergym.workload.trace import Trace
 
 from .shared.parts_of_views import PartsOfView
+from .shared.queue_dues import Demand, Dues, demand_of
 from .shared.queue_limits import QueueLimits
-from .shared.queue_shares import Demand, Due, Reclaim, Shares, TakingBack, demand_of, due_shares, room_of
+from .shared.queue_shares import Reclaim, Shares, TakingBack, room_of
+from .shared.remembered import Remembered
 
-_Decided = dict[tuple[int, bytes, bytes], Decision]
-"""Decisions of queues, by what their policies saw."""
+SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free")
+"""Arrays of a View, besides feasibility, that stay as they are while nothing happens."""
 
 
-SHOWN = ("job", "gpus", "gpu_type", "state", "available", "free", "feasible")
-"""Arrays of a View that stay as they are while nothing happens."""
+class _Shown(NamedTuple):
+    """What a View shows but for what changes by itself.
+
+    Attributes
+    ----------
+    plain : list of bytes
+        `SHOWN`.
+    feasible, times : ndarray, shape (n, T, K)
+        Times: of no jobs where the policies within see none, or are asked at each decision point.
+    """
+
+    plain: list[bytes]
+    feasible: Bools
+    times: Floats
+
+    def same(self, last: _Shown) -> bool:
+        """Whether another View showed the same."""
+        pairs = ((self.feasible, last.feasible), (self.times, last.times))
+        return self.plain == last.plain and all(
+            now is then or np.array_equal(now, then) for now, then in pairs
+        )
 
 
 class _Last(NamedTuple):
@@ -35,18 +56,17 @@ class _Last(NamedTuple):
 
     Attributes
     ----------
-    shown : bytes
-        What the View showed.
+    shown : _Shown
     demand : Demand
-    due : Due
+    due : ndarray of float, shape (L, T)
     unsettled : bool
         Whether some queue lacked GPUs that others held, or a job did not run that should.
     decision : Decision
     """
 
-    shown: bytes
+    shown: _Shown
     demand: Demand
-    due: Due
+    due: Floats
     unsettled: bool
     decision: Decision
 
@@ -84,16 +104,20 @@ class Quotas(Policy):
     division: DivisionRule = "fair_share"
     reclaim: Reclaim = "shrink"
     _tree: QueueTree = field(init=False, repr=False)
-    _divisions: list[Division] = field(init=False, repr=False)
+    _dues: Dues = field(init=False, repr=False)
     _limits: QueueLimits = field(init=False, repr=False)
     _policies: list[Policy] = field(default_factory=list, init=False, repr=False)
     _history: History = field(init=False, repr=False)
     _held: Floats = field(init=False, repr=False)
+    _total: float = field(default=0.0, init=False, repr=False)
     _noted_s: float = field(default=0.0, init=False, repr=False)
     _since_s: Floats = field(init=False, repr=False)
+    _above: Floats = field(init=False, repr=False)
     _steady: bool = field(default=False, init=False, repr=False)
+    _only_starts: bool = field(default=False, init=False, repr=False)
+    _until_s: float = field(default=0.0, init=False, repr=False)
     _last: _Last | None = field(default=None, init=False, repr=False)
-    _decided: _Decided = field(default_factory=dict, init=False, repr=False)
+    _within: Remembered = field(init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
     _evicted_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -121,13 +145,14 @@ class Quotas(Policy):
         """Make a policy for each queue; a scenario without queues is one queue."""
         self._tree = setting.queues or QueueTree({"all": Queue()}, Settings())
         _refuse_unused(self._tree, self.division)
-        self._divisions = [Division(self._tree, self.division, kind) for kind in setting.gpu_types]
         self._limits = QueueLimits(self._tree, setting.gpu_types, setting.capacity)
         self._since_s = np.full(len(trace), np.nan)
         self._policies = [self._make() for _ in self._tree.leaves]
         for policy in self._policies:
             policy.check(trace, setting)
         self._steady = all(policy.steady for policy in self._policies)
+        self._only_starts = all(policy.only_starts for policy in self._policies)
+        self._above = self._limits.above.astype(np.float64)
 
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: nobody has had anything."""
@@ -135,8 +160,10 @@ class Quotas(Policy):
             policy.reset(setting, stream)
         past = self._tree.settings.history
         self._history = History(len(self._tree.queues), past.window_s, past.half_life_s)
-        self._held = np.zeros(len(self._tree.queues))
-        self._noted_s, self._last, self._decided, self._counters = 0.0, None, {}, Counter()
+        self._held, self._total = np.zeros(len(self._tree.queues)), float(setting.capacity.sum())
+        self._dues = Dues(self._tree, self.division, setting.gpu_types, self._limits)
+        self._noted_s, self._last, self._counters = 0.0, None, Counter()
+        self._within = Remembered(self._policies, self._steady, self._reads_times)
         self._evicted_s = {}
 
     def counters(self) -> Mapping[str, int]:
@@ -148,99 +175,100 @@ class Quotas(Policy):
 
     def schedule(self, view: View) -> Decision:
         """Divide the GPUs, take back what is due, and let each queue's policy decide."""
-        last, leaves, shown = self._last, self._tree.leaves, self._shown(view)
-        same = last if last is not None and last.shown == shown else None
-        demand = demand_of(view, leaves, self._divisions) if same is None else same.demand
-        known = None if same is None else same.due
-        usage = self._usage(view)
-        due = due_shares(view.available, demand, leaves, self._divisions, usage, self._limits, known)
-        if same is not None and self._steady and due is known and not same.unsettled:
-            self._noted_s = view.now_s
-            return same.decision
+        last, leaves, shown = self._last, len(self._tree.leaves), self._shown(view)
+        same = last is not None and shown.same(last.shown)
+        self._add_use(view)
+        settled = same and self._steady and last is not None and not last.unsettled
+        if last is not None and settled and view.now_s < self._until_s:
+            return last.decision
+        demand = last.demand if last is not None and same else demand_of(view, leaves)
+        due = self._dues.of(view.available, demand.asked, self._history, view.now_s)
+        if last is not None and settled and due is last.due:
+            self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
+            return last.decision
         taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim, self._evicted_s)
-        shares = taking.take(Shares(demand.held, demand.asked, due.gpus))
+        shares = taking.take(Shares(demand.held, demand.asked, due))
         self._evicted_s = taking.evicted_s
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
-        decision = self._decide_all(PartsOfView(view, taking.gpus, len(leaves)), demand, shares)
+        decision = self._decide_all(PartsOfView(view, taking.gpus, leaves), demand, shares)
         all_run = self._note(view, taking.gpus, decision)
+        self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
         self._last = _Last(shown, demand, due, taking.short or not all_run, decision)
         return decision
 
-    def _shown(self, view: View) -> bytes:
+    def _shown(self, view: View) -> _Shown:
         """Return what a View shows but for what changes by itself, for a policy that is steady."""
-        told = [getattr(view, name).tobytes() for name in SHOWN]
-        if self._reads_times:
-            told.append(view.times().tobytes())
-        return b"".join(told)
-
-    def _decide_all(self, parts: PartsOfView, demand: Demand, shares: Shares) -> Decision:
-        """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
-        rooms = room_of(parts.view.available, shares, self._limits)
-        before, self._decided = self._decided, {}
-        # A queue that has just what it is left with keeps its jobs as they are left until the next decision.
-        stays = (shares.held < demand.held).any(axis=1) & (rooms == shares.held).all(axis=1)
-        stays &= self.reclaim == "shrink"
-        decisions = {
-            at: Decision.keep(parts.part(at, rooms[at]))
-            if stays[at]
-            else self._decide(parts, at, rooms[at], before)
-            for at in parts.queues
-        }
-        self._lend(parts, decisions, demand.options, shares, before)
-        return _together(list(decisions.values()))
+        plain = [getattr(view, name).tobytes() for name in SHOWN]
+        return _Shown(plain, view.feasible, view.times() if self._reads_times else np.zeros(0))
 
     @property
     def _reads_times(self) -> bool:
         return self._steady and self._knows != InformationClass.NONE
 
-    def _usage(self, view: View) -> Mapping[str, float]:
-        """Return the part of the cluster's GPU time that each queue has had of late."""
-        total, every_s = float(view.setting.capacity.sum()), view.setting.round_s
+    def _add_use(self, view: View) -> None:
+        """Add to history what queues have held since the last decision point."""
+        every_s, total = view.setting.round_s, self._total
         # Rounds are left out only while no job is there.
         empty_s = view.now_s if every_s is None else min(view.now_s, self._noted_s + every_s)
         self._history.add(self._noted_s, empty_s, self._held, total)
-        self._history.add(empty_s, view.now_s, np.zeros_like(self._held), total)
-        return dict(zip(self._tree.queues, self._history.usage(view.now_s).tolist(), strict=True))
+        if empty_s < view.now_s:
+            self._history.add(empty_s, view.now_s, np.zeros_like(self._held), total)
+            self._until_s = empty_s
+        self._noted_s = view.now_s
 
-    def _decide(self, parts: PartsOfView, at: int, available: Ints, before: _Decided) -> Decision:
-        """Return the decision of a queue's policy; one that is steady is not asked twice."""
-        if not self._steady:
-            return self._policies[at].schedule(parts.part(at, available))
-        seen = at, parts.seen(at, self._reads_times), available.tobytes()
-        found = before.get(seen) or self._decided.get(seen)
-        self._decided[seen] = found or self._policies[at].schedule(parts.part(at, available))
-        return self._decided[seen]
+    def _decide_all(self, parts: PartsOfView, demand: Demand, shares: Shares) -> Decision:
+        """Let each queue's policy decide, and then those whose jobs fit in what others leave."""
+        view, asked = parts.view, parts.queues
+        rooms = room_of(view.available, shares, self._limits)
+        if self.reclaim == "shrink":
+            # A queue that has just what it is left with keeps its jobs so until the next decision.
+            stays = (shares.held < demand.held).any(axis=1) & (rooms == shares.held).all(axis=1)
+            asked = [at for at in asked if not stays[at]]
+        self._within.open(parts)
+        if self._steady and self._only_starts:
+            free = (rooms - shares.held)[view.queue]
+            fits = (demand.options & (view.requested_gpus[:, None] <= free)).any(axis=1)
+            asked = np.unique(view.queue[fits & (parts.gpus == 0)]).tolist()
+        found = {at: self._within.decide(parts, at, rooms[at]) for at in asked}
+        decisions = {at: one for at, one in found.items() if one is not None}
+        self._lend(parts, decisions, demand.options, shares)
+        return parts.together(decisions)
 
     def _lend(
-        self,
-        parts: PartsOfView,
-        decisions: dict[int, Decision],
-        options: Bools,
-        shares: Shares,
-        before: _Decided,
+        self, parts: PartsOfView, decisions: dict[int, Decision], options: Bools, shares: Shares
     ) -> None:
         """Let queues whose jobs wait decide again on what the others leave idle, the least served first."""
         view, types = parts.view, len(parts.view.available)
-        used: Floats = np.zeros_like(shares.held)
-        decided = np.zeros(len(self._since_s), dtype=np.bool_)
+        used, runs = shares.held.copy(), parts.gpus > 0
         for at, one in decisions.items():
             used[at] = np.bincount(one.gpu_type, one.gpus, minlength=types)
-            decided[one.job] = True
+        if decisions:
+            runs &= ~np.isin(view.queue, list(decisions))
+            runs[np.searchsorted(view.job, np.concatenate([one.job for one in decisions.values()]))] = True
         idle: Floats = view.available - used.sum(axis=0)
-        waits = np.flatnonzero(~decided[view.job])
+        waits = np.flatnonzero(~runs)
         wanted = np.where(options[waits], view.requested_gpus[waits, None], np.inf)
         if not (wanted <= idle).any():
             return
-        queue = view.queue[waits]
+        queue, limits = view.queue[waits], self._limits
         served = (shares.held / np.maximum(shares.due, 1.0)).max(axis=1)
+        fits = limits.fits(queue, wanted, used, idle)
         for at in sorted(set(queue.tolist()), key=lambda at: (served[at], at)):
-            room = self._limits.room(at, used, idle)
+            if limits.plain and not fits[at]:
+                continue
+            room = limits.room(at, used, idle)
             if (wanted[queue == at] <= room - used[at]).any():
-                decisions[at] = self._decide(parts, at, np.floor(room).astype(np.int64), before)
+                found = self._within.decide(parts, at, np.floor(room).astype(np.int64))
                 idle += used[at]
-                used[at] = np.bincount(decisions[at].gpu_type, decisions[at].gpus, minlength=types)
+                if found is None:
+                    decisions.pop(at, None)
+                    used[at] = shares.held[at]
+                else:
+                    decisions[at] = found
+                    used[at] = np.bincount(found.gpu_type, found.gpus, minlength=types)
                 idle -= used[at]
+                fits = limits.fits(queue, wanted, used, idle)
 
     def _note(self, view: View, left: Ints, decision: Decision) -> bool:
         """Note who holds what from now on, and since when each job runs; return whether all ran already.
@@ -258,8 +286,7 @@ class Quotas(Policy):
             if freed.any():
                 self._pass_on(view, freed, decision, at, starts)
         by_leaf = np.bincount(view.queue[at], decision.gpus, len(self._tree.leaves))
-        self._held = self._limits.above.astype(np.float64) @ by_leaf.astype(np.float64)
-        self._noted_s = view.now_s
+        self._held = self._above @ by_leaf.astype(np.float64)
         return not starts.any()
 
     def _pass_on(self, view: View, freed: Ints, decision: Decision, at: Ints, starts: Bools) -> None:
@@ -302,16 +329,3 @@ def _refuse_unused(tree: QueueTree, rule: DivisionRule) -> None:
         for key in unused:
             if getattr(queue, key) != getattr(plain, key):
                 tree.refuse("has no effect under policy=quotas", ("queues", name, key), because[key])
-
-
-def _together(decisions: list[Decision]) -> Decision:
-    """Return decisions on different jobs as one."""
-    if not decisions:
-        return Decision.of([])
-    job, gpu_type, gpus, drop = (
-        np.concatenate([getattr(one, key) for one in decisions])
-        for key in ("job", "gpu_type", "gpus", "drop")
-    )
-    batches = [np.zeros_like(one.gpus) if one.batch is None else one.batch for one in decisions]
-    some = any(one.batch is not None for one in decisions)
-    return Decision(job, gpu_type, gpus, drop, np.concatenate(batches) if some else None)

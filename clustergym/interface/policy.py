@@ -230,6 +230,16 @@ class View:
     def __post_init__(self) -> None:
         _lock(self)
 
+    def with_columns(self, columns: Mapping[str, object]) -> View:
+        """Return a View with other values of some fields, whose arrays are read-only already, without checks.
+
+        In a quarter of the time of `dataclasses.replace`, for those who make thousands.
+        """
+        view = object.__new__(View)
+        view.__dict__.update(self.__dict__)
+        view.__dict__.update(columns)
+        return view
+
     def __len__(self) -> int:
         return len(self.job)
 
@@ -378,6 +388,22 @@ class Policy(Parameters, ABC):
 
         Its decision then depends only on which jobs there are, what they ask for, hold and may hold, their
         iteration times and the GPUs that may be used: not on the time, on progress or on restarts.
+        """
+        return False
+
+    @property
+    def consistent(self) -> bool:
+        """Whether it is steady, and decides the same on fewer GPUs that are still as many as it then uses.
+
+        It also decides the same again once its decision has been carried out.
+        """
+        return False
+
+    @property
+    def only_starts(self) -> bool:
+        """Whether it is steady, lets running jobs keep what they hold, and starts others at their requests.
+
+        Where no request that waits fits in the free GPUs of a type it may run on, it then changes nothing.
         """
         return False
 

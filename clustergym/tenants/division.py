@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from clustergym.tenants.capacity import Entitlement, entitled_shares
 from clustergym.tenants.fair_share import shares_of_wanted
 from clustergym.tenants.queue_tree import QueueTree, kept_of, most_of, of_type
+from clustergym.tenants.rounding import Bounds, Offers
 
 DivisionRule = Literal["fair_share", "capacity"]
 
@@ -17,6 +18,7 @@ class _Row(NamedTuple):
     """What a queue may and would have of one GPU type."""
 
     name: str
+    at: int
     quota: float
     most: float
     kept: float
@@ -30,18 +32,20 @@ class Claims(NamedTuple):
 
     Attributes
     ----------
-    names : list of str
+    at : list of int
+        Index of each in the tree's queues.
     wanted, quota, weight : list of float
     priority : list of int
-    below : dict of str to Claims
+    below : dict of int to Claims
+        By place in these lists.
     """
 
-    names: list[str]
+    at: list[int]
     wanted: list[float]
     quota: list[float]
     weight: list[float]
     priority: list[int]
-    below: dict[str, Claims]
+    below: dict[int, Claims]
 
 
 class Division:
@@ -58,13 +62,14 @@ class Division:
 
     def __init__(self, tree: QueueTree, rule: DivisionRule, gpu_type: str) -> None:
         self.rule, self.history_weight = rule, tree.settings.history.weight
+        place = {name: at for at, name in enumerate(tree.queues)}
 
         def rows(parent: str | None) -> list[_Row]:
             found = []
             for name in tree.children[parent]:
                 queue = tree.queues[name]
                 amounts = of_type(queue.quota, gpu_type), most_of(queue, gpu_type), kept_of(queue, gpu_type)
-                found.append(_Row(name, *amounts, queue.weight, queue.priority, rows(name)))
+                found.append(_Row(name, place[name], *amounts, queue.weight, queue.priority, rows(name)))
             return found
 
         self._top = rows(None)
@@ -81,50 +86,65 @@ class Division:
         """
         return _claims(self._top, requests)
 
-    def divided(self, total: float, claims: Claims, usage: Mapping[str, float]) -> dict[str, float]:
-        """Return the share of each queue that has one.
+    def divided(
+        self, total: float, claims: Claims, usage: Sequence[float], bounds: list[Bounds] | None = None
+    ) -> list[float]:
+        """Return the share of each queue.
 
         Parameters
         ----------
         total : float
             GPUs of the cluster that may be used.
         claims : Claims
-        usage : mapping of str to float
-            Part of the cluster's GPU time that each queue has had of late (`History.usage`); left out: none.
+        usage : sequence of float
+            Part of the cluster's GPU time that each queue has had of late (`History.usage`).
+        bounds : list of Bounds, optional
+            To which is added within what bounds past use leaves the shares as they are.
         """
-        shares: dict[str, float] = {}
-        self._give(claims, total, usage, shares)
+        shares = [0.0] * len(usage)
+        self._give(claims, total, usage, shares, bounds)
         return shares
 
     def _give(
-        self, claims: Claims, gpus: float, usage: Mapping[str, float], shares: dict[str, float]
+        self,
+        claims: Claims,
+        gpus: float,
+        usage: Sequence[float],
+        shares: list[float],
+        bounds: list[Bounds] | None,
     ) -> None:
         if self.rule == "capacity":
             deserved = [Entitlement(min(own, gpus)) for own in claims.quota]
             found = entitled_shares(gpus, deserved, claims.wanted)
         else:
-            used = [usage.get(name, 0.0) for name in claims.names]
             given = claims.wanted, claims.quota, claims.weight, claims.priority
-            found = shares_of_wanted(gpus, *given, used, self.history_weight)
-        shares.update(zip(claims.names, found, strict=True))
-        for name, below in claims.below.items():
-            self._give(below, shares[name], usage, shares)
+            offers = None if bounds is None or self.history_weight <= 0 else Offers(claims.at)
+            used = [usage[at] for at in claims.at]
+            found = shares_of_wanted(gpus, *given, used, self.history_weight, offers)
+            if bounds is not None and offers is not None:
+                bounds.append(offers.bounds(self.history_weight))
+        for at, share in zip(claims.at, found, strict=True):
+            shares[at] = share
+        for place, below in claims.below.items():
+            self._give(below, found[place], usage, shares, bounds)
 
 
 def _claims(rows: Sequence[_Row], requests: Mapping[str, float]) -> Claims:
     found = Claims([], [], [], [], [], {})
-    for row in rows:
-        below = _claims(row.children, requests) if row.children else None
-        asked = requests.get(row.name, 0.0) if below is None else sum(below.wanted)
-        wanted = min(max(asked, row.kept), row.most)
+    for name, at, quota, most, kept, weight, priority, children in rows:
+        if not (children or kept or name in requests):
+            continue
+        below = _claims(children, requests) if children else None
+        asked = requests.get(name, 0.0) if below is None else sum(below.wanted)
+        wanted = min(max(asked, kept), most)
         if wanted > 0:
-            found.names.append(row.name)
+            if below is not None and below.at:
+                found.below[len(found.at)] = below
+            found.at.append(at)
             found.wanted.append(wanted)
-            found.quota.append(row.quota)
-            found.weight.append(row.weight)
-            found.priority.append(row.priority)
-            if below is not None and below.names:
-                found.below[row.name] = below
+            found.quota.append(quota)
+            found.weight.append(weight)
+            found.priority.append(priority)
     return found
 
 
@@ -145,10 +165,13 @@ def divided(
     ----------
     tree, rule, gpu_type
         As of `Division`.
-    total, usage
+    total
         As of `Division.divided`.
+    usage : mapping of str to float
+        Part of the cluster's GPU time that each queue has had of late; left out: none.
     requests : mapping of str to float
         As of `Division.claims`.
     """
     division = _division(tree, rule, gpu_type)
-    return dict.fromkeys(tree.queues, 0.0) | division.divided(total, division.claims(requests), usage)
+    used = [usage.get(name, 0.0) for name in tree.queues]
+    return dict(zip(tree.queues, division.divided(total, division.claims(requests), used), strict=True))

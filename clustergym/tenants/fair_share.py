@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from clustergym.tenants.rounding import Offers
+
 UNLIMITED = math.inf
 EPSILON = 1e-9
 """GPUs below which a difference is rounding of floating point."""
@@ -83,21 +85,29 @@ def shares_of_wanted(
     priority: Sequence[int],
     usage: Sequence[float],
     history_weight: float,
+    offers: Offers | None = None,
 ) -> list[float]:
-    """Return `fair_shares` of what queues would have if nobody else wanted any."""
+    """Return `fair_shares` of what queues would have if nobody else wanted any; note the offers made."""
     shares = [min(total if own == UNLIMITED else own, most) for own, most in zip(quota, wanted, strict=True)]
     left = total - sum(shares)
     if left <= EPSILON:
         return shares
+    if sum(wanted) <= total and all(weight) and not any([one % 1.0 for one in [*wanted, *shares]]):
+        return list(wanted)
     lost = [0.0] * len(shares)
     for rank in sorted(set(priority), reverse=True):
         among = [at for at, own in enumerate(priority) if own == rank and weight[at] > 0]
-        left, blocked = _by_weight(left, wanted, weight, usage, among, shares, lost, max(history_weight, 0.0))
+        of_rank = wanted, weight, usage, among, shares, lost
+        left, blocked = _by_weight(left, *of_rank, max(history_weight, 0.0), offers)
         if blocked:
             break
     if left > EPSILON:
         order = sorted(range(len(shares)), key=lambda at: (-priority[at], -lost[at], at))
-        _deal_out(left, wanted, [at for at in order if weight[at] > 0], shares)
+        order = [at for at in order if weight[at] > 0]
+        if offers is not None:
+            missing = [(at, wanted[at] - shares[at]) for at in order if wanted[at] - shares[at] > EPSILON]
+            offers.deal(left, missing, priority, lost)
+        _deal_out(left, wanted, order, shares)
     return shares
 
 
@@ -124,6 +134,7 @@ def _by_weight(
     shares: list[float],
     lost: list[float],
     history_weight: float,
+    offers: Offers | None,
 ) -> tuple[float, bool]:
     """Give queues of one priority their parts of `left`; return what is left, and whether one wants more."""
     while True:
@@ -136,14 +147,19 @@ def _by_weight(
         ]
         some = sum(parts)
         if left <= EPSILON or some <= 0:
+            if offers is not None and left > EPSILON and wanting:
+                offers.certain = False
             return left, False
-        offered, sated = left, False
-        for at, part in zip(wanting, parts, strict=True):
-            offer, missing = offered * part / some, wanted[at] - shares[at]
+        missing = [wanted[at] - shares[at] for at in wanting]
+        offered = [left * part / some for part in parts]
+        if offers is not None:
+            offers.turn(wanting, even, left, offered, missing, EPSILON)
+        sated = False
+        for at, offer, lacks in zip(wanting, offered, missing, strict=True):
             # A share that is whole but for rounding counts as whole.
-            given = missing if offer >= missing - EPSILON else math.floor(offer + EPSILON)
-            lost[at] = 0.0 if given == missing else max(offer - given, 0.0)
-            sated |= offer > missing + EPSILON
+            given = lacks if offer >= lacks - EPSILON else math.floor(offer + EPSILON)
+            lost[at] = 0.0 if given == lacks else max(offer - given, 0.0)
+            sated |= offer > lacks + EPSILON
             shares[at] += given
             left -= given
         if not sated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -44,9 +45,49 @@ class History:
         """Note what each queue held, and what the parent had, since the last time noted."""
         if end_s > start_s:
             self._advance(end_s)
-            span = _Span(start_s, end_s, np.append(gpus, capacity))
+            held = np.empty(len(self._time))
+            held[:-1], held[-1] = gpus, capacity
+            span = _Span(start_s, end_s, held)
             self._spans.append(span)
             self._time += self._weight(span.start_s, span.end_s) * span.gpus
+
+    @property
+    def gpu_s(self) -> Floats:
+        """GPU time of each queue and of the parent, but for a common factor, shape (queues + 1,)."""
+        return self._time
+
+    def growth(self, gpus: Floats, capacity: float) -> tuple[Floats, Floats]:
+        """Return the GPU time of each queue and the parent now, and what each unit of `until_s` adds to it.
+
+        Parameters
+        ----------
+        gpus, capacity : ndarray of float, float
+            What each queue holds from now on, and what the parent has.
+
+        Returns
+        -------
+        two ndarrays of float, shape (queues + 1,)
+            But for a common factor.
+        """
+        added = np.append(gpus, capacity)
+        if self._forgets:
+            lost = 1.0 if self.half_life_s is None else 0.5 ** (self.window_s / self.half_life_s)
+            added -= lost * self._spans[0].gpus
+        return self._time, added
+
+    def until_s(self, length: float) -> float:
+        """Return when the GPU time will have grown by so much along `growth`, or turns elsewhere before."""
+        if self.half_life_s is not None:
+            length = self.half_life_s * math.log2(1.0 + length)
+        if not self._spans:
+            return self._now_s
+        turns_s = self._spans[0].end_s if self._forgets else self._spans[0].start_s
+        return min(self._now_s + length, turns_s + self.window_s)
+
+    @property
+    def _forgets(self) -> bool:
+        """Whether the oldest use noted leaves the window now."""
+        return bool(self._spans) and self._spans[0].start_s <= self._now_s - self.window_s
 
     def usage(self, now_s: float) -> Floats:
         """Return each queue's part of the GPU time that the parent could have given, from 0 to 1."""

@@ -6,7 +6,7 @@ Sources: SchedMD, priority_multifactor, fair_tree and tres.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -84,23 +84,28 @@ def fair_tree(accounts: Sequence[Account]) -> dict[str, float]:
 
 
 def _visit(siblings: Sequence[Account], ranked: list[list[str]]) -> None:
-    shares, used = sum(one.shares for one in siblings), sum(one.used for one in siblings)
-
-    def level(one: Account) -> Fraction | float:
-        """Return shares over use, exactly, so that equals tie."""
-        if not one.used:
-            return math.inf
-        return Fraction(one.shares) / Fraction(shares) / (Fraction(one.used) / Fraction(used))
-
-    levels = [level(one) for one in siblings]
-    for value in sorted(set(levels), reverse=True):
-        tied = [one for one, own in zip(siblings, levels, strict=True) if own == value]
+    for tied in _tied(siblings):
         users = [one.name for one in tied if not one.members]
         if users:
             ranked.append(users)
         merged = [member for one in tied for member in one.members]
         if merged:
             _visit(merged, ranked)
+
+
+def _tied(siblings: Sequence[Account]) -> Iterator[list[Account]]:
+    """Yield the siblings of each level, shares over use, the highest first; as parts they order alike."""
+    rounded: dict[float, list[Account]] = {}
+    for one in siblings:
+        used = one.used
+        rounded.setdefault(one.shares / used if used else math.inf, []).append(one)
+    for _, beside in sorted(rounded.items(), key=lambda item: -item[0]):
+        # Division rounds in order, so that only what it makes equal is to be compared exactly.
+        levels: dict[Fraction | float, list[Account]] = {}
+        for one in beside if len(beside) > 1 else ():
+            level = Fraction(one.shares) / Fraction(one.used) if one.used else math.inf
+            levels.setdefault(level, []).append(one)
+        yield from (levels[level] for level in sorted(levels, reverse=True)) if levels else [beside]
 
 
 def billing(amounts: Iterable[tuple[float, float]], largest_only: bool = False) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from clustergym.arrays import Floats, Ints
-from clustergym.interface.policy import QUEUED, BatchOptions, View
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.interface.policy import QUEUED, BatchOptions, Decision, View
 
 
 class PartsOfView:
@@ -22,72 +23,156 @@ class PartsOfView:
         GPUs that each job is to be taken to hold: as many as it does, or fewer; of none it is queued.
     leaves : int
         Number of queues.
+
+    Attributes
+    ----------
+    gpu_type, batch : ndarray of int, shape (n,)
+        What each job is to be taken to hold besides.
     """
 
     def __init__(self, view: View, gpus: Ints, leaves: int) -> None:
-        self.view = view
-        self.order = np.argsort(view.queue, kind="stable")
-        """The jobs' places in the View, queue by queue."""
-        jobs = np.bincount(view.queue, minlength=leaves)
-        self._end: list[int] = jobs.cumsum().tolist()
-        self.queues: list[int] = np.flatnonzero(jobs).tolist()
+        self.view, self.gpus, self.gpu_type, self.batch = view, gpus, view.gpu_type, view.batch
+        self._stopped: Bools = (gpus == 0) & (view.gpus > 0)
+        self._stops = bool(self._stopped.any())
+        if self._stops:
+            self.gpu_type = np.where(self._stopped, -1, view.gpu_type)
+        if gpus is not view.gpus:
+            self.batch = np.where(gpus < view.gpus, view.global_batch, view.batch)
+        self._decided = self.gpus, self.gpu_type, self.batch
+        self.jobs: Ints = np.bincount(view.queue, minlength=leaves)
+        """How many jobs each queue has."""
+
+    @cached_property
+    def queues(self) -> list[int]:
         """The queues that have jobs."""
+        found: list[int] = np.flatnonzero(self.jobs).tolist()
+        return found
+
+    @cached_property
+    def _order(self) -> Ints:
+        """The jobs' places in the View, queue by queue."""
+        return np.argsort(self.view.queue, kind="stable")
+
+    @cached_property
+    def _end(self) -> list[int]:
+        ends: list[int] = self.jobs.cumsum().tolist()
+        return ends
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        """The View's arrays of jobs, in order."""
+        view, order = self.view, self._order
         own: dict[str, Any] = {
-            name: value[self.order]
+            name: value[order]
             for name, value in vars(view).items()
             if isinstance(value, np.ndarray) and name not in ("available", "free", "partner")
         }
-        own["gpus"] = gpus[self.order]
-        stopped = (own["gpus"] == 0) & (view.gpus[self.order] > 0)
-        if stopped.any():
-            own["gpu_type"] = np.where(stopped, -1, own["gpu_type"])
-            own["state"] = np.where(stopped, QUEUED, own["state"])
-            own["queued_s"] = np.where(stopped, view.now_s, own["queued_s"])
-        own["batch"] = np.where(own["gpus"] < view.gpus[self.order], own["global_batch"], own["batch"])
-        self.columns = own
-        """The View's arrays of jobs, in order."""
-        given = {one.name: getattr(view, one.name) for one in fields(view)}
-        self._others = given | {"partner": None, "pairs": lambda: None}
+        own |= {"gpus": self.gpus[order], "batch": self.batch[order]}
+        if self._stops:
+            own["gpu_type"] = self.gpu_type[order]
+            own["state"] = np.where(self._stopped[order], QUEUED, own["state"])
+            own["queued_s"] = np.where(self._stopped[order], view.now_s, own["queued_s"])
+        for column in own.values():
+            column.setflags(write=False)
+        return own
 
-    def rows(self, queue: int) -> slice:
+    def _rows(self, queue: int) -> slice:
         """Return where a queue's jobs are in the order."""
         return slice(self._end[queue - 1] if queue else 0, self._end[queue])
 
     def part(self, queue: int, available: Ints) -> View:
         """Return what a queue's policy sees; `available` are the GPUs, shape (T,), that it may use."""
-        rows = self.rows(queue)
-        own = {name: column[rows] for name, column in self.columns.items()}
+        rows = self._rows(queue)
+        own = {name: column[rows] for name, column in self._columns.items()}
         some = own["gpus"] > 0
         held = np.bincount(own["gpu_type"][some], own["gpus"][some], minlength=len(available))
-        return View(
-            **self._others
-            | own
+        free = available - held.astype(np.int64)
+        available.setflags(write=False)
+        free.setflags(write=False)
+        return self.view.with_columns(
+            own
             | {
                 "available": available,
-                "free": available - held.astype(np.int64),
-                "times": lambda: self.times[rows],
+                "free": free,
+                "partner": None,
+                "times": lambda: self._times[rows],
                 "costs": lambda: self._costs[rows],
                 "batches": lambda: self._batches(rows),
+                "pairs": lambda: None,
             }
         )
 
-    def seen(self, queue: int, times: bool) -> bytes:
-        """Return what tells apart what a queue's policy sees that does not change by itself."""
-        rows = self.rows(queue)
-        names = ("job", "gpus", "gpu_type", "state", "feasible")
-        told = [self.columns[name][rows].tobytes() for name in names]
-        return b"".join([*told, self.times[rows].tobytes()] if times else told)
+    def changed(self, last: PartsOfView, times: bool) -> Ints:
+        """Return the queues whose jobs are others than before, or do not hold what was decided `together`.
+
+        Parameters
+        ----------
+        last : PartsOfView
+            Of an earlier View of the same run.
+        times : bool
+            Whether iteration times count as well as what is feasible.
+        """
+        view, before = self.view, last.view
+        if not len(before):
+            return np.unique(view.queue)
+        at = np.minimum(np.searchsorted(before.job, view.job), len(before) - 1)
+        other = before.job[at] != view.job
+        gone = np.ones(len(before), dtype=np.bool_)
+        gone[at[~other]] = False
+        for now, then in zip((self.gpus, self.gpu_type, self.batch), last._decided, strict=True):
+            other |= now != then[at]
+        if view.feasible is not before.feasible:
+            other |= (view.feasible != before.feasible[at]).any(axis=(1, 2))
+        if times and view.times() is not before.times():
+            other |= (view.times() != before.times()[at]).any(axis=(1, 2))
+        return np.union1d(view.queue[other], before.queue[gone])
+
+    def unless_kept(self, queue: int, decision: Decision) -> Decision | None:
+        """Return a queue's decision; None if all of its jobs keep what they hold."""
+        rows = self._order[self._rows(queue)]
+        rows = rows[self.gpus[rows] > 0]
+        job, gpu_type, gpus = decision.job, decision.gpu_type, decision.gpus
+        batch = np.zeros_like(job) if decision.batch is None else decision.batch
+        if len(decision.drop) or any(len(column) != len(rows) for column in (job, gpu_type, gpus, batch)):
+            return decision
+        at = rows if (job == self.view.job[rows]).all() else rows[np.argsort(np.argsort(job))]
+        requested = self.view.global_batch[at]
+        keeps = (
+            (job == self.view.job[at])
+            & (gpu_type == self.gpu_type[at])
+            & (gpus == self.gpus[at])
+            & (np.where(batch == 0, requested, batch) == self.batch[at])
+        )
+        return None if keeps.all() else decision
+
+    def together(self, decisions: Mapping[int, Decision]) -> Decision:
+        """Return the decisions of queues as one; the jobs of those without keep what they hold."""
+        decided = np.zeros(len(self.jobs), dtype=np.bool_)
+        decided[list(decisions)] = True
+        kept = (self.gpus > 0) & ~decided[self.view.queue]
+        table = self.view.job[kept], self.gpu_type[kept], self.gpus[kept]
+        every = [Decision(*table, batch=self.batch[kept]), *decisions.values()]
+        job, gpu_type, gpus, drop = (
+            np.concatenate([getattr(one, key) for one in every])
+            for key in ("job", "gpu_type", "gpus", "drop")
+        )
+        batch = np.concatenate([np.zeros_like(one.gpus) if one.batch is None else one.batch for one in every])
+        at = np.searchsorted(self.view.job, job)
+        self._decided = np.zeros_like(self.gpus), np.full_like(self.gpus, -1), self.view.global_batch.copy()
+        self._decided[0][at], self._decided[1][at] = gpus, gpu_type
+        self._decided[2][at] = np.where(batch == 0, self._decided[2][at], batch)
+        return Decision(job, gpu_type, gpus, drop, batch)
 
     @cached_property
-    def times(self) -> Floats:
+    def _times(self) -> Floats:
         """Seconds per iteration of all jobs, in order."""
-        return self.view.times()[self.order]
+        return self.view.times()[self._order]
 
     @cached_property
     def _costs(self) -> Floats:
         """Restart costs of all jobs, in order; what a job is taken to hold costs nothing more."""
-        found = self.view.costs()[self.order]
-        gpus, gpu_type = self.columns["gpus"], self.columns["gpu_type"]
+        found = self.view.costs()[self._order]
+        gpus, gpu_type = self._columns["gpus"], self._columns["gpu_type"]
         held = np.flatnonzero(gpus > 0)
         found[held, gpu_type[held], np.searchsorted(self.view.setting.counts, gpus[held])] = 0.0
         return found
@@ -99,9 +184,9 @@ class PartsOfView:
             return None
         return replace(
             options,
-            sizes=options.sizes[self.order],
-            efficiency=options.efficiency[self.order],
-            iteration_time_s=options.iteration_time_s[self.order],
+            sizes=options.sizes[self._order],
+            efficiency=options.efficiency[self._order],
+            iteration_time_s=options.iteration_time_s[self._order],
         )
 
     def _batches(self, rows: slice) -> BatchOptions | None:

@@ -26,6 +26,8 @@ class QueueLimits:
         Which queues each leaf is in; itself too.
     most : ndarray of float, shape (L, T)
         Of each leaf, by its own limits and those above it.
+    plain : bool
+        Whether nothing but the limits of leaves counts.
     """
 
     def __init__(self, tree: QueueTree, gpu_types: Sequence[str], capacity: Ints) -> None:
@@ -44,11 +46,7 @@ class QueueLimits:
         self._keeps = bool((self._kept > 0).any())
         inner = np.array([bool(tree.children[name]) for name in names])
         self._limited = np.flatnonzero(inner & np.isfinite(self._most).any(axis=1))[::-1]
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing but the limits of leaves counts."""
-        return not (self._keeps or len(self._limited))
+        self.plain = not (self._keeps or len(self._limited))
 
     def reserved(self, used: Floats) -> Floats:
         """Return what is to stay idle for each queue while leaves use GPUs of shape (L, T); shape (Q, T)."""
@@ -63,6 +61,8 @@ class QueueLimits:
 
     def kept_idle(self, used: Floats) -> Floats:
         """Return the GPUs of each type, shape (T,), that are to stay idle for somebody."""
+        if not self._keeps:
+            return np.zeros(used.shape[1])
         top = np.array(self._parent) < 0
         kept: Floats = self.reserved(used)[top].sum(axis=0)
         return kept
@@ -77,6 +77,21 @@ class QueueLimits:
         most: Floats = np.minimum(self.most[at], used[at] + more)
         room: Floats = np.maximum(used[at], most)
         return room
+
+    def fits(self, queue: Ints, wanted: Floats, used: Floats, idle: Floats) -> Bools:
+        """Return which leaves have `room` for one of n jobs, where limits are `plain`.
+
+        Parameters
+        ----------
+        queue : ndarray of int, shape (n,)
+        wanted : ndarray of float, shape (n, T)
+            GPUs that each job asks for; inf: none of this type.
+        used, idle : ndarray of float, shape (L, T) and (T,)
+        """
+        more = np.maximum(np.minimum(self.most - used, idle), 0.0)
+        found = np.zeros(len(used), dtype=np.bool_)
+        found[queue[(wanted <= more[queue]).any(axis=1)]] = True
+        return found
 
     def within(self, due: Floats, more: Floats) -> Floats:
         """Return what may be added to shares, shape (L, T), so that no queue comes above its limit."""

@@ -1,41 +1,20 @@
-"""What queues of tenants hold, ask for and are due; and who gives back what others lack."""
+"""What each queue of tenants may use, and who gives back what others lack."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
 from clustergym.interface.policy import View
-from clustergym.tenants.division import Claims, Division
 from clustergym.tenants.queue_tree import QueueTree
 
 from .queue_limits import QueueLimits
 from .requests import request_options
 
 Reclaim = Literal["shrink", "stop", "never"]
-
-
-class Demand(NamedTuple):
-    """What L leaves hold and ask for of each of T types.
-
-    Attributes
-    ----------
-    held, asked : ndarray of float, shape (L, T)
-        What its jobs hold; what they ask for, or hold if that is more.
-    options : ndarray of bool, shape (n, T)
-        On which types each job's request may run.
-    claims, wider : list of Claims
-        Of each type: of what is asked for, and as if those that ask for any asked for all.
-    """
-
-    held: Floats
-    asked: Floats
-    options: Bools
-    claims: list[Claims]
-    wider: list[Claims]
 
 
 class Shares(NamedTuple):
@@ -52,89 +31,26 @@ class Shares(NamedTuple):
     due: Floats
 
 
-def demand_of(view: View, leaves: Sequence[str], divisions: Sequence[Division]) -> Demand:
-    """Return what each leaf holds and asks for.
-
-    A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
-    """
-    shape, running, options = (len(leaves), len(view.available)), view.gpus > 0, request_options(view)
-    cell = (view.queue * shape[1] + view.gpu_type)[running]
-    held = np.bincount(cell, view.gpus[running].astype(np.float64), minlength=shape[0] * shape[1])
-    weights = options * view.setting.capacity
-    parts: Floats = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
-    kind = np.where(running, view.gpu_type, view.requested_type)
-    parts[kind >= 0] = np.eye(shape[1])[kind[kind >= 0]]
-    asks = parts * np.maximum(view.requested_gpus, view.gpus)[:, None]
-    cells = view.queue[:, None] * shape[1] + np.arange(shape[1])
-    asked = np.bincount(cells.ravel(), asks.ravel(), minlength=shape[0] * shape[1])
-    whole: Floats = np.ceil(asked - 1e-9).reshape(shape)
-    claims, wider = list[Claims](), list[Claims]()
-    for division, total, column in zip(divisions, view.available.tolist(), whole.T.tolist(), strict=True):
-        some = {name: one for name, one in zip(leaves, column, strict=True) if one > 0}
-        claims.append(division.claims(some))
-        wider.append(division.claims(dict.fromkeys(some, float(total))))
-    return Demand(held.reshape(shape).astype(np.float64), whole, options, claims, wider)
-
-
-class Due(NamedTuple):
-    """What leaves are due, and the divisions that it was made of.
-
-    Attributes
-    ----------
-    gpus : ndarray of float, shape (L, T)
-    divided : list of mapping of str to float
-        Of each type the shares of what is asked for and, if they leave some, as if each asked for all.
-    """
-
-    gpus: Floats
-    divided: list[tuple[Mapping[str, float], Mapping[str, float]]]
-
-
-def due_shares(
-    available: Ints,
-    demand: Demand,
-    leaves: Sequence[str],
-    divisions: Sequence[Division],
-    usage: Mapping[str, float],
-    limits: QueueLimits,
-    last: Due | None,
-) -> Due:
-    """Return what each leaf is due of each type; `last` if it is the same and so was the demand.
-
-    What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
-    """
-    divided = list[tuple[Mapping[str, float], Mapping[str, float]]]()
-    for at, (division, total) in enumerate(zip(divisions, available.tolist(), strict=True)):
-        own, wide = division.divided(total, demand.claims[at], usage), dict[str, float]()
-        if sum(own[name] for name in demand.claims[at].names) < total:
-            wide = division.divided(total, demand.wider[at], usage)
-        divided.append((own, wide))
-    if last is not None and divided == last.divided:
-        return last
-    due, wider = (
-        np.array([[one[which].get(name, 0.0) for one in divided] for name in leaves]) for which in (0, 1)
-    )
-    left = available - limits.kept_idle(due) - due.sum(axis=0)
-    more = np.maximum(wider - due, 0.0)
-    part = np.minimum(np.maximum(left, 0.0) / np.maximum(more.sum(axis=0), 1.0), 1.0)
-    return Due(due + limits.within(due, np.floor(more * part)), divided)
-
-
 def room_of(available: Ints, shares: Shares, limits: QueueLimits) -> Ints:
     """Return what each leaf may use: what it holds, and of idle GPUs what it lacks, shape (L, T)."""
     room = shares.held.copy()
     idle = available - room.sum(axis=0)
     served = shares.held / np.maximum(shares.due, 1.0)
     lacks = np.maximum(np.floor(shares.due) - room, 0.0)
+    order = np.argsort(served, axis=0, kind="stable")
+    if limits.plain:
+        wanted = np.take_along_axis(lacks, order, axis=0)
+        before = wanted.cumsum(axis=0) - wanted
+        given = np.minimum(np.maximum(idle - before, 0.0), wanted)
+        np.put_along_axis(room, order, np.take_along_axis(room, order, axis=0) + given, axis=0)
+        return room.astype(np.int64)
     for gpu_type in np.flatnonzero((idle > 0) & lacks.any(axis=0)).tolist():
-        lacking = np.flatnonzero(lacks[:, gpu_type])
-        for at in lacking[np.argsort(served[lacking, gpu_type], kind="stable")].tolist():
-            given = min(float(idle[gpu_type]), float(lacks[at, gpu_type]))
-            if not limits.plain:
-                most = limits.room(at, room, idle)[gpu_type]
-                given = min(given, max(float(np.floor(most - room[at, gpu_type])), 0.0))
-            room[at, gpu_type] += given
-            idle[gpu_type] -= given
+        for at in order[lacks[order[:, gpu_type], gpu_type] > 0, gpu_type].tolist():
+            most = limits.room(at, room, idle)[gpu_type]
+            more = min(float(idle[gpu_type]), float(lacks[at, gpu_type]))
+            more = min(more, max(float(np.floor(most - room[at, gpu_type])), 0.0))
+            room[at, gpu_type] += more
+            idle[gpu_type] -= more
     return room.astype(np.int64)
 
 

@@ -1,0 +1,143 @@
+"""What queues of tenants hold, ask for and are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Bools, Floats, Ints
+from clustergym.interface.policy import View
+from clustergym.tenants.division import Division, DivisionRule
+from clustergym.tenants.history import History
+from clustergym.tenants.queue_tree import QueueTree
+from clustergym.tenants.rounding import Bounds
+
+from .queue_limits import QueueLimits
+from .requests import request_options
+
+
+class Demand(NamedTuple):
+    """What L leaves hold and ask for of each of T types.
+
+    Attributes
+    ----------
+    held, asked : ndarray of float, shape (L, T)
+        What its jobs hold; what they ask for, or hold if that is more.
+    options : ndarray of bool, shape (n, T)
+        On which types each job's request may run.
+    """
+
+    held: Floats
+    asked: Floats
+    options: Bools
+
+
+def demand_of(view: View, leaves: int) -> Demand:
+    """Return what each leaf holds and asks for.
+
+    A job of any type that waits asks for each type that it can run on, in proportion to the cluster's GPUs.
+    """
+    shape, running, options = (leaves, len(view.available)), view.gpus > 0, request_options(view)
+    cell = (view.queue * shape[1] + view.gpu_type)[running]
+    held = np.bincount(cell, view.gpus[running].astype(np.float64), minlength=shape[0] * shape[1])
+    weights = options * view.setting.capacity
+    parts: Floats = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
+    kind = np.where(running, view.gpu_type, view.requested_type)
+    parts[kind >= 0] = np.eye(shape[1])[kind[kind >= 0]]
+    asks = parts * np.maximum(view.requested_gpus, view.gpus)[:, None]
+    cells = view.queue[:, None] * shape[1] + np.arange(shape[1])
+    asked = np.bincount(cells.ravel(), asks.ravel(), minlength=shape[0] * shape[1])
+    whole: Floats = np.ceil(asked - 1e-9).reshape(shape)
+    return Demand(held.reshape(shape).astype(np.float64), whole, options)
+
+
+class _Divided(NamedTuple):
+    """The GPUs of a type, as they were divided.
+
+    Attributes
+    ----------
+    of : bytes
+        What they were divided by, but for past use.
+    own, wide : list of float
+        Shares of all queues in what is asked for and, where they leave some, as if each asked for all.
+    bounds : Bounds
+        Within which past use leaves them as they are.
+    """
+
+    of: bytes
+    own: list[float]
+    wide: list[float]
+    bounds: Bounds
+
+    def still(self, of: bytes, history: History) -> bool:
+        """Whether the GPUs would be divided the same now."""
+        return self.of == of and self.bounds.hold(history.gpu_s)
+
+
+class Dues:
+    """What L leaves are due of each of T types, divided anew only where demand or past use changes it.
+
+    Parameters
+    ----------
+    tree : QueueTree
+    rule : str
+        As of `Division`.
+    gpu_types : sequence of str
+    limits : QueueLimits
+    """
+
+    def __init__(
+        self, tree: QueueTree, rule: DivisionRule, gpu_types: Sequence[str], limits: QueueLimits
+    ) -> None:
+        self._leaves, self._limits = tree.leaves, limits
+        place = {name: at for at, name in enumerate(tree.queues)}
+        self._places = np.array([place[name] for name in tree.leaves])
+        self._divisions = [Division(tree, rule, kind) for kind in gpu_types]
+        self._none, self._bounds = [0.0] * len(place), Bounds.none()
+        self._divided: list[_Divided | None] = [None] * len(gpu_types)
+        self._due: Floats = np.zeros((len(tree.leaves), len(gpu_types)))
+
+    def of(self, available: Ints, asked: Floats, history: History, now_s: float) -> Floats:
+        """Return what each leaf is due, shape (L, T): the same array as before if nothing has changed.
+
+        What nobody asks for is divided too, among those that have jobs, for jobs that may grow.
+        """
+        told = [total.tobytes() + column.tobytes() for total, column in zip(available, asked.T, strict=True)]
+        divided = enumerate(zip(self._divided, told, strict=True))
+        anew = [at for at, (one, of) in divided if one is None or not one.still(of, history)]
+        if anew:
+            usage = history.usage(now_s).tolist()
+            for at in anew:
+                self._divided[at] = self._divide(at, told[at], float(available[at]), asked[:, at], usage)
+            self._bounds = Bounds.together([one.bounds for one in self._divided if one is not None])
+            given = [(one.own, one.wide) for one in self._divided if one is not None]
+            self._sum_up(available, np.array(given).transpose(1, 0, 2))
+        return self._due
+
+    def lasts_until_s(self, history: History, held: Floats, total: float) -> float:
+        """Return until when nothing else is due while queues hold what they do, and demand is the same."""
+        length = self._bounds.reach(*history.growth(held, total))
+        return history.until_s(length)
+
+    def _divide(self, at: int, of: bytes, total: float, asked: Floats, usage: list[float]) -> _Divided:
+        division, bounds = self._divisions[at], list[Bounds]()
+        some = {name: one for name, one in zip(self._leaves, asked.tolist(), strict=True) if one > 0}
+        claims = division.claims(some)
+        own, wide = division.divided(total, claims, usage, bounds), self._none
+        if sum([own[queue] for queue in claims.at]) < total:
+            wide = division.divided(total, division.claims(dict.fromkeys(some, total)), usage, bounds)
+        kept = [one for one in bounds if len(one.queue) or not one.certain] or [Bounds.none()]
+        within = kept[0] if len(kept) == 1 else Bounds.together(kept)
+        return _Divided(of, own, wide, within)
+
+    def _sum_up(self, available: Ints, given: Floats) -> None:
+        """Set what leaves are due by the shares of all queues, shape (2, T, Q): their own, and the wider."""
+        due, wider = given[:, :, self._places].transpose(0, 2, 1)
+        left = available - self._limits.kept_idle(due) - due.sum(axis=0)
+        more = np.maximum(wider - due, 0.0)
+        part = np.minimum(np.maximum(left, 0.0) / np.maximum(more.sum(axis=0), 1.0), 1.0)
+        found = due + self._limits.within(due, np.floor(more * part))
+        if not np.array_equal(found, self._due):
+            self._due = found

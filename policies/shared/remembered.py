@@ -1,0 +1,95 @@
+"""Decisions of the policies in queues, remembered for as long as they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import le
+from typing import NamedTuple
+
+import numpy as np
+
+from clustergym.arrays import Ints
+from clustergym.interface.policy import Decision, Policy
+
+from .parts_of_views import PartsOfView
+
+MOST = 64
+"""Decisions that are remembered of a queue."""
+
+
+class _Made(NamedTuple):
+    """A decision on the jobs of a queue.
+
+    Attributes
+    ----------
+    available, used : list of int
+        GPUs of each type that might be used, and that are.
+    decision : Decision or None
+        None: all jobs keep what they hold.
+    """
+
+    available: list[int]
+    used: list[int]
+    decision: Decision | None
+
+
+class Remembered:
+    """Asks the policy of each queue, and those that are steady only where what they see has changed.
+
+    Parameters
+    ----------
+    policies : sequence of Policy
+    steady : bool
+        Whether they are steady.
+    times : bool
+        Whether they see iteration times.
+    """
+
+    def __init__(self, policies: Sequence[Policy], steady: bool, times: bool) -> None:
+        self._policies, self._steady, self._times = policies, steady, times
+        self._consistent = all(policy.consistent for policy in policies)
+        self._last: PartsOfView | None = None
+        self._made: list[list[_Made]] = [[] for _ in policies]
+        self._acted: dict[int, _Made] = {}
+
+    def open(self, parts: PartsOfView) -> None:
+        """Forget what was decided on jobs that have changed since."""
+        if not self._steady:
+            return
+        last, self._last = self._last, parts
+        if last is None:
+            return
+        changed = parts.changed(last, self._times).tolist()
+        for at in changed:
+            self._made[at].clear()
+        for at, made in self._acted.items():
+            self._made[at].clear()
+            if self._consistent and at not in changed:
+                self._made[at].append(made._replace(decision=None))
+        self._acted = {}
+
+    def decide(self, parts: PartsOfView, at: int, available: Ints) -> Decision | None:
+        """Return the decision of a queue's policy; None if all its jobs keep what they hold."""
+        if not self._steady:
+            return self._policies[at].schedule(parts.part(at, available))
+        gpus: list[int] = available.tolist()
+        made = self._found(at, gpus)
+        if made is None:
+            decision = self._policies[at].schedule(parts.part(at, available))
+            used = np.bincount(decision.gpu_type, decision.gpus, minlength=len(gpus)).tolist()
+            made = _Made(gpus, used, parts.unless_kept(at, decision))
+            if len(self._made[at]) == MOST:
+                self._made[at].clear()
+            self._made[at].append(made)
+        self._acted.pop(at, None)
+        if made.decision is not None:
+            self._acted[at] = made
+        return made.decision
+
+    def _found(self, at: int, gpus: list[int]) -> _Made | None:
+        for made in reversed(self._made[at]):
+            if made.available == gpus:
+                return made
+            if self._consistent and all(map(le, made.used, gpus)) and all(map(le, gpus, made.available)):
+                return made
+        return None
