@@ -49,18 +49,18 @@ class MaskedGroupGradient(ImitatingAgent):
     env: Mapping[str, Any] = field(
         default_factory=lambda: {"id": "ClusterGym/Elastic-16-v0", "information": "data_parallel"}
     )
-    steps: NonNegativeInt = 120_000
-    validate_every: PositiveInt = 20_000
+    steps: NonNegativeInt = 240_000
+    validate_every: PositiveInt = 30_000
     validation: PositiveInt = 12
-    learning_rate: Factor = 1e-4
+    learning_rate: Factor = 3e-4
     batch_size: PositiveInt = 500
     expert: str | None = EXPERT
     initial: str | None = None
-    groups: PositiveInt = 4
-    size: AtLeastTwo = 8
+    groups: PositiveInt = 8
+    size: AtLeastTwo = 4
     baseline: Literal["group", "group_by_time", "none"] = "group_by_time"
     scale: Literal["group", "batch"] = "batch"
-    n_epochs: PositiveInt = 2
+    n_epochs: PositiveInt = 4
     clip_range: PositiveFloat = 0.1
     ent_coef: NonNegativeFloat = 0.0
     target_kl: PositiveFloat = 0.01
