@@ -32,7 +32,7 @@ def axes_of(curves: Mapping[str, Any]) -> Axes:
 
 
 def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Return the validations of a training: where each was, and what it gave; what it began with is at step 0."""
+    """Return the validations of a training: where each was, and what it gave; the first is at step 0."""
     if axes_of(curves) is GENERATIONS:
         rows = list(curves["validation"])
     else:
