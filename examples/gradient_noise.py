@@ -95,9 +95,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--traces", type=int, default=48)
     parser.add_argument("--size", type=int, default=8, help="rollouts of each trace")
     given = parser.parse_args(argv)
-    for name in ("traces", "size"):
-        if getattr(given, name) < 2:
-            raise InputError(str(getattr(given, name)), field=f"--{name}", remedy="give at least 2")
+    for name, least in {"traces": 3, "size": 2}.items():
+        if getattr(given, name) < least:
+            raise InputError(str(getattr(given, name)), field=f"--{name}", remedy=f"give at least {least}")
     torch.set_num_threads(1)
     if given.checkpoint is None:
         of_auction(given.traces, given.size)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
 import clustergym  # noqa: F401  registers the environments
@@ -73,7 +74,7 @@ def test_what_gradients_have_in_common(capsys: pytest.CaptureFixture[str]) -> No
     assert noise.common_share(np.array([[1.0, 0.0], [1.0, 0.0]])) == 1.0
     assert noise.common_share(np.array([[1.0, 1.0], [1.0, -1.0]])) == 0.0
     assert noise.common_share(np.array([[1.0], [-1.0], [1.0]])) == pytest.approx(-1 / 3)
-    assert noise.main(["--traces", "2", "--size", "2"]) == 0
+    assert noise.main(["--traces", "3", "--size", "2"]) == 0
     assert "auction, weights of a decision, 2 rollouts" in capsys.readouterr().out
 
 
