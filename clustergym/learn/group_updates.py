@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from clustergym.learn.group_rollouts import Rollouts, advantages, play
 from clustergym.learn.split_env import trace_seed
-
-if TYPE_CHECKING:
-    from clustergym.learn.masked_group_gradient import MaskedGroupGradient
 
 LARGEST_NORM = 0.5
 """That gradients are clipped to, as in Stable-Baselines3."""
@@ -33,7 +30,7 @@ class GroupUpdates:
         Steps of the environments so far.
     """
 
-    def __init__(self, policy: Any, envs: Any, agent: MaskedGroupGradient) -> None:
+    def __init__(self, policy: Any, envs: Any, agent: Any) -> None:
         self.policy, self.envs, self.agent = policy, envs, agent
         self.num_timesteps = 0
         self.seed(0)
