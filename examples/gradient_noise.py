@@ -4,7 +4,8 @@ python examples/gradient_noise.py outputs/imitator/imitator.safetensors --traces
 
 Each trace gives a gradient, from `--size` rollouts of it. Printed is the mean product of the gradients of two
 traces over the mean square of one: 1 if all traces agree, 0 if gradients are noise. Half of the square of a
-mean of n gradients is signal where n = 1 / share - 1. Standard errors are by jackknife over traces.
+mean of n gradients is signal where n = 1 / share - 1. Errors are by jackknife over traces.
+The length is the root mean square of a trace's gradient, in hours for a network.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from clustergym.envs.vector.groups import groups, relative_to_group
 from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.learn import group_gradient
 from clustergym.learn.auction_evolution import start
-from clustergym.learn.group_rollouts import Rollouts, advantages, play
+from clustergym.learn.group_rollouts import Rollouts, credits_of, play
 from clustergym.learn.network_checkpoints import load
 from clustergym.learn.split_env import compiled_envs, trace_seed
 
@@ -38,7 +39,8 @@ def report(name: str, gradients: np.ndarray) -> None:
     share, number = common_share(gradients), len(gradients)
     without = [common_share(np.delete(gradients, at, axis=0)) for at in range(number)]
     error = np.sqrt((number - 1) * np.var(without))
-    print(f"{name}: {share:.4f} (standard error {error:.4f})", flush=True)
+    size = np.sqrt((gradients**2).sum(axis=1).mean())
+    print(f"{name}: {share:.4f} (standard error {error:.4f}), length {size:.3g}", flush=True)
 
 
 def network_gradient(policy, rollouts: Rollouts, credits: np.ndarray) -> np.ndarray:
@@ -47,7 +49,7 @@ def network_gradient(policy, rollouts: Rollouts, credits: np.ndarray) -> np.ndar
     for at in torch.arange(len(credits)).split(BATCH):
         logs = torch.log_softmax(policy.logits(rollouts.observations[at].float(), rollouts.masks[at]), dim=1)
         taken = logs.gather(1, rollouts.actions[at, None])[:, 0]
-        (taken * torch.from_numpy(credits).float()[at]).mean().backward()
+        (taken * torch.from_numpy(credits).float()[at]).sum().div(len(credits)).backward()
     return np.concatenate([value.grad.numpy().ravel() for value in policy.actor_parameters()])
 
 
@@ -62,7 +64,7 @@ def of_network(name: str, traces: int, size: int) -> None:
         spread.append(rollouts.returns.std())
         means.append(rollouts.returns.mean())
         for baseline in BASELINES:
-            credits = advantages(rollouts, size, baseline, "group")
+            credits = credits_of(rollouts, size, baseline)
             found[baseline].append(network_gradient(checkpoint.policy, rollouts, credits))
     envs.close()
     print(f"deviation of returns: {np.mean(spread):.3f} h within traces, {np.std(means):.3f} h between them")

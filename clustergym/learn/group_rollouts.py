@@ -78,8 +78,8 @@ def play(
     return Rollouts(observations, masks, taken, logs, episode, now_s, paid, end_s, returns)
 
 
-def advantages(rollouts: Rollouts, size: int, baseline: str, scale: str) -> Floats:
-    """Return what each step is credited with, shape (steps,).
+def credits_of(rollouts: Rollouts, size: int, baseline: str) -> Floats:
+    """Return what each step is credited with in units of the return, shape (steps,).
 
     Parameters
     ----------
@@ -91,26 +91,35 @@ def advantages(rollouts: Rollouts, size: int, baseline: str, scale: str) -> Floa
         et al., 2024, DeepSeekMath, section 4.1). `group_by_time`: what is still to come less what is still to
         come at that time in the group's mean (Mao et al., Variance Reduction for Reinforcement Learning in
         Input-Driven Environments, ICLR 2019). `none`: what is still to come.
-    scale : {"group", "batch"}
-        Whose standard deviation over steps the advantages are divided by.
     """
-    group = rollouts.episode // size
+    whole, group = rollouts.returns[rollouts.episode], rollouts.episode // size
     if baseline == "group":
-        found = (rollouts.returns - np.repeat(rollouts.returns.reshape(-1, size).mean(axis=1), size))[
-            rollouts.episode
-        ]
-    else:
-        found = rollouts.returns[rollouts.episode] - rollouts.paid
+        return np.asarray(whole - rollouts.returns.reshape(-1, size).mean(axis=1)[group])
+    found = whole - rollouts.paid
     if baseline == "group_by_time":
         for number in range(len(rollouts.returns) // size):
             own = np.flatnonzero(group == number)
             found[own] -= _still_to_come(rollouts, number * size, size, rollouts.now_s[own])
+    return np.asarray(found)
+
+
+def advantages(rollouts: Rollouts, size: int, baseline: str, scale: str) -> Floats:
+    """Return the credits of the steps in standard deviations, shape (steps,).
+
+    Parameters
+    ----------
+    rollouts, size, baseline
+        As of `credits_of`.
+    scale : {"group", "batch"}
+        Over the steps of a trace, or over all.
+    """
+    found, group = credits_of(rollouts, size, baseline), rollouts.episode // size
     if scale == "batch":
         group = np.zeros_like(group)
     for number in range(int(group.max()) + 1):
         deviation = found[group == number].std()
         found[group == number] /= max(deviation, 1e-8)
-    return np.asarray(found)
+    return found
 
 
 def _still_to_come(rollouts: Rollouts, first: int, size: int, now_s: Floats) -> Floats:
