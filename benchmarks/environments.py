@@ -124,14 +124,15 @@ def training_shares(name: str, steps: int, engine: str) -> list[dict[str, float]
     """Return what a training of some steps spends, in two halves on the same traces."""
     from clustergym.configuration.hydra_edge import composed
     from clustergym.learn.agents import make_agent
-    from clustergym.learn.stable_baselines import NetworkAgent, _needs_torch
+    from clustergym.learn.network_agent import needs_torch
+    from clustergym.learn.stable_baselines import StableBaselinesAgent
 
     config = composed("train", [f"agent={name}"])
     agent = make_agent({**config["agent"], "env": {**config["env"], "engine": engine}})
-    assert isinstance(agent, NetworkAgent)
-    _needs_torch()
+    assert isinstance(agent, StableBaselinesAgent)
+    needs_torch()
     rows = []
-    with agent._envs(1) as envs:
+    with agent.envs(1) as envs:
         model, spent = agent.model(envs, 0), Spent()
         spent.wrap(envs)
         # Compiled before the clock starts.

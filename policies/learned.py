@@ -20,8 +20,8 @@ from .shared.marginal import times_or_guess
 class Learned(Policy):
     """A trained agent of `python -m clustergym.train`, as a policy.
 
-    A network (`agent=ppo`, `dqn`, `maskable_ppo`) decides by its greedy actions, at the decision points of
-    the environment it was trained in. Weights of `agent=auction_es` hold an auction.
+    A network (`agent=ppo`, `dqn`, `maskable_ppo`, `masked_group_pg`) decides by its greedy actions, at
+    the decision points of the environment it was trained in. Weights of `agent=auction_es` hold an auction.
 
     At a decision point all GPUs are put up for auction: again and again the move of greatest learned score is
     made, a job's start with its least count on a type or the doubling of what it has, until no start has

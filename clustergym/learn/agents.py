@@ -25,6 +25,7 @@ AGENTS = {
     "auction_es": "clustergym.learn.auction_evolution:AuctionEvolution",
     "dqn": "clustergym.learn.baselines:Dqn",
     "group_pg": "clustergym.learn.group_gradient:GroupPolicyGradient",
+    "masked_group_pg": "clustergym.learn.masked_group_gradient:MaskedGroupGradient",
     "maskable_ppo": "clustergym.learn.maskable_ppo:MaskablePpo",
     "placer_es": "clustergym.learn.placer_evolution:PlacerEvolution",
     "ppo": "clustergym.learn.baselines:Ppo",

@@ -9,13 +9,13 @@ from clustergym.envs.actions import MetaActions
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import AtLeastTwo, Fraction, NonNegativeInt, PositiveInt
 from clustergym.learn.split_env import SplitEnv
-from clustergym.learn.stable_baselines import NetworkAgent
+from clustergym.learn.stable_baselines import StableBaselinesAgent
 
 LARGEST_REPLAY_BYTES = 2**29
 
 
 @dataclass
-class Ppo(NetworkAgent):
+class Ppo(StableBaselinesAgent):
     """Proximal policy optimisation (Schulman et al., 2017) with two separate networks.
 
     Parameters
@@ -56,7 +56,7 @@ class Ppo(NetworkAgent):
 
 
 @dataclass
-class Dqn(NetworkAgent):
+class Dqn(StableBaselinesAgent):
     """Deep Q-learning (Mnih et al., 2015), for environments without illegal actions: it ignores masks.
 
     Parameters

@@ -13,14 +13,14 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.compiled import auction_features as features
 from clustergym.envs.vector.groups import groups, relative_to_group
-from clustergym.inputs.errors import InputError, require
+from clustergym.inputs.errors import require
 from clustergym.inputs.parameter_types import AtLeastTwo, Factor, NonNegativeInt, PositiveFloat, PositiveInt
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.agents import Progress, Trained
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.auction_evolution import start
 from clustergym.learn.auction_imitation import imitated
-from clustergym.learn.split_env import EnvironmentAgent, trace_seed
+from clustergym.learn.split_env import EnvironmentAgent, compiled_envs, not_compiled, trace_seed
 from clustergym.learn.training_history import TrainingHistory
 
 STREAM = 619
@@ -118,19 +118,12 @@ class GroupPolicyGradient(EnvironmentAgent):
         return Trained(np.array(kept.best_mean), known, {"updates": rows})
 
     def _envs(self, number: int) -> Any:
-        import gymnasium
-
-        from clustergym.envs.registration import register_envs
-        from clustergym.envs.vector.environment import SchedulingVectorEnv
-
-        register_envs()
-        given = {"features": "summary", "rows": 1, **self.env, "actions": "weights", "observation": "flat"}
-        name = str(given.pop("id"))
-        envs: Any = gymnasium.make_vec(name, num_envs=number, summaries=False, **given)
-        if not isinstance(envs, SchedulingVectorEnv):
-            envs.close()
-            message = f"{name} with these parameters is stepped by no compiled simulation"
-            raise InputError(message, field="env", remedy="choose env=auction-16 or auction-64")
+        given = {"features": "summary", "rows": 1, **self.env, "actions": "weights"}
+        envs = compiled_envs(given, number)
+        if envs is None:
+            raise not_compiled(
+                self.env, "choose env=auction-16 or auction-64; for Elastic, agent=masked_group_pg"
+            )
         return envs
 
     def _first(self) -> Floats:

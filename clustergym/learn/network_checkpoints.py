@@ -16,7 +16,9 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.interface.policy import InformationClass
 from clustergym.learn.checkpoints import NETWORK_SCHEMA, Stored, Tensors, read, write
 
-AGENTS = ("ppo", "dqn", "maskable_ppo")
+MASKED = ("maskable_ppo", "masked_group_pg")
+"""Agents with the equivariant network."""
+AGENTS = ("ppo", "dqn", *MASKED)
 COLUMNS = {
     "jobs": list(JOB_FEATURES),
     "options": list(OPTION_FEATURES),
@@ -144,7 +146,7 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
 
     Parameters
     ----------
-    agent : {"ppo", "dqn", "maskable_ppo"}
+    agent : {"ppo", "dqn", "maskable_ppo", "masked_group_pg"}
     env : gymnasium.Env
     hidden : sequence of int
         Widths of the hidden layers.
@@ -155,7 +157,7 @@ def build_policy(agent: str, env: Any, hidden: Sequence[int]) -> Any:
     from clustergym.learn.equivariant import EquivariantPolicy, shapes_of
 
     spaces = (env.observation_space, env.action_space, lambda _: 0.0)
-    if agent == "maskable_ppo":
+    if agent in MASKED:
         return EquivariantPolicy(*spaces, hidden=tuple(hidden), shapes=shapes_of(env))
     return {"ppo": ActorCriticPolicy, "dqn": DQNPolicy}[agent](*spaces, net_arch=list(hidden))
 

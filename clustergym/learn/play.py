@@ -102,7 +102,7 @@ def _run(scenario: Scenario, policy: Policy, parameters: SchedulingParameters) -
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's)."""
     parser = Parser(prog="python -m clustergym.learn.play", description=__doc__)
-    parser.add_argument("checkpoint", help="a .safetensors file of ppo, dqn or maskable_ppo")
+    parser.add_argument("checkpoint", help="a .safetensors file of ppo, dqn, maskable_ppo or masked_group_pg")
     parser.add_argument(
         "--policy", action="append", default=[], help="as 'ares work_conserving=true'; repeat"
     )

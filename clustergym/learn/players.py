@@ -14,7 +14,7 @@ from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import Outcomes, Yardsticks
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, Setting, View
-from clustergym.learn.network_checkpoints import NetworkCheckpoint
+from clustergym.learn.network_checkpoints import MASKED, NetworkCheckpoint
 from clustergym.workload.trace import Trace
 
 
@@ -49,7 +49,7 @@ class NetworkPlayer:
         self._trained = core.features.setting
         self._checkpoint = checkpoint
         self._known = times_known(self.information_class)
-        self._masked = checkpoint.agent == "maskable_ppo"
+        self._masked = checkpoint.agent in MASKED
 
     def check(self, trace: Trace, setting: Setting) -> None:
         """Refuse a cluster with other GPU types or counts than in training."""

@@ -32,11 +32,13 @@ def axes_of(curves: Mapping[str, Any]) -> Axes:
 
 
 def points(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Return the validations of a training: where each was, and what it gave; an imitator is at step 0."""
+    """Return the validations of a training: where each was, and what it gave; the first is at step 0."""
     if axes_of(curves) is GENERATIONS:
         rows = list(curves["validation"])
     else:
         rows = [(row["steps"], row["dev_jct_h"]) for row in curves["segments"] if "dev_jct_h" in row]
+        if "start" in curves:
+            rows.insert(0, (0, curves["start"]["dev_jct_h"]))
         imitation = curves.get("imitation", [])
         if imitation:
             rows.insert(0, (0, min(imitation, key=lambda row: -float(row["dev_return"]))["dev_jct_h"]))

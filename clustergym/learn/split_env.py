@@ -9,9 +9,10 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from clustergym.envs.registration import make_env
+from clustergym.envs.registration import make_env, register_envs
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.inputs.errors import InputError
+from clustergym.interface.environments import ENVIRONMENTS
 from clustergym.learn.agents import Agent
 from clustergym.learn.windows import SPLITS
 
@@ -108,6 +109,38 @@ def check_reward(scaled: float) -> None:
 def fixed_trace(parameters: Mapping[str, Any]) -> bool:
     """Return whether an environment plays the same trace in every episode."""
     return any(parameters.get(name) is not None for name in ("scenario", "trace"))
+
+
+def compiled_envs(mapping: Mapping[str, Any], number: int, **options: Any) -> Any:
+    """Make a vector environment on the compiled simulation with flat observations; None if there is none.
+
+    Parameters
+    ----------
+    mapping : mapping
+        `{id: …, parameter: value, …}`, as `make_env` takes it.
+    number : int
+        Environments.
+    **options
+        Of `clustergym.envs.vector.environment.SchedulingVectorEnv`.
+    """
+    from clustergym.envs.vector.environment import SchedulingVectorEnv
+
+    given = {**mapping, "observation": "flat"}
+    name = given.pop("id")
+    if all(row.id != name or row.vector_entry_point is None for row in ENVIRONMENTS):
+        return None
+    register_envs()
+    made: Any = gymnasium.make_vec(name, num_envs=number, summaries=False, **options, **given)
+    if isinstance(made, SchedulingVectorEnv):
+        return made
+    made.close()
+    return None
+
+
+def not_compiled(mapping: Mapping[str, Any], remedy: str) -> InputError:
+    """Return the error of an agent whose environment no compiled simulation steps."""
+    message = f"{mapping['id']} with these parameters is stepped by no compiled simulation"
+    return InputError(message, field="env", remedy=remedy)
 
 
 def make_split_env(

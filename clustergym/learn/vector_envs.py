@@ -6,18 +6,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from clustergym.arrays import Bools
-from clustergym.envs.registration import register_envs
 from clustergym.envs.vector.environment import SchedulingVectorEnv
 from clustergym.inputs.errors import InputError
-from clustergym.interface.environments import ENVIRONMENTS
-from clustergym.learn.split_env import check_reward, fixed_trace, trace_seed
+from clustergym.learn.split_env import check_reward, compiled_envs, fixed_trace, trace_seed
 
 
 class SchedulingVecEnv(VecEnv):
@@ -174,18 +171,5 @@ def split_vec_env(
     split, traces, reward_scale
         As of `SplitVecEnv`.
     """
-    given = {**mapping, "observation": "flat"}
-    name = given.pop("id")
-    if all(row.id != name or row.vector_entry_point is None for row in ENVIRONMENTS):
-        return None
-    register_envs()
-    options: dict[str, Any] = {
-        "num_envs": number,
-        "autoreset_mode": AutoresetMode.DISABLED,
-        "summaries": False,
-    }
-    made: Any = gymnasium.make_vec(name, **options, **given)
-    if isinstance(made, SchedulingVectorEnv):
-        return SplitVecEnv(made, split, traces, reward_scale)
-    made.close()
-    return None
+    made = compiled_envs(mapping, number, autoreset_mode=AutoresetMode.DISABLED)
+    return None if made is None else SplitVecEnv(made, split, traces, reward_scale)

@@ -24,9 +24,9 @@ from clustergym.learn.imitation import (
     targets,
 )
 from clustergym.learn.maskable_ppo import MaskablePpo
+from clustergym.learn.network_agent import greedy_figures, play
 from clustergym.learn.network_checkpoints import build_policy, load
 from clustergym.learn.split_env import make_split_env
-from clustergym.learn.stable_baselines import greedy_figures, play
 from clustergym.sim.drive import simulate
 
 torch = pytest.importorskip("torch")

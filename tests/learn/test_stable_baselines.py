@@ -15,7 +15,7 @@ from gymnasium import spaces
 from clustergym import train as train_command
 from clustergym.inputs.errors import InputError
 from clustergym.interface.registry import make_policy
-from clustergym.learn import network_checkpoints, stable_baselines, vector_envs
+from clustergym.learn import network_agent, network_checkpoints, stable_baselines, vector_envs
 from clustergym.learn.agents import make_agent
 from clustergym.learn.split_env import SplitEnv, make_split_env, trace_seed
 from clustergym.learn.training_state import read_state
@@ -82,7 +82,7 @@ def test_a_checkpoint_plays_as_it_did_in_training(agent, trained):
     loaded = network_checkpoints.load(str(trained / agent / f"{agent}.safetensors"))
     curves = loaded.about["curves"]
     env = make_split_env(loaded.about["traces"]["env"], "dev", 2)
-    figures = stable_baselines.greedy_figures(loaded.policy, env, 2)
+    figures = network_agent.greedy_figures(loaded.policy, env, 2)
     assert figures["dev_return"] == curves["best"] == max(row["dev_return"] for row in curves["segments"])
     assert [row["steps"] for row in curves["segments"]] == [64, 128]
 
@@ -120,7 +120,7 @@ class Guess(gymnasium.Env):
 @pytest.mark.parametrize("agent", OWN)
 def test_what_can_be_learned_is_learned(agent, tmp_path, monkeypatch):
     # A guess at random is right in 10 of 20 steps.
-    monkeypatch.setattr(stable_baselines, "make_split_env", lambda _, *more: SplitEnv(Guess(), *more))
+    monkeypatch.setattr(network_agent, "make_split_env", lambda _, *more: SplitEnv(Guess(), *more))
     monkeypatch.setattr(vector_envs, "split_vec_env", lambda *_: None)
     monkeypatch.setattr(network_checkpoints, "description_of", lambda env: {})
     parameters = {

@@ -104,6 +104,7 @@ def test_every_figure_of_a_network_is_logged(tmp_path, runs):
     [run] = runs
     for row in run.rows:
         row.pop("seconds", None)
+        row.pop("cpu_seconds", None)
         row.pop("imitation/seconds", None)
     rounds = [
         {f"imitation/{name}": value for name, value in row.items()} | {"imitation/round": number}
