@@ -55,13 +55,15 @@ class Learned(Policy):
         self._observed: Any = None
         self._player = self._network() if is_network(self.checkpoint) else None
         if self._player is None:
+            from clustergym.compiled.beliefs import split
             from clustergym.learn.auction_checkpoints import load
 
             self._loaded: Any = load(self.checkpoint)
+            self._scores, self._believed = split(self._loaded.weights)
             told = self.information_class != InformationClass.NONE
-            has = "measures jobs beside the times that it is" if told else "is told no times to"
-            remedy = f"give 0, as {self.checkpoint} {has} play out"
-            require(self._measures_none() or self.rollout == 0, "policy.rollout", self.rollout, remedy)
+            why = "measures jobs beside the times that it is told" if told else "is told no times to play out"
+            remedy = f"give 0, as {self.checkpoint} {why}"
+            require(not (self.rollout and len(self._believed)), "policy.rollout", self.rollout, remedy)
         else:
             remedy = "give 0, as only auctions are played out"
             require(self.rollout == 0, "policy.rollout", self.rollout, remedy)
@@ -98,14 +100,8 @@ class Learned(Policy):
     @property
     def auction_weights(self) -> Floats | None:
         """Weights of a plain auction by the times it is told; None where more than that decides."""
-        plain = self._player is None and not self.rollout and self._measures_none()
-        weights: Floats | None = self._loaded.weights if plain else None
-        return weights
-
-    def _measures_none(self) -> bool:
-        from clustergym.compiled.beliefs import split
-
-        return not len(split(self._loaded.weights)[1])
+        plain = self._player is None and not self.rollout and not len(self._believed)
+        return self._scores if plain else None
 
     def fingerprint(self) -> str:
         """Return the digest of the weights."""
@@ -121,13 +117,13 @@ class Learned(Policy):
         from clustergym.compiled.auction import bids_of, decide
 
         counts, available = view.setting.counts.astype(np.int64), view.available.astype(np.int64)
-        if not self._measures_none():
+        if len(self._believed):
             kind, level = self._decide_by_beliefs(view, available, counts)
         elif self.rollout:
             bids = bids_of(view, times_or_guess(view))
-            kind, level = self._ahead.decide(self._loaded.weights, view, available, counts, bids)
+            kind, level = self._ahead.decide(self._scores, view, available, counts, bids)
         else:
-            kind, level = decide(self._loaded.weights, available, counts, bids_of(view, times_or_guess(view)))
+            kind, level = decide(self._scores, available, counts, bids_of(view, times_or_guess(view)))
         runs = np.flatnonzero(kind >= 0)
         return Decision(view.job[runs], kind[runs], counts[level[runs]])
 
@@ -142,8 +138,9 @@ class Learned(Policy):
         shown = beliefs.Shown(
             view.job, view.now_s, view.iterations, view.requested_gpus.astype(np.int64), view.feasible
         )
-        weights, believed = beliefs.split(self._loaded.weights)
         told = self.information_class != InformationClass.NONE
         bids = bids_of(view, view.iteration_time_s() if told else np.full(view.feasible.shape, np.inf))
-        kind, level = beliefs.decide(weights, believed, self._observed, available, counts, shown, bids)
+        kind, level = beliefs.decide(
+            self._scores, self._believed, self._observed, available, counts, shown, bids
+        )
         return kind, level

@@ -18,6 +18,7 @@ from clustergym.tenants.history import History
 from clustergym.tenants.queue_tree import Queue, QueueTree, Settings, UsageWindow
 from clustergym.workload.trace import Trace
 
+from .shared.evictions import Evictions
 from .shared.parts_of_views import PartsOfView
 from .shared.queue_dues import Demand, Dues, demand_of
 from .shared.queue_limits import QueueLimits
@@ -119,7 +120,7 @@ class Quotas(Policy):
     _last: _Last | None = field(default=None, init=False, repr=False)
     _within: Remembered = field(init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
-    _evicted_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _evictions: Evictions = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,7 +165,7 @@ class Quotas(Policy):
         self._dues = Dues(self._tree, self.division, setting.gpu_types, self._limits)
         self._noted_s, self._last, self._counters = 0.0, None, Counter()
         self._within = Remembered(self._policies, self._steady, self._reads_times)
-        self._evicted_s = {}
+        self._evictions = Evictions(self._tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
         """Return how often jobs gave GPUs back to other queues, and the counts of the policies within."""
@@ -186,9 +187,8 @@ class Quotas(Policy):
         if last is not None and settled and due is last.due:
             self._until_s = self._dues.lasts_until_s(self._history, self._held, self._total)
             return last.decision
-        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim, self._evicted_s)
+        taking = TakingBack(view, self._tree, self._since_s[view.job], self.reclaim, self._evictions)
         shares = taking.take(Shares(demand.held, demand.asked, due))
-        self._evicted_s = taking.evicted_s
         self._counters["jobs_shrunk_for_quota"] += taking.shrunk
         self._counters["jobs_stopped_for_quota"] += taking.stopped
         decision = self._decide_all(PartsOfView(view, taking.gpus, leaves), demand, shares)

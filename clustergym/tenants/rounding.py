@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -128,8 +127,7 @@ class _Turn(NamedTuple):
     most: Floats
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Between what the n offers of divisions must stay, so that the divisions come out the same.
 
     Attributes
@@ -167,9 +165,8 @@ class Bounds:
         """Return the bounds of several divisions."""
         begins, columns = 0, list[tuple[Floats | Ints | Bools, ...]]()
         for one in several:
-            queue, turn, *rest = _columns(one)
-            columns.append((queue, turn + begins, *rest))
-            begins += int(turn[-1]) + 1 if len(turn) else 0
+            columns.append((one.queue, one.turn + begins, *one[3:]))
+            begins += int(one.turn[-1]) + 1 if len(one.turn) else 0
         certain = all(one.certain for one in several)
         return Bounds(certain, *(np.concatenate(column) for column in zip(*columns, strict=True)))
 
@@ -204,16 +201,3 @@ class Bounds:
         beside = np.where(self.some, drawn, -drawn)
         found: Floats = np.concatenate([offered - self.least * whole, self.most * whole - offered, beside])
         return found
-
-
-def _columns(bounds: Bounds) -> tuple[Floats | Ints | Bools, ...]:
-    return (
-        bounds.queue,
-        bounds.turn,
-        bounds.even,
-        bounds.used,
-        bounds.left,
-        bounds.some,
-        bounds.least,
-        bounds.most,
-    )

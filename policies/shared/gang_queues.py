@@ -13,6 +13,7 @@ import numpy as np
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
 
+from .evictions import Evictions
 from .queue_book import QueueBook
 from .requests import request_options
 
@@ -79,7 +80,7 @@ class GangQueues(Policy):
     _since_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
     _counters: Counter[str] = field(default_factory=Counter, init=False, repr=False)
     _begun: list[_Start] = field(default_factory=list, init=False, repr=False)
-    _evicted_s: dict[int, float] = field(default_factory=dict, init=False, repr=False)
+    _evictions: Evictions = field(init=False, repr=False)
 
     @property
     def _strict(self) -> bool:
@@ -89,7 +90,8 @@ class GangQueues(Policy):
     def reset(self, setting: Setting, rng: np.random.Generator) -> None:
         """Begin a run: no job has started."""
         self.book = QueueBook(setting)
-        self._since_s, self._counters, self._evicted_s = {}, Counter(), {}
+        self._since_s, self._counters = {}, Counter()
+        self._evictions = Evictions(self.book.tree.settings.eviction_s)
 
     def counters(self) -> Mapping[str, int]:
         """Return how many jobs were stopped, by way."""
@@ -249,13 +251,10 @@ class GangQueues(Policy):
     def _evict(self, gangs: Gangs) -> None:
         """Stop jobs; undo starts in the place of those that keep their GPUs for now, and all after these."""
         view, waiting = gangs.view, set[int]()
-        first_s: dict[int, float] = {}
+        self._evictions.open()
         for at, way, stopped in self._begun:
             kind, jobs = gangs.kind[at], view.job[stopped].tolist()
-            first_s |= {job: self._evicted_s.get(job, view.now_s) for job in jobs}
-            if kind in waiting or any(
-                view.now_s - first_s[job] < self.book.tree.settings.eviction_s for job in jobs
-            ):
+            if not all([self._evictions.over(job, view.now_s) for job in jobs]) or kind in waiting:
                 waiting.add(kind)
                 for one in stopped:
                     gangs.kind[one] = kind
@@ -264,7 +263,6 @@ class GangQueues(Policy):
                 self._take(gangs.leaf[at], kind, -gangs.gpus[at])
             elif way:
                 self._counters[f"jobs_stopped_to_{way}"] += len(stopped)
-        self._evicted_s = first_s
 
     def _victims(self, gangs: Gangs, at: int, kind: int) -> dict[str, list[int]]:
         """Return the jobs of a type that have had their minimum run time, in order, by leaf."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from clustergym.arrays import Bools, Floats, Ints
 from clustergym.interface.policy import View
 from clustergym.tenants.queue_tree import QueueTree
 
+from .evictions import Evictions
 from .queue_limits import QueueLimits
 from .requests import request_options
 
@@ -65,9 +65,7 @@ class TakingBack:
         When each job last started.
     reclaim : str
         `shrink`, `stop` or `never`.
-    evicted_s : mapping of int to float
-        When each job (row of the trace) was first to give GPUs back, of those that were to at the last
-        decision point.
+    evictions : Evictions
     """
 
     def __init__(
@@ -76,12 +74,11 @@ class TakingBack:
         tree: QueueTree,
         since_s: Floats,
         reclaim: Reclaim,
-        evicted_s: Mapping[int, float],
+        evictions: Evictions,
     ) -> None:
         self.view, self.leaf, self.tree, self.since_s = view, view.queue, tree, since_s
-        self.reclaim, self._before_s = reclaim, evicted_s
-        self.evicted_s: dict[int, float] = {}
-        """The same, of those that are to now."""
+        self.reclaim, self._evictions = reclaim, evictions
+        evictions.open()
         self.gpus = view.gpus.copy()
         """What each job is left with."""
         self.short = False
@@ -104,10 +101,9 @@ class TakingBack:
 
     def _wait_for_evictions(self, held: Floats) -> None:
         """Leave jobs what they hold until their eviction is over."""
-        now_s, gives = self.view.now_s, np.flatnonzero(self.gpus < self.view.gpus)
+        gives = np.flatnonzero(self.gpus < self.view.gpus)
         for row, job in zip(gives.tolist(), self.view.job[gives].tolist(), strict=True):
-            self.evicted_s[job] = self._before_s.get(job, now_s)
-            if now_s - self.evicted_s[job] < self.tree.settings.eviction_s:
+            if not self._evictions.over(job, self.view.now_s):
                 held[self.leaf[row], self.view.gpu_type[row]] += self.view.gpus[row] - self.gpus[row]
                 self.gpus[row] = self.view.gpus[row]
 
