@@ -16,7 +16,8 @@ from clustergym.inputs.errors import InputError
 from clustergym.live import __main__ as live
 from clustergym.live.checks import words_of
 from clustergym.live.options import LiveOptions
-from clustergym.live.slurm import Slurm, SlurmBackend, SlurmWords
+from clustergym.live.slurm import Slurm, SlurmWords
+from clustergym.live.slurm_backend import SlurmBackend
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]
 SMALL = [*FOUR, "trace.jobs=6", "trace.max_gpus=8", "progress=false", "report=false", "table=false"]

@@ -21,7 +21,8 @@ from clustergym.inputs.errors import InputError
 from clustergym.live import __main__ as live
 from clustergym.live.backend import Part
 from clustergym.live.local_slurm import LocalSlurm, packages_root
-from clustergym.live.slurm import SlurmBackend, SlurmWords
+from clustergym.live.slurm import SlurmWords
+from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.scenarios.by_name import load_scenario
 
 FOUR = "cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"
