@@ -24,7 +24,7 @@ EVERY_S = 0.01
 AGAIN_S = 5.0
 """Wall seconds after which what is not confirmed is asked for again."""
 MOST_REFUSALS = 20
-"""Refusals of a job's launch, one after another, with which a run ends."""
+"""Refusals of a job's launch, one after another, with which a run ends once they last for its patience."""
 
 
 class Link:
@@ -52,6 +52,7 @@ class Link:
         self._polled = 0.0
         self._unsure_since: dict[int, float] = {}
         self._refusals: Counter[str] = Counter()
+        self._refused_since: dict[str, float] = {}
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
         """Make a call: begin, start, stop, fail, repair or wait."""
@@ -132,22 +133,22 @@ class Link:
         The last refusal is no answer: a run that is started again asks anew.
         """
         self._refusals[job] += 1
-        if self._refusals[job] == MOST_REFUSALS:
+        times, now = self._refusals[job], time.monotonic()
+        if times == 1:
+            self._refused_since[job] = now
+            limit = f"given up after {MOST_REFUSALS} times and {self.patience_s:g} s"
+            told = f"the scheduler refuses its launch: {visible(refused)} (asked again; {limit})"
+            print(f"note: {job}: {told}", file=sys.stderr, flush=True)
+        lasts_s = now - self._refused_since[job]
+        if times >= MOST_REFUSALS and lasts_s >= self.patience_s:
             raise InputError(
-                f"the scheduler refused its launch {MOST_REFUSALS} times, one after another: {refused}",
+                f"the scheduler refused its launch {times} times in {lasts_s:.0f} s: {refused}",
                 field=job,
                 remedy="look at its nodes; the run goes on if it is started again",
             )
-        if self._refusals[job] == 1:
-            told = f"the scheduler refuses its launch: {visible(refused)}"
-            print(
-                f"note: {job}: {told} (asked again, {MOST_REFUSALS} times at most)",
-                file=sys.stderr,
-                flush=True,
-            )
         if self.clock.reading() is None:
             # Without a clock that runs, all would be used up before a node can have become free.
-            time.sleep(self.patience_s / MOST_REFUSALS)
+            time.sleep(self.patience_s / (MOST_REFUSALS - 1))
 
     def _stop(self, names: Collection[str]) -> Answer:
         if names:

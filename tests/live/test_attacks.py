@@ -337,13 +337,13 @@ def test_a_launch_that_is_refused_again_and_again_is_said_and_given_up(scenario,
     assert f"cg-x-0: the scheduler refused its launch {MOST_REFUSALS} times" in str(raised.value)
     assert told in str(raised.value)
     assert sum(words[0] == "salloc" for words in slurm.calls) == MOST_REFUSALS
-    limit = f"(asked again, {MOST_REFUSALS} times at most)"
+    limit = f"(asked again; given up after {MOST_REFUSALS} times and 0.5 s)"
     assert capsys.readouterr().err == f"note: cg-x-0: the scheduler refuses its launch: {told} {limit}\n"
 
 
 def test_refusals_are_counted_by_job_until_it_starts(slurm, capsys):
     ours = backend(slurm)
-    link = Link(ours, ScaledClock(60.0), 0.001, 0.01)
+    link = Link(ours, ScaledClock(60.0), 0.001, 0.0)
     busy = ("", "salloc: error: busy\n", 1)
     for job in (0, 1):
         for attempt in range(1, MOST_REFUSALS + 1):
@@ -353,6 +353,23 @@ def test_refusals_are_counted_by_job_until_it_starts(slurm, capsys):
             assert answer.get("refused") == (None if last else "salloc: error: busy")
     assert link._refusals.total() == 0
     assert capsys.readouterr().err.count("note: ") == 2
+
+
+def test_on_a_clock_that_runs_refusals_are_given_up_after_the_patience(slurm, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(
+        "clustergym.live.link.time",
+        SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now, time=lambda: now),
+    )
+    link = Link(backend(slurm), ScaledClock(60.0), 0.001, 60.0)
+    slurm.before["salloc"] = lambda words: ("", "salloc: error: busy\n", 1)
+    for attempt in range(3 * MOST_REFUSALS):
+        now = 100.0 + attempt
+        answer = link.ask("start", {"name": f"cg-x-0-{attempt}", "nodes": [[0, 2]]})
+        assert answer["refused"] == "salloc: error: busy"
+    now = 160.0
+    with pytest.raises(InputError, match="cg-x-0: the scheduler refused its launch 61 times in 60 s"):
+        link.ask("start", {"name": "cg-x-0-60", "nodes": [[0, 2]]})
 
 
 def test_a_partial_start_holds_nothing(slurm):
