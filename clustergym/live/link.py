@@ -53,6 +53,7 @@ class Link:
         self._unsure_since: dict[int, float] = {}
         self._refusals: Counter[str] = Counter()
         self._refused_since: dict[str, float] = {}
+        self._refused_at: dict[str, float] = {}
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
         """Make a call: begin, start, stop, fail, repair or wait."""
@@ -90,6 +91,10 @@ class Link:
 
     def _start(self, name: str, nodes: Any) -> Answer:
         job = name.rpartition("-")[0]
+        if job in self._refusals and self.clock.reading() is None:
+            # Without a clock that runs, all refusals would be used up before a node can have become free.
+            again_at = self._refused_at[job] + self.patience_s / (MOST_REFUSALS - 1)
+            time.sleep(max(again_at - time.monotonic(), 0.0))
         begun: list[str] = []
         for part_name, part in parts_of(name, nodes).items():
             refused = self._submit(part_name, part)
@@ -134,6 +139,7 @@ class Link:
         """
         self._refusals[job] += 1
         times, now = self._refusals[job], time.monotonic()
+        self._refused_at[job] = now
         if times == 1:
             self._refused_since[job] = now
             limit = f"given up after {MOST_REFUSALS} times and {self.patience_s:g} s"
@@ -146,9 +152,6 @@ class Link:
                 field=job,
                 remedy="look at its nodes; the run goes on if it is started again",
             )
-        if self.clock.reading() is None:
-            # Without a clock that runs, all would be used up before a node can have become free.
-            time.sleep(self.patience_s / (MOST_REFUSALS - 1))
 
     def _stop(self, names: Collection[str]) -> Answer:
         if names:

@@ -196,12 +196,13 @@ def test_a_claim_that_is_not_shown_ends_in_a_line(slurm):
 def test_a_garbled_line_of_ours_is_asked_again_and_at_last_ends_in_a_line(slurm, line):
     ours = backend(slurm)
     ours.submit("cg-x-0-1.0", Part((0,), 2))
-    link, times = Link(ours, LockStepClock(), 0.001, 0.02), itertools.count()
+    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
     garbled = line.format(own=OWN) + ENDS
     slurm.before["squeue"] = lambda words: (garbled, "", 0) if next(times) < 3 else None
     link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
     assert link.ask("wait", {"due": 5, "down": []})["gone"] == []
     slurm.before["squeue"] = lambda words: (garbled, "", 0)
+    link.patience_s = 0.02
     with pytest.raises(InputError, match=r"squeue shows job 1 as '1\|"):
         link.ask("wait", {"due": 5, "down": []})
 
@@ -241,7 +242,7 @@ def restarted(slurm, at, calls):
 @pytest.mark.parametrize("at", range(2, 9))
 def test_healthy_allocations_stay_while_slurmctld_is_started_anew(scenario, expected, slurm, at, calls):
     restarted(slurm, at, calls)
-    assert live(scenario, slurm) == expected
+    assert live(scenario, slurm, patience_s=60.0) == expected
     assert sum(words[0] == "salloc" for words in slurm.calls) == 2
 
 
@@ -250,7 +251,7 @@ def test_polls_without_an_answer_are_repeated(scenario, expected, slurm, command
     times = itertools.count()
     down = ("", "error: Unable to contact slurm controller", 1)
     slurm.before[command] = lambda words: down if 2 <= next(times) < 6 else None
-    assert live(scenario, slurm) == expected
+    assert live(scenario, slurm, patience_s=60.0) == expected
     slurm.before[command] = lambda words: down if next(times) > 12 else None
     with pytest.raises(InputError, match="Unable to contact slurm controller"):
         live(scenario, slurm, patience_s=0.02)
@@ -339,6 +340,28 @@ def test_a_launch_that_is_refused_again_and_again_is_said_and_given_up(scenario,
     assert sum(words[0] == "salloc" for words in slurm.calls) == MOST_REFUSALS
     limit = f"(asked again; given up after {MOST_REFUSALS} times and 0.5 s)"
     assert capsys.readouterr().err == f"note: cg-x-0: the scheduler refuses its launch: {told} {limit}\n"
+
+
+def test_waiting_jobs_are_refused_beside_each_other(slurm, capsys, monkeypatch):
+    """Three jobs that are refused in turn do not wait three times as long."""
+    times = [100.0]
+    fake = SimpleNamespace(
+        perf_counter=lambda: 0.0, time=lambda: 0.0, sleep=lambda s: times.append(times[-1] + s)
+    )
+    fake.monotonic = lambda: times[-1]
+    monkeypatch.setattr("clustergym.live.link.time", fake)
+    slurm.add("theirs", ("n0", "n1"), cpus=4, user=EVE)
+    link = Link(backend(slurm), LockStepClock(), 0.001, 19.0)
+    launches = itertools.product(range(MOST_REFUSALS - 1), range(3))
+    for attempt, job in launches:
+        link.ask("start", {"name": f"cg-x-{job}-{attempt}", "nodes": [[0, 2]]})
+    # A second for each of the 19 times that a job is asked for again.
+    with pytest.raises(
+        InputError, match=f"cg-x-0: the scheduler refused its launch {MOST_REFUSALS} times in 19 s"
+    ):
+        link.ask("start", {"name": "cg-x-0-19", "nodes": [[0, 2]]})
+    assert times[-1] == 119.0
+    assert capsys.readouterr().err.count("note: ") == 3
 
 
 def test_refusals_are_counted_by_job_until_it_starts(slurm, capsys):
