@@ -290,6 +290,19 @@ def test_an_allocation_is_gone_if_two_polls_show_it(slurm):
     assert link.ask("wait", {"due": 5, "down": []})["gone"] == ["cg-x-0-1.0"]
 
 
+def test_an_allocation_is_not_as_asked_if_two_polls_show_it(slurm):
+    ours = backend(slurm)
+    ours.submit("cg-x-0-1.0", Part((0,), 2))
+    link, times = Link(ours, LockStepClock(), 0.001, 60.0), itertools.count()
+    link.expected = lambda: {"cg-x-0-1.0": Part((0,), 2)}
+    one = f"1|{OWN}|RUNNING|1|N/A|n0\n"
+    slurm.before["squeue"] = lambda words: (one, "", 0) if next(times) == 0 else None
+    assert link.ask("wait", {"due": 5, "down": []})["gone"] == []
+    slurm.before["squeue"] = lambda words: (one, "", 0)
+    with pytest.raises(InputError, match=r"cg-x-0-1\.0: holds 1 GPUs on each of nodes \[0\], not what was"):
+        link.ask("wait", {"due": 5, "down": []})
+
+
 def test_a_node_that_does_not_answer_is_out_of_use_after_the_patience(slurm, monkeypatch):
     link = Link(backend(slurm), LockStepClock(), 0.0, 10.0)
     now = 100.0
