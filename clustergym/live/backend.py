@@ -7,6 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clustergym.cluster.spec import Nodes
+from clustergym.inputs.errors import InputError
+
+
+class NoAnswerError(InputError):
+    """A scheduler did not answer, or not so that it can be read; it may if it is asked again."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,35 @@ class Seen:
     ----------
     parts : mapping of str to Part
         Allocations of this run that hold nodes, by name.
-    others : tuple of str
-        Jobs of others on the run's nodes, in words.
     down : frozenset of int
         Nodes that are out of use.
+    unsure : frozenset of int
+        Nodes of which the scheduler does not know now whether they can be used: it was just started, or they
+        do not answer it.
     """
 
     parts: Mapping[str, Part]
-    others: tuple[str, ...]
     down: frozenset[int]
+    unsure: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What says that a run has the cluster for itself.
+
+    Attributes
+    ----------
+    run : str
+        The run's name.
+    holder : str
+        Whose it is and where its folder is, in words.
+    own : bool
+        Whether it is of the run that asks.
+    """
+
+    run: str
+    holder: str
+    own: bool
 
 
 @dataclass(frozen=True)
@@ -76,12 +101,16 @@ class Backend(ABC):
     told: str = ""
 
     @abstractmethod
-    def claims(self) -> dict[str, str]:
-        """Return the runs that claim the cluster and where they are, in words; the first has it."""
+    def first_claim(self) -> Claim | None:
+        """Return the claim that has the cluster."""
 
     @abstractmethod
     def claim(self, where: str) -> None:
         """Claim the cluster for this run, described by `where`."""
+
+    @abstractmethod
+    def others(self) -> list[str]:
+        """Return the jobs of others on the run's nodes, in words."""
 
     @abstractmethod
     def submit(self, name: str, part: Part) -> str:
@@ -93,7 +122,13 @@ class Backend(ABC):
 
     @abstractmethod
     def poll(self) -> Seen:
-        """Return what is held and which nodes are out of use."""
+        """Return what is held and which nodes are out of use.
+
+        Raises
+        ------
+        NoAnswerError
+            If that is not known now.
+        """
 
     @abstractmethod
     def node_down(self, node: int) -> None:
@@ -108,5 +143,5 @@ class Backend(ABC):
         """Return the scheduler's own log of this run's ended allocations; None if it keeps none."""
 
     @abstractmethod
-    def close(self) -> None:
-        """End all that this run started."""
+    def close(self) -> str:
+        """End all that this run started; return what may be left, in words, or nothing."""

@@ -55,12 +55,18 @@ class _Node:
     gpus: int
 
 
+NODE = re.compile(r"([^|\s]+)\|([^|\s]+)\|(\d{1,9})\+?\|([^|]*)\|([^|]*)")
+"""A line of sinfo: name, partition, CPUs, features, and generic resources of a node."""
+
+
 def _nodes_of(slurm: Slurm) -> list[_Node]:
+    """Return the nodes that sinfo shows; lines that are none are left out."""
     nodes = []
     for line in slurm.read("sinfo", "-h", "-a", "-N", "-o", "%N|%P|%c|%f|%G"):
-        name, partition, cpus, features, gres = line.split("|")
-        gpus = sum(int(found) for found in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", gres))
-        nodes.append(_Node(name, partition, int(cpus.rstrip("+")), tuple(features.lower().split(",")), gpus))
+        row = NODE.fullmatch(line)
+        if row:
+            gpus = sum(int(found) for found in re.findall(r"gpu(?::[^:,()]+)?:(\d{1,9})", row[5]))
+            nodes.append(_Node(row[1], row[2], int(row[3]), tuple(row[4].lower().split(",")), gpus))
     return nodes
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from clustergym.arrays import Ints
-from clustergym.live.backend import Backend, Finished, Part, Seen
+from clustergym.live.backend import Backend, Claim, Finished, Part, Seen
 
 
 class FakeBackend(Backend):
@@ -24,12 +24,15 @@ class FakeBackend(Backend):
         self.parts: dict[str, Part] = {}
         self._began: dict[str, float] = {}
         self.down: set[int] = set()
-        self.others: list[str] = []
         self.ended: list[Finished] = []
 
-    def claims(self) -> dict[str, str]:
+    def first_claim(self) -> Claim | None:
         """Return nothing: nobody else can have what is in memory."""
-        return {}
+        return None
+
+    def others(self) -> list[str]:
+        """Return nothing, too."""
+        return []
 
     def claim(self, where: str) -> None:
         """Do nothing."""
@@ -57,7 +60,7 @@ class FakeBackend(Backend):
 
     def poll(self) -> Seen:
         """Return what is held."""
-        return Seen(dict(self.parts), tuple(self.others), frozenset(self.down))
+        return Seen(dict(self.parts), frozenset(self.down))
 
     def node_down(self, node: int) -> None:
         """Let a node fail."""
@@ -73,9 +76,10 @@ class FakeBackend(Backend):
         """Return what has ended."""
         return self.ended
 
-    def close(self) -> None:
+    def close(self) -> str:
         """End what is held."""
         self.cancel(list(self.parts))
+        return ""
 
 
 class PrintingBackend(FakeBackend):

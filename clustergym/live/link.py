@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from clustergym.inputs.errors import InputError
-from clustergym.live.backend import Backend, Part, Seen, parts_of
+from clustergym.inputs.visible_text import visible
+from clustergym.live.backend import Backend, NoAnswerError, Part, Seen, parts_of
 from clustergym.live.clocks import LiveClock
 
 Answer = dict[str, Any]
@@ -18,6 +21,10 @@ Ask = Callable[[str, dict[str, Any]], Answer]
 
 EVERY_S = 0.01
 """Wall seconds between two looks for a confirmation."""
+AGAIN_S = 5.0
+"""Wall seconds after which what is not confirmed is asked for again."""
+MOST_REFUSALS = 20
+"""Refusals of a job's launch, one after another, with which a run ends once they last for its patience."""
 
 
 class Link:
@@ -28,7 +35,7 @@ class Link:
     backend : Backend
     clock : LiveClock
     poll_s, patience_s : float
-        Wall seconds between polls, and until a confirmation counts as missing.
+        Wall seconds between polls, and until a confirmation, or an answer at all, counts as missing.
 
     Attributes
     ----------
@@ -43,6 +50,10 @@ class Link:
         self.expected: Callable[[], Mapping[str, Part]] = dict
         self.seconds: dict[str, list[float]] = {}
         self._polled = 0.0
+        self._unsure_since: dict[int, float] = {}
+        self._refusals: Counter[str] = Counter()
+        self._refused_since: dict[str, float] = {}
+        self._refused_at: dict[str, float] = {}
 
     def ask(self, call: str, given: dict[str, Any]) -> Answer:
         """Make a call: begin, start, stop, fail, repair or wait."""
@@ -55,52 +66,140 @@ class Link:
     def go_on(self, last: Answer) -> None:
         """Go on with a run that was killed, by the last answer that it was given."""
         self.clock.begin(last["wall_s"], last["t"] or 0)
-        self.backend.poll()
+        self._poll()
 
     def _begin(self) -> Answer:
         self.clock.begin(time.time())
         return {}
 
+    def _poll(self) -> Seen:
+        """Poll; go on while the scheduler does not answer, as when it is started anew, but not for ever."""
+        until = time.monotonic() + self.patience_s
+        while True:
+            try:
+                seen = self.backend.poll()
+            except NoAnswerError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(self.poll_s)
+                continue
+            now = time.monotonic()
+            self._unsure_since = {node: self._unsure_since.get(node, now) for node in seen.unsure}
+            return seen
+
+    # Starts and stops
+
     def _start(self, name: str, nodes: Any) -> Answer:
+        job = name.rpartition("-")[0]
+        if job in self._refusals and self.clock.reading() is None:
+            # Without a clock that runs, all refusals would be used up before a node can have become free.
+            again_at = self._refused_at[job] + self.patience_s / (MOST_REFUSALS - 1)
+            time.sleep(max(again_at - time.monotonic(), 0.0))
         begun: list[str] = []
         for part_name, part in parts_of(name, nodes).items():
-            refused = self.backend.submit(part_name, part)
+            refused = self._submit(part_name, part)
+            if refused and self._settle(part):
+                refused = self._submit(part_name, part)
             if refused:
                 self._stop(begun)
+                self._note_refusal(job, refused)
                 return {"refused": refused}
             begun.append(part_name)
+        del self._refusals[job]
         return {}
+
+    def _submit(self, part_name: str, part: Part) -> str:
+        try:
+            return self.backend.submit(part_name, part)
+        except NoAnswerError:
+            self._poll()
+            return self.backend.submit(part_name, part)
+
+    def _settle(self, part: Part) -> bool:
+        """Wait, where no time of the run passes, until it is known whether nodes can be used.
+
+        Return whether that was not known.
+        """
+        waited = False
+        while self.clock.reading() is None:
+            unsure = self._poll().unsure & set(part.nodes)
+            if all(self._silent_for(node) > self.patience_s for node in unsure):
+                break
+            waited = True
+            time.sleep(self.poll_s)
+        return waited
+
+    def _silent_for(self, node: int) -> float:
+        return time.monotonic() - self._unsure_since[node]
+
+    def _note_refusal(self, job: str, refused: str) -> None:
+        """Say that a launch is refused; raise an `InputError` if it was too often.
+
+        The last refusal is no answer: a run that is started again asks anew.
+        """
+        self._refusals[job] += 1
+        times, now = self._refusals[job], time.monotonic()
+        self._refused_at[job] = now
+        if times == 1:
+            self._refused_since[job] = now
+            limit = f"given up after {MOST_REFUSALS} times and {self.patience_s:g} s"
+            told = f"the scheduler refuses its launch: {visible(refused)} (asked again; {limit})"
+            print(f"note: {job}: {told}", file=sys.stderr, flush=True)
+        lasts_s = now - self._refused_since[job]
+        if times >= MOST_REFUSALS and lasts_s >= self.patience_s:
+            raise InputError(
+                f"the scheduler refused its launch {times} times in {lasts_s:.0f} s: {refused}",
+                field=job,
+                remedy="look at its nodes; the run goes on if it is started again",
+            )
 
     def _stop(self, names: Collection[str]) -> Answer:
         if names:
-            self.backend.cancel(names)
-            self._confirm(lambda seen: not seen.parts.keys() & set(names), f"end {', '.join(names)}")
+            self._confirm(
+                lambda: self.backend.cancel(names),
+                lambda seen: not seen.parts.keys() & set(names),
+                f"end {', '.join(names)}",
+            )
         return {}
 
     def _fail(self, node: int) -> Answer:
-        self.backend.node_down(node)
         self._confirm(
+            lambda: self.backend.node_down(node),
             lambda seen: node in seen.down and not any(node in part.nodes for part in seen.parts.values()),
             f"take node {node} out of use",
         )
         return {}
 
     def _repair(self, node: int) -> Answer:
-        self.backend.node_up(node)
         if self.clock.reading() is None:
-            self._confirm(lambda seen: node not in seen.down, f"put node {node} back into use")
-        return {"back": node not in self.backend.poll().down}
+            self._confirm(
+                lambda: self.backend.node_up(node),
+                lambda seen: node not in seen.down | seen.unsure,
+                f"put node {node} back into use",
+            )
+        else:
+            self.backend.node_up(node)
+        seen = self._poll()
+        return {"back": node not in seen.down | seen.unsure}
 
-    def _confirm(self, holds: Callable[[Seen], bool], what: str) -> None:
-        until = time.monotonic() + self.patience_s
-        while not holds(self.backend.poll()):
-            if time.monotonic() > until:
+    def _confirm(self, act: Callable[[], None], holds: Callable[[Seen], bool], what: str) -> None:
+        """Do something until the scheduler shows it: a call can be lost while that is started anew."""
+        began = acted = time.monotonic()
+        act()
+        while not holds(self._poll()):
+            now = time.monotonic()
+            if now - began > self.patience_s:
                 raise InputError(
                     f"the scheduler did not {what} within {self.patience_s:g} s",
                     field="live.patience_s",
                     remedy="look at its log; the run can be started again",
                 )
+            if now - acted > AGAIN_S:
+                act()
+                acted = now
             time.sleep(EVERY_S)
+
+    # Waiting
 
     def _wait(self, due: float | None, down: Collection[int]) -> Answer:
         """Wait until a tick (None: for ever), or until something happens that the run did not ask for."""
@@ -110,25 +209,49 @@ class Link:
     def _awaited(self, due: float | None, down: Collection[int]) -> Answer:
         running = self.clock.reading() is not None
         while True:
-            left_s = self.poll_s if due is None else self.clock.seconds_until(due)
             if not running or time.monotonic() - self._polled >= self.poll_s:
-                seen = self.backend.poll()
+                gone, lost = self._changes(set(down))
                 self._polled = time.monotonic()
-                gone = self._gone(seen)
-                if gone or seen.down != set(down) or not running:
-                    return {"gone": gone, "down": sorted(seen.down)}
+                if gone or lost != set(down) or not running:
+                    return {"gone": gone, "down": sorted(lost)}
+            left_s = self.poll_s if due is None else self.clock.seconds_until(due)
             if left_s <= 0:
                 return {}
             time.sleep(min(left_s, self.poll_s))
 
-    def _gone(self, seen: Seen) -> list[str]:
-        """Return the parts that are not there any more; raise an `InputError` if one is not as asked."""
+    def _changes(self, known: set[int]) -> tuple[list[str], set[int]]:
+        """Return the parts that are not there any more, and the nodes out of use, of which some are known.
+
+        A change counts if two polls, one after another, show it: a single one can be from a moment in which
+        the scheduler knows little.
+        """
+        seen = self._poll()
+        gone, lost = self._gone(seen), self._lost(seen, known)
+        if not gone and lost == known and not self._wrong(seen):
+            return [], lost
+        time.sleep(self.poll_s)
+        again = self._poll()
+        wrong = self._wrong(seen) & self._wrong(again)
+        if wrong:
+            name = min(wrong)
+            part, asked = again.parts[name], self.expected()[name]
+            raise InputError(
+                f"holds {part.gpus} GPUs on each of nodes {list(part.nodes)}, not what was asked",
+                field=name,
+                remedy=f"asked: {asked.gpus} on each of {list(asked.nodes)}",
+            )
+        lost_again = self._lost(again, known)
+        return sorted(gone & self._gone(again)), (lost & lost_again) | (known & (lost | lost_again))
+
+    def _gone(self, seen: Seen) -> set[str]:
+        return set(self.expected().keys() - seen.parts.keys())
+
+    def _wrong(self, seen: Seen) -> set[str]:
+        """Return the parts that are not as asked."""
         expected = self.expected()
-        for name, part in seen.parts.items():
-            if name in expected and expected[name] != part:
-                raise InputError(
-                    f"holds {part.gpus} GPUs on each of nodes {list(part.nodes)}, not what was asked",
-                    field=name,
-                    remedy=f"asked: {expected[name].gpus} on each of {list(expected[name].nodes)}",
-                )
-        return sorted(expected.keys() - seen.parts.keys())
+        return {name for name, part in seen.parts.items() if expected.get(name, part) != part}
+
+    def _lost(self, seen: Seen, known: set[int]) -> set[int]:
+        """Return the nodes out of use; one of which the scheduler knows nothing, for a while, as it was."""
+        silent = {node for node in seen.unsure if self._silent_for(node) > self.patience_s}
+        return set(seen.down) | (set(seen.unsure) & known) | silent

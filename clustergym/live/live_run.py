@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from clustergym.inputs.errors import InputError
+from clustergym.inputs.visible_text import visible
 from clustergym.interface.policy import Placer, Policy
 from clustergym.live.backend import Backend
 from clustergym.live.bridge import LiveSimulation
@@ -22,7 +24,8 @@ from clustergym.live.journal import clock_of, open_journal
 from clustergym.live.link import Link
 from clustergym.live.local_slurm import LocalSlurm, node_names
 from clustergym.live.options import LiveOptions
-from clustergym.live.slurm import PREFIX, Slurm, SlurmBackend, SlurmWords
+from clustergym.live.slurm import PREFIX, Slurm, SlurmWords
+from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.results.measured_run import result_of
 from clustergym.results.result_writing import content_of, finished, run_key, write_result
 from clustergym.scenarios.scenario import Scenario
@@ -100,7 +103,7 @@ def dry_run(scenario: Scenario, policy: Policy, placer: Placer, seed: int, optio
     if options.engine == "slurm":
         slurm = Slurm()
         words = words_of(slurm, scenario.cluster, options)
-        check_alone(SlurmBackend(slurm, words, "dry").poll().others)
+        check_alone(SlurmBackend(slurm, words, "dry").others())
     else:
         words = SlurmWords(node_names(scenario.cluster), "", False, ())
     backend = PrintingBackend(scenario.cluster.node_gpus, words.printed)
@@ -138,26 +141,46 @@ def back_end(scenario: Scenario, options: LiveOptions, folder: Path, run: str) -
         else:
             local.start()
             slurm, words = local.slurm, SlurmWords(local.names, "", False, ())
-        backend = SlurmBackend(slurm, words, run)
-        try:
-            _claim(backend, run, str(folder.absolute()))
+        with _closing(SlurmBackend(slurm, words, run)) as backend:
+            _claim(backend, str(folder.absolute()))
             yield backend
-        finally:
-            backend.close()
     finally:
         if local is not None:
             local.stop()
 
 
-def _claim(backend: Backend, run: str, where: str) -> None:
+@contextmanager
+def _closing(backend: Backend) -> Iterator[Backend]:
+    """End at last what a run started; what may be left of it stands in the line that the run ends with."""
+    try:
+        yield backend
+    except InputError as error:
+        left = backend.close()
+        if left:
+            raise InputError(f"{error}; it may have left jobs: {left}") from None
+        raise
+    except BaseException:
+        _note_left(backend.close())
+        raise
+    _note_left(backend.close())
+
+
+def _note_left(left: str) -> None:
+    if left:
+        print(f"note: the run may have left jobs: {visible(left)}", file=sys.stderr)
+
+
+def _claim(backend: Backend, where: str) -> None:
     """Claim the cluster for a run, unless it has it from before it was killed."""
-    claims = backend.claims()
-    if not claims:
-        check_alone(backend.poll().others)
+    first = backend.first_claim()
+    if first is None:
+        check_alone(backend.others())
         backend.claim(where)
-        claims = backend.claims()
-    holder = next(iter(claims))
-    if holder != run:
-        message = f"the cluster is driven by run {holder} of {claims[holder]}"
+        first = backend.first_claim()
+    if first is None:
+        message = "the scheduler does not show the job with which the run claims the cluster"
+        raise InputError(message, field="live.engine", remedy="look at its log")
+    if not first.own:
+        message = f"the cluster is driven by run {first.run} of {first.holder}"
         remedy = "wait for it, or go on with it: give its folder as hydra.run.dir"
         raise InputError(message, field="live.engine", remedy=remedy)

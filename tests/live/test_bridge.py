@@ -105,7 +105,8 @@ def test_a_node_that_is_down_is_left_and_used_again_when_it_is_back():
     backend = Watched(scenario.cluster.node_gpus)
     simulation = live(scenario, policy := make_policy({"name": "fcfs"}), backend)
     backend.at_poll[2] = lambda: backend.node_down(0)
-    backend.at_poll[6] = lambda: backend.node_up(0)
+    # What changes counts once two polls show it: one poll later than it is lost.
+    backend.at_poll[7] = lambda: backend.node_up(0)
     drive(simulation, policy)
     nodes = [(event.time_s, event.kind) for event in simulation.log.events if event.job < 0]
     assert [kind for _, kind in nodes] == ["node_fail", "node_repair"]

@@ -16,7 +16,8 @@ from clustergym.inputs.errors import InputError
 from clustergym.live import __main__ as live
 from clustergym.live.checks import words_of
 from clustergym.live.options import LiveOptions
-from clustergym.live.slurm import Slurm, SlurmBackend, SlurmWords
+from clustergym.live.slurm import Slurm, SlurmWords
+from clustergym.live.slurm_backend import SlurmBackend
 
 FOUR = ["cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"]
 SMALL = [*FOUR, "trace.jobs=6", "trace.max_gpus=8", "progress=false", "report=false", "table=false"]
@@ -194,20 +195,32 @@ def test_gpus_where_the_cluster_has_none(slurm, tmp_path, capsys):
 def test_gpus_of_a_job_are_read_as_slurm_shows_them(slurm):
     # As squeue's %b shows them: with and without a type, of Slurm 20 and of 21 on, beside another resource.
     shown = ["gres:gpu:2", "gres:gpu:a40:3", "gres/gpu:4", "gres/gpu:a40:1", "gres/nic:9,gres/gpu:2"]
-    rows = (f"{at}|RUNNING|ann|64|{gres}|a40-1,a10-1|cg-x-{at}-1.0" for at, gres in enumerate(shown))
-    slurm(squeue="".join(f"{row}\n" for row in rows))
-    words = SlurmWords(["a40-1", "a10-1"], "", True, ())
-    parts = SlurmBackend(Slurm(), words, "x").poll().parts
+    own = os.geteuid()
+    held = "".join(f"{at}|{own}|RUNNING|64|{gres}|a40-1,a10-1\n" for at, gres in enumerate(shown))
+    names = "".join(f"{at}|{own}|cg-x-{at}-1.0\n" for at in range(len(shown)))
+    backend = SlurmBackend(Slurm(), SlurmWords(["a40-1", "a10-1"], "", True, ()), "x")
+    slurm(squeue=names)
+    backend.others()
+    slurm(squeue=held)
+    parts = backend.poll().parts
     assert {part.nodes for part in parts.values()} == {(0, 1)}
     assert [parts[f"cg-x-{at}-1.0"].gpus for at in range(len(shown))] == [2, 3, 4, 1, 2]
 
 
 def test_jobs_of_others_on_its_nodes(slurm, tmp_path, capsys):
-    # Numbers, states, users, CPUs, GPUs, nodes and names; the first is on a node that the run does not need.
-    slurm(squeue="7|RUNNING|ann|4|N/A|c-1|theirs\n8|RUNNING|bob|4|gres:gpu:2|a10-1|tr|ain\n")
+    # Numbers, users, states and nodes; the first is on a node that the run does not need.
+    slurm(squeue="7|ann|RUNNING|c-1\n8|bob|RUNNING|a10-1\n\ngarbled\n")
     told = refused(capsys, tmp_path)
-    assert (
-        "its nodes have jobs that this run did not start: job 8 (tr|ain) of bob is running on a10-1" in told
+    assert "its nodes have jobs that this run did not start: job 8 of bob is running on a10-1" in told
+
+
+def test_lines_of_sinfo_that_are_no_nodes_are_left_out(slurm):
+    slurm(sinfo="a40-9|gpu*|many|a40|gpu:4\n\n|\na40-8|gpu*|64|a40|gpu:4|x\n" + NODES)
+    kinds = [{"gpu_type": name, "count": 2, "gpus_per_node": 4} for name in ("A40", "A10")]
+    cluster = cluster_from_config({"name": "four", "nodes": kinds})
+    assert words_of(Slurm(), cluster, LiveOptions(engine="slurm")).nodes == (
+        *("a40-1", "a40-2"),
+        *("a10-1", "a10-2"),
     )
 
 

@@ -19,9 +19,10 @@ from error_lines import error_line
 from clustergym.cluster.spec import ClusterSpec
 from clustergym.inputs.errors import InputError
 from clustergym.live import __main__ as live
-from clustergym.live.backend import Part
+from clustergym.live.backend import Claim, Part
 from clustergym.live.local_slurm import LocalSlurm, packages_root
-from clustergym.live.slurm import SlurmBackend, SlurmWords
+from clustergym.live.slurm import SlurmWords
+from clustergym.live.slurm_backend import SlurmBackend
 from clustergym.scenarios.by_name import load_scenario
 
 FOUR = "cluster.nodes=[{gpu_type:A40,count:2,gpus_per_node:4},{gpu_type:A10,count:2,gpus_per_node:4}]"
@@ -95,8 +96,8 @@ def test_parts_of_nodes_are_held_confirmed_and_ended(cluster):
     assert ours.submit("cg-aa-2-1.0", Part((0,), 1)) == ""
     assert ours.poll().parts == {"cg-aa-1-1.0": Part((0, 1), 3), "cg-aa-2-1.0": Part((0,), 1)}
     assert "Unable to allocate resources" in ours.submit("cg-aa-3-1.0", Part((0,), 1))
-    other = backend(cluster, "bb").poll()
-    assert (other.parts, len(other.others)) == ({}, 2)
+    other = backend(cluster, "bb")
+    assert (other.poll().parts, len(other.others()), ours.others()) == ({}, 2, [])
     ours.node_down(1)
     shown(ours, down={1}, parts={"cg-aa-2-1.0"})
     ours.node_up(1)
@@ -125,7 +126,7 @@ def test_lock_step_equals_the_simulator(cluster, tmp_path, capsys):
 def test_a_second_run_and_others_jobs_are_refused_and_stay(cluster, tmp_path, capsys):
     first = backend(cluster, "first")
     first.claim("/somewhere")
-    assert first.claims() == {"first": f"{getpass.getuser()}, /somewhere"}
+    assert first.first_claim() == Claim("first", f"{getpass.getuser()}, /somewhere", own=True)
     assert live.main(on_the_users(tmp_path / "out")) == 2
     told = error_line(capsys)
     assert "the cluster is driven by run first of " in told
