@@ -102,16 +102,23 @@ def claims_of(found: Found, rounds: int) -> list[PaperClaim]:
 
 
 def _simulator(found: Found) -> Iterator[PaperClaim]:
-    """Yield the claims on Arena against the artifact's own simulator."""
-    ours, source = Compared(found, runs_at("philly", parts.ROUNDS), ["arena"]), "the artifact's simulator"
-    for metric, what, figure, unit in (
-        ("jobs_finished", "jobs finished", 269.0, "jobs"),
-        ("jct_mean", "JCT of finished jobs", 20322.0, "s"),
-        ("throughput_mean", "mean throughput", 4521.0, "samples/s"),
-    ):
-        claim = f"arena's {what}, 664 rounds of Philly"
-        why = "see Departures from the paper's text, each switched alone"
-        yield measured(claim, source, figure, ours.of("arena", metric), c.ClaimUnit(unit, None, 0), why)
+    """Yield the claims on each policy against the artifact's own simulator."""
+    source = "the artifact's simulator"
+    for (trace, rounds), policies in parts.REFERENCE.items():
+        for policy in sorted(policies, key=lambda name: name != "arena"):
+            ours, why = Compared(found, runs_at(trace, rounds), [policy]), ""
+            if policy == "arena":
+                why = "see Departures from the paper's text, each switched alone"
+            for metric, what, unit in (
+                ("jobs_finished", "jobs finished", "jobs"),
+                ("jct_mean", "JCT of finished jobs", "s"),
+                ("throughput_mean", "mean throughput", "samples/s"),
+            ):
+                figure = getattr(policies[policy], metric)
+                if figure is not None:
+                    claim = f"{policy}'s {what}, {rounds:,} rounds of Philly"
+                    shown = c.ClaimUnit(unit, None, 0)
+                    yield measured(claim, source, float(figure), ours.of(policy, metric), shown, why)
     late, many = parts.JITTER_RUNS, len(parts.JITTER_RUNS)
     claim = f"arena's JCT of finished jobs, mean of {many} draws of submissions up to a round late"
     jct = only_published(lambda: sum(float(found[spec]["jct_mean"]) for spec in late) / many)
@@ -251,7 +258,10 @@ def _ablations(found: Found, rounds: int) -> Iterator[PaperClaim]:
     jct = runs.padded_times("no heterogeneous scaling", "no elastic scaling")
     why = f"the preprint's: {3.53 / 2.54:.2f}x, from its two"
     yield measured(claim, source, None, jct, c.TIMES, why, direction=1)
-    for name, what, direction in (("sia", "of sia a sample", 1), ("without pruning", "without pruning", 0)):
+    for name, what, direction in (
+        ("sia", "of sia a sample", 1),
+        ("without pruning", "a sample without pruning", 0),
+    ):
         spent = only_published(lambda name=name: parts.gpu_time(found, name)["all"])  # type: ignore[misc]
         claim, source = f"GPU time {what}, over arena's", "section 5.7, Fig. 18"
         yield measured(claim, source, None, spent, c.TIMES, LOST, direction=direction)
