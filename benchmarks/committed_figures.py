@@ -272,8 +272,8 @@ def arena_simulator() -> str:
 
     worst = max(of_policy, key=miss)
     return (
-        f"of its own policy, {told('arena')}; of the one of {len(of_policy)} that comes out worst, `{worst}`, "
-        f"{told(worst)}"
+        f"of its own policy, {told('arena')}; of the one of {len(of_policy)} that comes out worst, "
+        f"`{worst}`, {told(worst)}"
     )
 
 
@@ -290,17 +290,18 @@ def reproduced() -> str:
     signs = Counter(claim.main_verdict for claim in ours if claim.direction)
     return (
         f"Of {stated.total()} figures that {len(papers)} papers state and a simulator can give, "
-        f"{stated[REPRODUCED]} are reproduced within {100 * TOLERANCE:.0f} %, {stated[SMALLER]} come out smaller, "
-        f"{stated[LARGER]} larger and {stated[REVERSED]} reversed; of {signs.total()} more comparisons of which "
-        f"they state the sign alone, {signs[REVERSED]} are reversed"
+        f"{stated[REPRODUCED]} are reproduced within {100 * TOLERANCE:.0f} %, {stated[SMALLER]} come out "
+        f"smaller, {stated[LARGER]} larger and {stated[REVERSED]} reversed; of {signs.total()} more "
+        f"comparisons of which they state the sign alone, {signs[REVERSED]} are reversed"
     )
 
 
 def validated() -> str:
     """Return what the figures were held against."""
     return f"""\
-- **Measured hardware**: `oracle=roofline`, which made the tables of schedulers, is off by {error_of("roofline")}; \
-`oracle=grid`, which no board uses, by {error_of("grid")} ([where they miss](docs/oracle-accuracy.md)).
+- **Measured hardware**: `oracle=roofline`, which made the tables of schedulers, is off by \
+{error_of("roofline")}; `oracle=grid`, which no board uses, by {error_of("grid")} \
+([where they miss](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \
 {range_off("gavel")} of [Gavel's](docs/reproduction/gavel.md).

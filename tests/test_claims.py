@@ -3,7 +3,6 @@
 import pytest
 
 from clustergym.reproduction.claims import (
-    FAIR,
     ClaimUnit,
     PaperClaim,
     claims_table,
@@ -111,7 +110,7 @@ def test_both_settings_are_told_where_they_differ():
 def test_without_a_figure_of_ours():
     assert PaperClaim("x", "Fig. 1", None, why="needs GPUs").verdict == "not simulated"
     assert PaperClaim("x", "Fig. 1", 3.0, quick=False).verdict == "not run"
-    assert measured("x", "s", 2.0, lambda setting: None if setting == FAIR else None).verdict == "not run"
+    assert measured("x", "s", 2.0, lambda setting: None).verdict == "not run"
 
 
 def test_without_a_figure_of_the_papers():
