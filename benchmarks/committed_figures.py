@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from clustergym.leaderboard.figure_texts import gap_text
 from clustergym.leaderboard.gaps import cell_bounds, optimum
 from clustergym.leaderboard.score import Standing, standings
 from clustergym.metrics.aggregates import Aggregate, paired_difference, stratified
+from clustergym.oracle.calibration.accuracy import PAPER_COUNTS
+from clustergym.reproduction.claims import LARGER, REPRODUCED, REVERSED, SMALLER, TOLERANCE, PaperClaim
 from clustergym.terminal.markdown import table
 
 ROOT = Path(__file__).parent.parent
@@ -25,8 +28,8 @@ WORLDS = {
     "fair": "Ares's cluster: 64 GPUs, one type",
     "scale": "Arena's simulation: 1,280 and 10,240 GPUs, four types",
 }
-OURS = ("ares-work-conserving", "arena-tuned", "hesrpt", "random")
-"""Entries that are no published system, besides learned ones: they are compared, and set apart."""
+OURS = ("ares-work-conserving", "arena-tuned", "random")
+"""Entries that nobody else published, besides learned ones: they are compared, and set apart."""
 TOLD = {
     "none": "nothing",
     "bootstrap": "its speed on the fewest GPUs it fits on",
@@ -57,6 +60,13 @@ class World:
             for scenario in self.board.scenarios
         ]
 
+    def _aggregate(self, means: Mapping[Cell, float]) -> Aggregate:
+        return stratified(self._ratios(means), self.board.families)
+
+    def figure(self, name: str) -> Aggregate:
+        """Return that of an entry: of its cells within each family of traces, then over families."""
+        return self._aggregate(self._means(self.standings[name]))
+
     def ratios(self, name: str) -> list[Floats]:
         """Return those of an entry."""
         return self._ratios(self._means(self.standings[name]))
@@ -64,7 +74,7 @@ class World:
     def bound(self) -> Aggregate:
         """Return that of what no scheduler can beat."""
         frozen = {cell: self.board.constants(cell).jct_bound for cell in self.board.cells}
-        return stratified(self._ratios(frozen | (cell_bounds(self.board) if self._of_jct else {})))
+        return self._aggregate(frozen | (cell_bounds(self.board) if self._of_jct else {}))
 
     def known(self) -> Aggregate | None:
         """Return that of the best schedules found in hindsight; None if none were looked for by mean JCT."""
@@ -72,14 +82,14 @@ class World:
         if not (self._of_jct and folder.is_dir()):
             return None
         rows = read_results(folder)
-        return stratified(self._ratios({row.cell: float(row.metrics["jct_mean"] or 0.0) for row in rows}))
+        return self._aggregate({row.cell: float(row.metrics["jct_mean"] or 0.0) for row in rows})
 
     def best(self, names: Iterable[str]) -> str | None:
         """Return the best of some entries; None if there are none."""
-        return min(names, key=lambda name: stratified(self.ratios(name)).value, default=None)
+        return min(names, key=lambda name: self.figure(name).value, default=None)
 
     def told(self, known: str, published: bool) -> list[str]:
-        """Return the entries that are told so much; of `published`, systems of others alone."""
+        """Return the entries that are told so much; of `published`, policies of others alone."""
         mine = [name for name, one in self.standings.items() if one.division.split(", ")[0] == known]
         return [name for name in mine if not (published and (name in OURS or name.startswith("learned")))]
 
@@ -88,9 +98,12 @@ class World:
         if name is None:
             return "-"
         title = self.standings[name].entry.title
-        text = f"{title} {interval(stratified(self.ratios(name)))}"
-        tied = best is not None and paired_difference(self.ratios(name), self.ratios(best)).low <= 0.0
-        return f"**{text}**" if tied else text
+        text = f"{title} {interval(self.figure(name))}"
+        return f"**{text}**" if best is not None and self._ties(name, best) else text
+
+    def _ties(self, name: str, best: str) -> bool:
+        pair = self.ratios(name), self.ratios(best)
+        return paired_difference(*pair, self.board.families).low <= 0.0
 
 
 def interval(found: Aggregate) -> str:
@@ -107,7 +120,7 @@ def best_table() -> str:
     published = [world.best(name for known in real for name in world.told(known, True)) for world in worlds]
     for label, chosen in [
         *((TOLD[known], [world.best(world.told(known, False)) for world in worlds]) for known in real),
-        ("*the best published system, whatever it is told*", published),
+        ("*the best published policy, whatever it is told*", published),
     ]:
         cells = [world.shown(name, top) for world, name, top in zip(worlds, chosen, best, strict=True)]
         rows.append([label, *cells])
@@ -119,11 +132,12 @@ def best_table() -> str:
     )
     gaps = []
     for world, top, bound, found in zip(worlds, best, bounds, known, strict=True):
-        ours = stratified(world.ratios(str(top))).value
+        ours = world.figure(str(top)).value
         least = "at most" if found is None else f"{ours / found.value:.1f}x to"
         gaps.append(f"{least} {ours / bound.value:.1f}x")
     rows.append(["*gap of the best to the optimum*", *gaps])
-    return table(["told of a job", *WORLDS.values()], rows, words=range(4))
+    shown = table(["told of a job", *WORLDS.values()], rows, words=range(4))
+    return f"{shown}\n\n{speeds_of(world.board for world in worlds)}"
 
 
 def world_tables() -> str:
@@ -131,18 +145,18 @@ def world_tables() -> str:
     parts = []
     for name, title in WORLDS.items():
         world = World(name)
-        order = sorted(world.standings, key=lambda entry: stratified(world.ratios(entry)).value)
+        order = sorted(world.standings, key=lambda entry: world.figure(entry).value)
         bound = world.bound().value
         rows = []
         for entry in order:
-            found, one = stratified(world.ratios(entry)), world.standings[entry]
+            found, one = world.figure(entry), world.standings[entry]
             link = f"[{one.entry.title}](leaderboards/{name}/{entry}/README.md)"
             gap = f"{found.value / bound:.1f}x"
             rows.append([link, TOLD[one.division.split(", ")[0]], interval(found), gap])
         headers = ["scheduler", "told of a job", "mean JCT, FCFS = 1", "over the bound"]
         cells = len(world.board.cells)
         parts.append(f"### {title}\n\n{cells} cells of the board [{name}](leaderboards/{name}/README.md).\n")
-        parts[-1] += "\n" + table(headers, rows, words=(0, 1))
+        parts[-1] += f"{speeds_of([world.board])}\n\n" + table(headers, rows, words=(0, 1))
     return "\n\n".join(parts)
 
 
@@ -203,12 +217,33 @@ def range_off(paper: str) -> str:
     return f"{off(shown[0])} to {off(shown[-1])} ({len(shown)} figures)"
 
 
-def oracle_errors(row: str) -> str:
-    """Return a figure of the oracle's page: each model predicted by a fit to all others."""
+def oracle_errors(row: str, oracle: str) -> str:
+    """Return a figure of the oracle's page: of `grid`, each model predicted by a fit to all others."""
     text = (ROOT / "docs" / "oracle-accuracy.md").read_text(encoding="utf-8")
-    found = re.search(rf"^\| {row} \| ([^|]+) \|", text, re.MULTILINE)
-    assert found is not None, row
-    return found[1]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    column = next(line for line in lines if "roofline" in line).index(ORACLE_COLUMNS[oracle])
+    return next(line for line in lines if line[0] == row)[1:][column]
+
+
+def error_of(oracle: str) -> str:
+    """Return how far an oracle's iteration times are from measured ones, in words."""
+    mean, median, rows = (oracle_errors(row, oracle) for row in ("Mean error", "Median error", "Rows"))
+    where = f"{rows} measured iteration times on up to {max(PAPER_COUNTS)} GPUs"
+    return f"{mean} in the mean and {median} in the median over {where}, {ERROR_IS_OF[oracle]}"
+
+
+def speeds_of(boards: Iterable[Board]) -> str:
+    """Return the oracle whose speeds made the figures of boards, and its error."""
+    (oracle,) = {str(scenario.chosen("oracle")) for board in boards for scenario in board.scenarios}
+    return f"Speeds of jobs are by `oracle={oracle}`, which is off by {error_of(oracle)}."
+
+
+ORACLE_COLUMNS = {"grid": "leave one model out", "roofline": "roofline"}
+"""The column of an oracle in the first table of its page."""
+ERROR_IS_OF = {
+    "grid": "each model left out of the fit that predicts it",
+    "roofline": "the same that its constants were chosen on",
+}
 
 
 def simulated_instances() -> str:
@@ -220,37 +255,57 @@ def simulated_instances() -> str:
 
 
 def arena_simulator() -> str:
-    """Return what comes out of the trace of Arena's simulator beside its own figures."""
-    arena = {one["claim"]: one for one in claims("arena") if one["source"] == "the artifact's simulator"}
-    jobs, throughput, jct = (
-        next(one for name, one in arena.items() if name.startswith(f"arena's {words}"))
-        for words in ("jobs finished", "mean throughput", "JCT of finished jobs, 664")
+    """Return what comes out of the trace of Arena's simulator: of its own policy, and of the worst one."""
+    of_policy: dict[str, list[dict[str, Any]]] = {}
+    for one in claims("arena"):
+        policy, of, rest = one["claim"].partition("'s ")
+        if of and one["source"] == "the artifact's simulator" and rest.endswith("664 rounds of Philly"):
+            of_policy.setdefault(policy, []).append(one)
+
+    def miss(policy: str) -> float:
+        return max(abs(one["as_published"] / one["paper"] - 1) for one in of_policy[policy])
+
+    def told(policy: str) -> str:
+        jobs, jct, throughput = of_policy[policy]
+        finished = f"{jobs['as_published']:.0f} jobs finish where {jobs['paper']:.0f} do"
+        return f"{finished}, mean throughput {off(throughput)}, mean JCT of finished jobs {off(jct)}"
+
+    worst = max(of_policy, key=miss)
+    return (
+        f"of its own policy, {told('arena')}; of the one of {len(of_policy)} that comes out worst, "
+        f"`{worst}`, {told(worst)}"
     )
-    finished = f"{jobs['as_published']:.0f} jobs finish where {jobs['paper']:.0f} do"
-    return f"{finished}, mean throughput {off(throughput)}, mean JCT of finished jobs {off(jct)}"
 
 
-def reproduced() -> tuple[int, int, int]:
-    """Return how many figures of papers were reproduced, could have been, and of how many papers."""
+def reproduced() -> str:
+    """Return how many figures of papers, and signs that they state without one, come out, in words.
+
+    A figure that a paper took over from its preprint counts once.
+    """
     pages = (ROOT / "docs" / "reproduction").glob("*.claims.json")
     papers = [page.name.removesuffix(".claims.json") for page in pages if "-quick" not in page.name]
-    verdicts = [one["verdict"] for paper in papers for one in claims(paper)]
-    stated = [verdict for verdict in verdicts if verdict not in ("no figure", "not simulated", "not run")]
-    return sum(verdict.startswith("reproduced") for verdict in stated), len(stated), len(papers)
+    found = [PaperClaim.of(one) for paper in papers for one in claims(paper)]
+    ours = [claim for claim in found if claim.ours and not claim.first_stated_by]
+    stated = Counter(claim.main_verdict for claim in ours if claim.paper is not None)
+    signs = Counter(claim.main_verdict for claim in ours if claim.direction)
+    return (
+        f"Of {stated.total()} figures that {len(papers)} papers state and a simulator can give, "
+        f"{stated[REPRODUCED]} are reproduced within {100 * TOLERANCE:.0f} %, {stated[SMALLER]} come out "
+        f"smaller, {stated[LARGER]} larger and {stated[REVERSED]} reversed; of {signs.total()} more "
+        f"comparisons of which they state the sign alone, {signs[REVERSED]} are reversed"
+    )
 
 
 def validated() -> str:
     """Return what the figures were held against."""
-    held, stated, papers = reproduced()
     return f"""\
-- **Measured hardware**: the oracle's error is {oracle_errors("Mean error")} in the mean, \
-{oracle_errors("Median error")} in the median, over {oracle_errors("Rows")} iteration times of models left \
-out of its fit ([where it misses](docs/oracle-accuracy.md)).
+- **Measured hardware**: `oracle=roofline`, which made the tables of schedulers, is off by \
+{error_of("roofline")}; `oracle=grid`, which no board uses, by {error_of("grid")} \
+([where they miss](docs/oracle-accuracy.md)).
 - **Arena's simulator**: {arena_simulator()} ([runs](docs/reproduction/arena.md)).
 - **Sia's and Gavel's simulators**: mean JCT {range_off("sia")} of [Sia's](docs/reproduction/sia.md), \
 {range_off("gavel")} of [Gavel's](docs/reproduction/gavel.md).
 - **An independent re-simulation**: a second simulator, written anew, agrees on every event to the \
 microsecond on {simulated_instances()} random instances ([how](docs/testing.md#a-second-simulator)).
 
-Of {stated} figures that {papers} papers state and a simulator can give, {held} are reproduced: \
-[each one, with its verdict](docs/reproduction/README.md)."""
+{reproduced()}: [each one, with its verdict](docs/reproduction/README.md)."""

@@ -15,7 +15,15 @@ from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input, nearest
 from clustergym.inputs.writing import write_json, write_text
 from clustergym.reproduction import BY_WORKLOAD, PAPERS
-from clustergym.reproduction.joint_page import claims_path, claims_text, found_claims, joint_page, page_name
+from clustergym.reproduction.joint_page import (
+    claims_path,
+    claims_text,
+    found_claims,
+    joint_page,
+    page_name,
+    verdict_counts,
+    verdict_table,
+)
 from clustergym.reproduction.page import Report
 from clustergym.reproduction.study import Options
 
@@ -23,8 +31,8 @@ DATA = Path("../shared/data")
 PAGES = Path("docs/reproduction")
 ALL, CLAIMS = "all", "claims"
 SUMMARIES = {
-    ALL: "every paper, then the page of all claims",
-    CLAIMS: "the page of all claims alone, from what earlier runs wrote; runs nothing",
+    ALL: "every paper, then the page of all claims and their verdicts by paper",
+    CLAIMS: "that page and the verdicts alone, from what earlier runs wrote; runs nothing",
 }
 
 
@@ -128,12 +136,17 @@ def _is_papers_own(given: argparse.Namespace) -> bool:
 
 
 def _join(given: argparse.Namespace) -> dict[str, Any]:
-    """Write the page of all papers' claims; return the claims."""
+    """Write the page of all papers' claims and print their verdicts; return both."""
     claims = found_claims(PAGES, given.quick)
     path = given.out or PAGES / page_name("README", given.quick)
     write_text(path, joint_page(claims, given.quick), "--out")
+    if given.paper not in PAPERS:
+        print(verdict_table(claims, given.quick))
     print(f"wrote {path}")
-    return {paper: [claim.plain() for claim in found] for paper, found in claims.items()}
+    return {
+        "verdicts": {paper: verdict_counts(found) for paper, found in claims.items()},
+        "papers": {paper: [claim.plain() for claim in found] for paper, found in claims.items()},
+    }
 
 
 @exits_on_bad_input
@@ -149,8 +162,10 @@ def main(argv: list[str] | None = None) -> int:
     if given.paper == CLAIMS or _is_papers_own(given):
         joined = _join(given)
         if given.paper not in PAPERS:
-            plain = {"quick": given.quick, "papers": joined}
+            plain = {"quick": given.quick, **joined}
     write_json(given.json, plain)
+    if given.json is not None:
+        print(f"wrote {given.json}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from error_lines import error_line
 from clustergym import reproduce
 from clustergym.inputs.errors import InputError
 from clustergym.reproduction import PAPERS
-from clustergym.reproduction.claims import PaperClaim, claims_table
+from clustergym.reproduction.claims import VERDICTS, PaperClaim, claims_table
 from clustergym.reproduction.joint_page import (
     claims_path,
     claims_text,
@@ -20,6 +21,7 @@ from clustergym.reproduction.joint_page import (
     joint_page,
     page_name,
     read_claims,
+    verdict_counts,
 )
 from clustergym.reproduction.page import Report
 
@@ -44,12 +46,43 @@ def folder(tmp_path, monkeypatch):
 def test_verdicts_are_counted_by_paper():
     text = joint_page({"arnold": CLAIMS, "sia": CLAIMS[:1]}, quick=False)
     # Of three claims one is reproduced as published and smaller if fair, one reversed, one not simulated.
-    assert "| `clustergym reproduce arnold` | 3 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 1 |" in text
+    assert "| `clustergym reproduce arnold` | 3 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 0 | 1 |" in text
     assert "| [Sia (SOSP '23)](sia.md) | `clustergym reproduce sia` | 1 | 1 |" in text
-    assert "| all | `clustergym reproduce all` | 4 | 2 | 0 | 0 | 1 | 0 | 1 | 0 | 2 |" in text
+    assert "| all | `clustergym reproduce all` | 4 | 2 | 0 | 0 | 1 | 0 | 1 | 0 | 0 | 2 |" in text
     assert "| `clustergym reproduce arena` | no claims kept |" in text
     figures = "-50.0 % | -20.0 % | -48.0 % | reproduced (fair: smaller)"
     assert f"| [Arnold](arnold.md) | mean JCT | Fig. 1 | {figures} | profiling free: -48 % |" in text
+
+
+def test_a_figure_taken_over_from_a_preprint_counts_there_alone():
+    taken = replace(CLAIMS[0], first_stated_by="crius")
+    counts = verdict_counts([taken, CLAIMS[1]])
+    assert (counts["claims"], counts["reproduced"], counts["reversed"]) == (2, 0, 1)
+    assert (counts["counted with its preprint"], counts["otherwise if fair"]) == (1, 0)
+    assert sum(counts[name] for name in (*VERDICTS, "counted with its preprint")) == 2
+
+
+def test_figures_of_arena_that_crius_states_count_once():
+    """Every figure that Arena's page has in common with Crius's is marked as the preprint's."""
+    arena, crius = (read_claims(PAGES / f"{paper}.claims.json") for paper in ("arena", "crius"))
+    stated = {claim.paper for claim in crius if claim.paper is not None}
+    twice = [claim for claim in arena if claim.paper in stated]
+    assert len(twice) >= 20
+    assert all(claim.first_stated_by == "crius" for claim in twice)
+    assert 5.98 not in {claim.paper for claim in arena}
+    from_crius = {claim.claim for claim in twice if "Crius, section 8.5" in claim.source}
+    assert {name.split(" against ")[0] for name in from_crius} == {
+        *("share of deadlines met", "mean throughput", "peak throughput", "mean JCT")
+    }
+
+
+def test_each_baseline_that_wins_is_seen():
+    """Arena loses to elasticflow-ls on the testbed as published, and to two of four on 128 H100."""
+    rows = {claim.claim: claim for claim in read_claims(PAGES / "arena.claims.json")}
+    assert rows["mean JCT against elasticflow-ls, testbed A"].main_verdict == "reversed"
+    on_h100 = {name: row.verdict for name, row in rows.items() if name.endswith("128 H100")}
+    assert len(on_h100) == 4
+    assert not any("at best" in name for name in rows)
 
 
 def test_a_run_leaves_its_claims_and_the_joint_page(folder, capsys):
@@ -73,9 +106,14 @@ def test_a_page_of_its_own_or_of_other_policies_leaves_the_claims_alone(folder, 
 
 def test_all_papers_and_then_the_page_again_without_a_run(folder, capsys, monkeypatch):
     assert reproduce.main(["all", "--json", "all.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "| all | `clustergym reproduce all` | 21 | 7 | 0 | 0 | 7 | 0 | 7 | 0 | 0 | 7 |" in printed
+    assert printed.endswith("wrote all.json\n")
     first = (folder / "README.md").read_text()
     assert first == joint_page(dict.fromkeys(PAPERS, CLAIMS), quick=False)
-    assert list(json.loads(Path("all.json").read_text())["papers"]) == list(PAPERS)
+    written = json.loads(Path("all.json").read_text())
+    assert list(written["papers"]) == list(written["verdicts"]) == list(PAPERS)
+    assert written["verdicts"]["sia"]["reproduced"] == 1
     (folder / "README.md").unlink()
     broken = SimpleNamespace(SUMMARY="a paper", reproduce=lambda options: pytest.fail("a run"))
     monkeypatch.setattr(reproduce.importlib, "import_module", lambda name: broken)

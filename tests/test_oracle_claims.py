@@ -10,7 +10,7 @@ import pytest
 from clustergym.inputs.errors import InputError
 from clustergym.models.catalog import load_catalog
 from clustergym.oracle.measured.iteration_times import read_measurements
-from clustergym.reproduction.claims import PaperClaim
+from clustergym.reproduction.claims import NO_FIGURE, NOT_SIMULATED, PaperClaim
 from clustergym.reproduction.oracle_claims import _fewest_by_memory, _stored_error, oracle_claims
 
 DATA = Path(os.environ.get("CLUSTERGYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -65,14 +65,16 @@ def found(request: pytest.FixtureRequest) -> dict[str, PaperClaim]:
 @needs_data
 def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, PaperClaim]) -> None:
     if found["paper"] == "crius":
-        assert (
-            found["estimation accuracy, mean"].verdict_of(found["estimation accuracy, mean"].fair)
-            == "reproduced"
-        )
-        assert found["tuning accuracy"].fair == pytest.approx(96.2, abs=3)
+        estimates, tuning = found["error of estimates, mean"], found["error of tuning"]
+        assert estimates.paper == pytest.approx(6.6)
+        assert estimates.fair == pytest.approx(6.6, abs=2)
+        # 88.9 where the text says 96.2 % is about three times the error, by its letter.
+        assert (tuning.paper, tuning.verdict) == (pytest.approx(3.8), "larger")
+        assert 2.5 < tuning.as_published / tuning.paper < 3.5
         return
-    proxy = found["best proxy plan: share of the searched optimum"]
-    assert (proxy.paper, proxy.verdict) == (93.4, "reproduced")
+    proxy = found["best proxy plan: loss against the searched optimum"]
+    assert (proxy.paper, proxy.first_stated_by) == (pytest.approx(6.6), "crius")
+    assert proxy.fair < 6.6
     errors = [
         found[f"error of profiled iteration time, {n} GPU{'s' * (n > 1)}"].fair for n in (1, 2, 4, 8, 16)
     ]
@@ -85,6 +87,6 @@ def test_the_oracle_holds_what_the_papers_say_of_estimates(found: dict[str, Pape
 @needs_data
 def test_what_cannot_be_simulated_says_why(found: dict[str, PaperClaim]) -> None:
     without = [
-        c for c in found.values() if isinstance(c, PaperClaim) and c.verdict in ("not simulated", "no figure")
+        c for c in found.values() if isinstance(c, PaperClaim) and c.verdict in (NOT_SIMULATED, NO_FIGURE)
     ]
     assert all(claim.why for claim in without)

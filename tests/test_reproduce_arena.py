@@ -8,8 +8,16 @@ from scenarios import Job, small_scenario
 
 from clustergym.interface.policy import InformationClass
 from clustergym.reproduction import arena_claims, arena_sections, crius
-from clustergym.reproduction.arena_scenarios import CHANGES, ROUND_S, variant
-from clustergym.reproduction.claims import FAIR, NOT_RUN, NOT_SIMULATED, PUBLISHED, ClaimUnit, measured
+from clustergym.reproduction.arena_scenarios import CHANGES, ROUND_S, runs_at, variant
+from clustergym.reproduction.claims import (
+    FAIR,
+    NOT_RUN,
+    NOT_SIMULATED,
+    PUBLISHED,
+    REVERSED,
+    ClaimUnit,
+    measured,
+)
 from clustergym.reproduction.details import details_of, padded_jct
 from clustergym.results.measured_run import simulate
 
@@ -128,11 +136,31 @@ def test_claims_on_deadlines():
     }
     runs = arena_sections.deadlines().runs
     found = {spec: figures[name] for (name, setting), spec in runs.items() if setting == FAIR}
-    rows = list(arena_claims.deadline_claims(found, "arena", "section 5.6"))
+    rows = list(arena_claims.deadline_claims(found, "arena"))
     assert [row.fair for row in rows] == pytest.approx([2.0, 1.36, 0.5, 100 / 3])
     assert [row.as_published for row in rows] == [None] * 4
-    assert [row.verdict for row in rows] == ["reproduced", "smaller", "reversed", "reversed"]
+    assert [row.verdict for row in rows] == ["larger", "smaller", "reversed", "reversed"]
+    assert {row.first_stated_by for row in rows} == {"crius"}
+    assert all("figure of Crius, section 8.5" in row.source for row in rows)
     assert all(row.why.startswith("budgets x5") for row in rows)
+
+
+def test_each_baseline_has_a_row_of_its_own():
+    # arena 100 s; fcfs 400 s, sia 80 s: -75 % at best, and 25 % above sia.
+    figures = {"arena": 100.0, "fcfs": 400.0, "elasticflow-ls": 125.0, "gavel": 200.0, "sia": 80.0}
+    run = runs_at("testbed-a")
+    found = {
+        run(FAIR, name): {"jct_mean": jct, "queue_mean": jct, "throughput_mean": 1.0, "throughput_peak": 1.0}
+        for name, jct in figures.items()
+    }
+    names = ("arena", *arena_claims.BASELINES)
+    rows = {row.claim: row for row in arena_claims.place_claims(found, names, arena_claims.PLACES[:1])}
+    assert rows["mean JCT over a baseline, the greatest gain, testbed A"].fair == pytest.approx(-75.0)
+    against = {name: rows[f"mean JCT against {name}, testbed A"] for name in arena_claims.BASELINES}
+    assert [row.fair for row in against.values()] == pytest.approx([-75.0, -20.0, -50.0, 25.0])
+    assert [row.main_verdict == REVERSED for row in against.values()] == [False, False, False, True]
+    # No gain in throughput is no improvement either.
+    assert rows["mean throughput against sia, testbed A"].verdict == REVERSED
 
 
 def test_a_gap_without_a_reason_is_not_known():

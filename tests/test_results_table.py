@@ -28,6 +28,29 @@ def test_figures_of_committed_files_are_current(tables):
         assert tables.written(page, made) == text, f"{page} is behind: {REMEDY}"
 
 
+def test_figures_name_the_error_of_the_oracle_that_made_them(tables):
+    """Boards are not credited with the error of another oracle, nor a simulator with its best policy."""
+    figures = importlib.import_module("committed_figures")
+    said = {"grid": figures.oracle_errors("Mean error", "grid")}
+    said["roofline"] = figures.oracle_errors("Mean error", "roofline")
+    assert said["grid"] != said["roofline"]
+    for block in ("best", "worlds"):
+        text = tables.BLOCKS[block]()
+        assert f"`oracle=roofline`, which is off by {said['roofline']} in the mean" in text
+        assert said["grid"] not in text
+    text = tables.BLOCKS["validated"]()
+    assert f"`oracle=roofline`, which made the tables of schedulers, is off by {said['roofline']}" in text
+    assert "of the one of 5 that comes out worst, `elasticflow-ls`, " in text
+
+
+def test_what_others_published_is_not_left_out_of_the_best_of_it(tables):
+    """heSRPT is an algorithm of others, so a table that leaves it out flatters our entries."""
+    figures = importlib.import_module("committed_figures")
+    world = figures.World("fair")
+    assert "hesrpt" in world.told("profiled", published=True)
+    assert {"arena-tuned", "learned-profiled"}.isdisjoint(world.told("profiled", published=True))
+
+
 def test_every_block_stands_somewhere(tables):
     found = {
         name

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 
 from clustergym.cluster.schema import Checked, Text, checked
 from clustergym.inputs.errors import InputError, nearest
-from clustergym.inputs.paths import PACKAGE
+from clustergym.inputs.paths import PACKAGE, conf_dir
 from clustergym.inputs.yaml_file import read_mapping
 from clustergym.interface.policy import Placer, Policy
 from clustergym.leaderboard.salted_seeds import HiddenSplit, Sha256, commitment_of, hidden_seeds
@@ -75,6 +75,25 @@ class BoardScenario(Checked):
     overrides: list[Text]
     constants: dict[int, CellConstants] = Field(default_factory=dict)
     traces: dict[Name, dict[int, Sha256]] = Field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """The family of its traces: the file of conf/trace, and that of the trace where it reads one."""
+        named = self.chosen("trace") or self.name
+        return f"{named} {self._given['trace.path']}" if "trace.path" in self._given else named
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return {key: value for key, _, value in (words.partition("=") for words in self.overrides)}
+
+    def chosen(self, group: str) -> str | None:
+        """Return the file of a group of conf, such as `trace`, that the overrides or conf/scenario choose."""
+        path = conf_dir() / "scenario" / f"{self._given.get('scenario', '')}.yaml"
+        if group in self._given or not path.is_file():
+            return self._given.get(group)
+        defaults = read_mapping(path).content.get("defaults", [])
+        wanted = f"override /{group}"
+        return next((str(entry[wanted]) for entry in defaults if wanted in entry), None)
 
 
 class Board(Checked):
@@ -148,6 +167,11 @@ class Board(Checked):
     def cells(self) -> tuple[Cell, ...]:
         """All cells, scenario by scenario, then seed by seed."""
         return tuple(Cell(scenario.name, seed) for scenario in self.scenarios for seed in self.seeds)
+
+    @cached_property
+    def families(self) -> tuple[str, ...]:
+        """The family of each scenario's traces; scores are averaged within families, then over them."""
+        return tuple(scenario.family for scenario in self.scenarios)
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -95,8 +95,8 @@ def retrain(
         chosen,
         float(np.abs(_weights(kind, str(path)) - _weights(kind, checkpoint)).max()),
         read(str(path), schema).about.get("traces") == about.get("traces"),
-        stratified(scores_of(board, read_results(folder))),
-        stratified(scores_of(board, [run.row for run in runs])),
+        stratified(scores_of(board, read_results(folder)), board.families),
+        stratified(scores_of(board, [run.row for run in runs]), board.families),
     )
 
 

@@ -43,7 +43,7 @@ class Standing:
         In the order of the board's cells.
     division : str
     score : Aggregate
-        Interquartile mean of the cells' scores.
+        Interquartile mean of the cells' scores within each family of traces, and the mean over families.
     by_scenario : dict of str to float
         Mean score.
     raw : dict of str to float or None
@@ -82,22 +82,25 @@ def standings(board: Board) -> list[Standing]:
     found = [_standing(board, name, entry) for name, entry in entries.items() if not entry.hindsight]
     ordered = sorted(found, key=lambda standing: (-standing.score.value, standing.name))
     cells = {standing.name: scores_of(board, standing.rows) for standing in ordered}
-    overall = dict(zip(cells, ranks(list(cells.values())), strict=True))
+    families = board.families
+    overall = dict(zip(cells, ranks(list(cells.values()), families), strict=True))
     out: list[Standing] = []
     for division in sorted({standing.division for standing in found}):
         inside = [standing for standing in ordered if standing.division == division]
-        places = ranks([cells[standing.name] for standing in inside])
+        places = ranks([cells[standing.name] for standing in inside], families)
         for at, (standing, rank) in enumerate(zip(inside, places, strict=True)):
             below = cells[inside[at + 1].name] if at + 1 < len(inside) else None
-            over = (
-                None if below is None else _rounded(probability_of_improvement(cells[standing.name], below))
-            )
+            over = None
+            if below is not None:
+                over = _rounded(probability_of_improvement(cells[standing.name], below, families))
             out.append(replace(standing, rank=rank, rank_all=overall[standing.name], over_next=over))
     return out
 
 
-def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
+def ranks(ordered: Sequence[Sequence[Floats]], families: Sequence[str]) -> list[int]:
     """Return the ranks of entries that are given by their scores in every cell, the best first.
+
+    `families` are those of the scenarios that the cells belong to.
 
     An entry shares the rank before it unless the best of that rank is better by a paired difference whose
     whole interval is above 0.
@@ -105,7 +108,7 @@ def ranks(ordered: Sequence[Sequence[Floats]]) -> list[int]:
     out: list[int] = []
     for place, scores in enumerate(ordered, start=1):
         head = ordered[out[-1] - 1] if out else None
-        shares = head is not None and paired_difference(head, scores).low <= 0.0
+        shares = head is not None and paired_difference(head, scores, families).low <= 0.0
         out.append(out[-1] if shares else place)
     return out
 
@@ -142,7 +145,7 @@ def _standing(board: Board, name: str, entry: Entry) -> Standing:
         entry,
         rows,
         entry.division(board),
-        _rounded(stratified(scores)),
+        _rounded(stratified(scores, board.families)),
         {label: round(float(by_seed.mean()), DECIMALS) for label, by_seed in zip(names, scores, strict=True)},
         raw,
     )

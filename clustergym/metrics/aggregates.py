@@ -30,24 +30,30 @@ def interquartile_mean(scores: Floats) -> Floats:
     return np.asarray((ordered * weight).sum(axis=-1) / weight.sum())
 
 
-def stratified(scores: Sequence[Floats]) -> Aggregate:
-    """Return the interquartile mean of all scores; its interval resamples runs within each scenario.
+def stratified(scores: Sequence[Floats], families: Sequence[str]) -> Aggregate:
+    """Return the mean over families of the interquartile mean of each family's scores.
+
+    An interquartile mean over unlike traces leaves out most of a kind whose scores are extreme, so each
+    family weighs the same, however its scores lie. The interval resamples runs within each scenario.
 
     Parameters
     ----------
     scores : sequence of ndarray of float
         One array per scenario, with a value per seed.
+    families : sequence of str
+        The family of traces of each scenario.
     """
-    return _aggregate(_whole(scores), _resampled(scores))
+    return _aggregate(_whole(scores, families), _resampled(scores, families))
 
 
-def paired_difference(mine: Sequence[Floats], other: Sequence[Floats]) -> Aggregate:
-    """Return the interquartile mean of `mine` minus that of `other`, with the same cells resampled in both.
+def paired_difference(mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]) -> Aggregate:
+    """Return `stratified` of `mine` minus that of `other`, with the same cells resampled in both.
 
     A cell is a scenario and a seed. Both have the same cells, so the interval leaves out variation that
     they share.
     """
-    return _aggregate(_whole(mine) - _whole(other), _resampled(mine) - _resampled(other))
+    whole = _whole(mine, families) - _whole(other, families)
+    return _aggregate(whole, _resampled(mine, families) - _resampled(other, families))
 
 
 def paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
@@ -74,15 +80,24 @@ def paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     return _aggregate(float(mine.mean() / other.mean()), ratios)
 
 
-def _whole(scores: Sequence[Floats]) -> float:
-    return float(interquartile_mean(np.concatenate(scores)))
+def _whole(scores: Sequence[Floats], families: Sequence[str]) -> float:
+    return float(_mean_over_families(scores, families))
 
 
-def _resampled(scores: Sequence[Floats]) -> Floats:
-    """Return the interquartile means of resampled runs, shape (RESAMPLES,), drawn within each scenario."""
+def _mean_over_families(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
+    """Return the mean over families of interquartile means along the last axis of their scenarios' scores."""
+    members: dict[str, list[Floats]] = {}
+    for family, runs in zip(families, scores, strict=True):
+        members.setdefault(family, []).append(runs)
+    means = [interquartile_mean(np.concatenate(found, axis=-1)) for found in members.values()]
+    return np.asarray(np.mean(means, axis=0))
+
+
+def _resampled(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
+    """Return `_mean_over_families` of resampled runs, shape (RESAMPLES,), drawn within each scenario."""
     rng = np.random.default_rng([0, 271])
     drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
-    return interquartile_mean(np.concatenate(drawn, axis=1))
+    return _mean_over_families(drawn, families)
 
 
 def _aggregate(value: float, resampled: Floats) -> Aggregate:
@@ -90,12 +105,16 @@ def _aggregate(value: float, resampled: Floats) -> Aggregate:
     return Aggregate(value, float(low), float(high))
 
 
-def probability_of_improvement(mine: Sequence[Floats], other: Sequence[Floats]) -> Aggregate:
+def probability_of_improvement(
+    mine: Sequence[Floats], other: Sequence[Floats], families: Sequence[str]
+) -> Aggregate:
     """Return how likely a score of one is above that of the other in the same cell; a tie counts half.
 
     A cell is a scenario and a seed. Both have the same cells, which are resampled within each scenario.
+    Scenarios of a family, and then families, weigh the same.
     """
+    share = np.array([1.0 / families.count(family) for family in families]) / len(set(families))
     rng = np.random.default_rng([0, 277])
     wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
     drawn = [won[rng.integers(len(won), size=(RESAMPLES, len(won)))].mean(axis=1) for won in wins]
-    return _aggregate(float(np.mean([won.mean() for won in wins])), np.mean(drawn, axis=0))
+    return _aggregate(float(share @ [won.mean() for won in wins]), share @ np.array(drawn))

@@ -86,7 +86,7 @@ def rules(coefficient: float) -> dict[str, Rule]:
     """Return the rules for core switches by name; `coefficient` is the one of `rising`."""
     return {
         "slowest tier, core 2:1": lambda uplinks: constant(SHIPPED_CORE),
-        "slowest tier, core 1:1": lambda uplinks: constant(1.0),
+        EVEN_CORE: lambda uplinks: constant(1.0),
         f"rising as (k - 1)^{EXPONENT}": lambda uplinks: rising(coefficient, EXPONENT),
         "rising as k - 1": lambda uplinks: rising(coefficient),
         "rising as log2 k": lambda uplinks: rising(coefficient, growth="logarithm"),
@@ -99,6 +99,9 @@ def rules(coefficient: float) -> dict[str, Rule]:
 
 SHIPPED = "shipped: slowest tier, core 2:1"
 TEXT = "Table 1's minipods, best-fit baseline"
+EVEN_CORE = "slowest tier, core 1:1"
+"""As many ports up as down in every layer (Arnold, section 2)."""
+TEXT_AND_CORE = f"core 1:1, {TEXT}"
 TEXT_AND_ROUTES = f"static routes, {TEXT}"
 
 
@@ -113,6 +116,7 @@ def variations(coefficient: float) -> Iterator[Variation]:
     yield Variation("baseline random fit", baseline=random_fit)
     yield Variation("larger models", large=True)
     yield Variation(TEXT, table_1=True, baseline=best_fit)
+    yield Variation(TEXT_AND_CORE, named[EVEN_CORE], table_1=True, baseline=best_fit)
     rising_too = f"rising as (k - 1)^{EXPONENT}"
     yield Variation(f"{rising_too}, {TEXT}", named[rising_too], table_1=True, baseline=best_fit)
     yield Variation(TEXT_AND_ROUTES, static_routes, table_1=True, baseline=best_fit)

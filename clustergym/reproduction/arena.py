@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from clustergym.reproduction import arena_claims, page
 from clustergym.reproduction import arena_scenarios as scenarios
 from clustergym.reproduction import arena_sections as parts
 from clustergym.reproduction.arena_scenarios import ROUND_S, run_of
-from clustergym.reproduction.arena_sections import SETTINGS, length_of
+from clustergym.reproduction.arena_sections import REFERENCE, SETTINGS, ArenaFigures, length_of
 from clustergym.reproduction.claims import FAIR, PUBLISHED
 from clustergym.reproduction.details import change, column
 from clustergym.reproduction.oracle_claims import oracle_claims
@@ -21,30 +21,7 @@ SUMMARY = "1,280 GPUs of four types, the Philly and Helios Venus traces (EuroSys
 POLICIES = ("fcfs", "elasticflow-ls", "gavel", "sia", "arena")
 
 
-class ArenaFigures(NamedTuple):
-    """What the published simulator gave: jobs finished, samples/s, mean JCT of the finished in seconds."""
-
-    jobs_finished: int
-    throughput_mean: float
-    jct_mean: float | None = None
-
-
 SUBMITTED = {("philly", 664): 394, ("philly", 2000): 986}
-REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
-    ("philly", 664): {
-        "fcfs": ArenaFigures(202, 2990, 36383),
-        "elasticflow-ls": ArenaFigures(184, 2790, 30585),
-        "gavel": ArenaFigures(192, 3347, 26803),
-        "sia": ArenaFigures(231, 3848, 20683),
-        "arena": ArenaFigures(269, 4521, 20322),
-    },
-    ("philly", 2000): {
-        "fcfs": ArenaFigures(590, 4367),
-        "elasticflow-ls": ArenaFigures(565, 4592),
-        "gavel": ArenaFigures(608, 5143),
-    },
-}
-"""What the artifact's own simulator gave on its own trace, by trace and rounds."""
 COLUMNS = (parts.FINISHED, parts.DROPPED, parts.THROUGHPUT, parts.PEAK, parts.JCT, parts.CENSORED)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,31 @@ PEAK = RunColumn("peak samples/s", "throughput_peak")
 JCT = RunColumn("JCT finished, s", "jct_mean")
 CENSORED = RunColumn("JCT censored, s", "jct_mean_censored")
 COLUMNS = (FINISHED, THROUGHPUT, JCT, CENSORED, page.RESTARTS)
+
+
+class ArenaFigures(NamedTuple):
+    """What the published simulator gave: jobs finished, samples/s, mean JCT of the finished in seconds."""
+
+    jobs_finished: int
+    throughput_mean: float
+    jct_mean: float | None = None
+
+
+REFERENCE: Mapping[tuple[str, int | None], Mapping[str, ArenaFigures]] = {
+    ("philly", 664): {
+        "fcfs": ArenaFigures(202, 2990, 36383),
+        "elasticflow-ls": ArenaFigures(184, 2790, 30585),
+        "gavel": ArenaFigures(192, 3347, 26803),
+        "sia": ArenaFigures(231, 3848, 20683),
+        "arena": ArenaFigures(269, 4521, 20322),
+    },
+    ("philly", 2000): {
+        "fcfs": ArenaFigures(590, 4367),
+        "elasticflow-ls": ArenaFigures(565, 4592),
+        "gavel": ArenaFigures(608, 5143),
+    },
+}
+"""What the artifact's own simulator gave on its own trace, by trace and rounds."""
 
 
 def arena(setting: str, rounds: int | None = ROUNDS, **parameters: Any) -> RunSpec:

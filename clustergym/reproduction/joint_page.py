@@ -13,6 +13,8 @@ from clustergym.reproduction.claims import HEADERS, TOLERANCE, VERDICTS, PaperCl
 from clustergym.reproduction.page import passage
 from clustergym.terminal.markdown import table
 
+OF_PREPRINT, IF_FAIR = "counted with its preprint", "otherwise if fair"
+
 
 def claims_path(page: Path) -> Path:
     """Return where the claims of a paper's page stand: beside it."""
@@ -49,33 +51,38 @@ def found_claims(folder: Path, quick: bool) -> dict[str, list[PaperClaim]]:
 def joint_page(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
     """Return the page in Markdown, of the claims by paper; it says which papers have none."""
     head = passage("all", "head", papers=len(PAPERS), command="all" + " --quick" * quick)
-    reading = passage("all", "reading", most=1 - TOLERANCE, tolerance=TOLERANCE)
-    parts = [head, _counts(claims, quick), reading, "## Claims", _rows(claims, quick)]
+    reading = passage("all", "reading", tolerance=100 * TOLERANCE)
+    parts = [head, verdict_table(claims, quick), reading, "## Claims", _rows(claims, quick)]
     return "\n\n".join(parts) + "\n"
 
 
-def _counts(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
-    rows = []
+def verdict_counts(claims: Sequence[PaperClaim]) -> dict[str, int]:
+    """Return how many claims have each verdict; a figure that the preprint stated first counts there."""
+    own = [claim for claim in claims if not claim.first_stated_by]
+    counts = Counter(claim.main_verdict for claim in own)
+    return {
+        "claims": len(claims),
+        **{name: counts[name] for name in VERDICTS},
+        OF_PREPRINT: len(claims) - len(own),
+        IF_FAIR: sum("(fair: " in claim.verdict for claim in own),
+    }
+
+
+def verdict_table(claims: dict[str, list[PaperClaim]], quick: bool) -> str:
+    """Return the table of verdicts by paper; it says which papers have none."""
+    headers, rows = ["paper", "command", *verdict_counts([])], []
     for paper, title in PAPERS.items():
-        name, told = title, ["no claims kept", *[""] * (len(VERDICTS) + 1)]
+        name, told = title, ["no claims kept", *[""] * (len(headers) - 3)]
         if paper in claims:
-            name, told = _link(paper, quick), _told(claims[paper])
+            name, told = _link(paper, quick), list(map(str, verdict_counts(claims[paper]).values()))
         rows.append([name, _command(paper, quick), *told])
     every = [claim for found in claims.values() for claim in found]
-    rows.append(["all", _command("all", quick), *_told(every)])
-    headers = ["paper", "command", "claims", *VERDICTS, "otherwise if fair"]
+    rows.append(["all", _command("all", quick), *map(str, verdict_counts(every).values())])
     return table(headers, rows, words=(0, 1))
 
 
 def _command(paper: str, quick: bool) -> str:
     return f"`clustergym reproduce {paper}{' --quick' * quick}`"
-
-
-def _told(claims: list[PaperClaim]) -> list[str]:
-    verdicts = [claim.verdict.split(" (fair: ") for claim in claims]
-    counts = Counter(verdict[0] for verdict in verdicts)
-    twofold = sum(len(verdict) > 1 for verdict in verdicts)
-    return [str(count) for count in (len(claims), *(counts[name] for name in VERDICTS), twofold)]
 
 
 def _rows(claims: dict[str, list[PaperClaim]], quick: bool) -> str:

@@ -14,7 +14,7 @@ from boards import kinds
 from error_lines import error_line
 
 from clustergym.leaderboard.__main__ import main
-from clustergym.leaderboard.board import Cell, board_names, boards_dir, load_board
+from clustergym.leaderboard.board import BoardScenario, Cell, board_names, boards_dir, load_board
 from clustergym.leaderboard.cell_logs import read_logs
 from clustergym.leaderboard.entry import entry_folder, entry_names, read_entry, read_results
 from clustergym.leaderboard.render import pages, stale
@@ -313,3 +313,13 @@ def test_the_boards_are_small():
     assert size < 40e6
     # Five files an entry, no more.
     assert all(len(list(path.parent.iterdir())) == 5 for path in boards_dir().glob("*/*/entry.yaml"))
+
+
+def test_the_family_of_a_scenario_is_its_trace():
+    """A scenario of conf may choose the trace, and cells of one generator are one family at any load."""
+    found = {name: load_board(name).families for name in board_names()}
+    assert found["elastic-hetero"] == ("philly-like", "helios-like", "pai-like")
+    assert found["tenants"] == ("philly-like", "philly-like", "helios-like", "helios-like")
+    assert found["scale"] == ("philly-like", "philly-like")  # By conf/scenario/large.yaml.
+    other = BoardScenario(name="mine", overrides=["trace=file", "trace.path=a.csv"])
+    assert (other.family, BoardScenario(name="mine", overrides=[]).family) == ("file a.csv", "mine")

@@ -15,27 +15,27 @@ HARD = np.arange(8.0) / 4  # Some cells are harder than others, for everybody.
 
 def test_a_clear_difference_is_another_rank_though_intervals_overlap():
     # 0.1 better in every cell: over whatever cells are drawn, the difference is 0.1.
-    assert ranks([[HARD + 0.1], [HARD]]) == [1, 2]
+    assert ranks([[HARD + 0.1], [HARD]], "a") == [1, 2]
 
 
 def test_a_difference_that_is_not_clear_shares_a_rank():
     # Better by 0.6 in five cells, worse by 0.8 in three.
     swing = np.array([0.6, -0.8, 0.6, -0.8, 0.6, 0.6, -0.8, 0.6])
-    assert ranks([[HARD + swing], [HARD]]) == [1, 1]
+    assert ranks([[HARD + swing], [HARD]], "a") == [1, 1]
 
 
 def test_equal_scores_share_a_rank_and_the_next_rank_counts_both():
-    assert ranks([[HARD], [HARD], [HARD - 1.0], [HARD - 1.0], [HARD - 2.0]]) == [1, 1, 3, 3, 5]
-    assert ranks([]) == []
+    assert ranks([[HARD], [HARD], [HARD - 1.0], [HARD - 1.0], [HARD - 2.0]], "a") == [1, 1, 3, 3, 5]
+    assert ranks([], "a") == []
 
 
 def test_it_is_the_best_of_a_rank_that_counts_not_the_one_before():
     # Each is not clear of the one before; the third is clear of the first.
     swing = np.array([0.3, -0.3, 0.3, -0.3, 0.3, -0.3, 0.3, -0.3])
     first, second, third = HARD + 0.2, HARD + swing, HARD - 0.2
-    assert ranks([[second], [third]]) == [1, 1]
-    assert ranks([[first], [second]]) == [1, 1]
-    assert ranks([[first], [second], [third]]) == [1, 1, 3]
+    assert ranks([[second], [third]], "a") == [1, 1]
+    assert ranks([[first], [second]], "a") == [1, 1]
+    assert ranks([[first], [second], [third]], "a") == [1, 1, 3]
 
 
 def test_ranks_over_all_divisions(root):
