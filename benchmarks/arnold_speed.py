@@ -12,10 +12,10 @@ import numpy as np
 
 from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
-from clustergym.placement.benchmark import SETTINGS
 from clustergym.placement.communication import PretrainingJob, Unit
 from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Instance
+from clustergym.placement.settings import SETTINGS
 from clustergym.terminal.markdown import table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))

@@ -16,11 +16,14 @@ from clustergym.workload.describe import add_outcomes_argument
 from clustergym.workload.formats import COLUMNS_HELP, FORMATS
 
 DELEGATED = {
-    "describe": "print counts, span, percentiles, burstiness and offered load",
-    "generate": "write a synthetic trace like one of the published ones",
-    "pairs": "describe a table of how fast two jobs are that share GPUs",
+    "describe": (
+        "clustergym.workload.describe",
+        "print counts, span, percentiles, burstiness and offered load",
+    ),
+    "generate": ("clustergym.workload.generate", "write a synthetic trace like one of the published ones"),
+    "pairs": ("clustergym.workload.pairs", "describe a table of how fast two jobs are that share GPUs"),
 }
-"""Commands of the modules of that name in `clustergym.workload`."""
+"""Commands of other modules, which are imported when they are asked for."""
 
 
 def _read_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +76,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
         )
     for subparser in (imported, sliced):
         _write_arguments(subparser)
-    for name, summary in DELEGATED.items():
+    for name, (_, summary) in DELEGATED.items():
         delegated = commands.add_parser(name, help=summary)
         if name == command:
             _module(name).add_arguments(delegated)
@@ -91,7 +94,7 @@ def _slice_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"clustergym.workload.{name}")
+    return importlib.import_module(DELEGATED[name][0])
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

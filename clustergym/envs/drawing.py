@@ -15,8 +15,8 @@ from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameter_types import AtLeastOne
 from clustergym.inputs.parameters import checked
 from clustergym.placement import free_nodes as states
-from clustergym.placement.benchmark import SETTINGS
 from clustergym.placement.communication import PretrainingJob
+from clustergym.placement.settings import SETTINGS
 
 _SETTINGS = {setting.name: setting for setting in SETTINGS}
 _DEGREES = ("gpus", "tensor_parallel", "pipeline_parallel")
@@ -40,7 +40,7 @@ class Problem:
 
 
 def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
-    """Return the problem of a setting of `clustergym.placement.benchmark`, with some values changed.
+    """Return the problem of a setting of `clustergym.placement.settings`, with some values changed.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ from clustergym.envs.drawing import Problem, draw_free_nodes
 from clustergym.envs.placement_parameters import PlacementParameters
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameters import checked
-from clustergym.placement.benchmark import ALPHAS
 from clustergym.placement.instances import Instance
+from clustergym.placement.settings import ALPHAS
 
 OPTIONS = ("instance", "free_nodes", "alpha")
 

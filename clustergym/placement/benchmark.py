@@ -10,28 +10,14 @@ import numpy as np
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.metrics.statistics import Estimate, estimate
 from clustergym.placement.algorithms import algorithm
-from clustergym.placement.communication import UNITS, PretrainingJob
+from clustergym.placement.communication import UNITS
 from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Assignment, Instance
+from clustergym.placement.settings import SETTINGS, PlacementSetting
 from clustergym.placement.spread import cell_spread, cells, score, weighted
 
 SCHEMA = "clustergym.bench.placement/1"
 
-
-class PlacementSetting(NamedTuple):
-    """A cluster and a job of the benchmark."""
-
-    name: str
-    cluster: str
-    job: PretrainingJob
-
-
-SETTINGS = (
-    PlacementSetting("i", "arnold-i", PretrainingJob(96, 12, 4, 2)),
-    PlacementSetting("ii", "arnold-ii", PretrainingJob(768, 24, 4, 8)),
-    PlacementSetting("iii", "arnold-iii", PretrainingJob(2944, 46, 8, 8)),
-)
-"""Arnold's, with PP groups as units."""
 
 BASELINES = ("best_fit_by_node", "random_fit_by_node", "gpu_packing", "topology_aware")
 """Arnold's: they assign nodes, and know neither groups nor alpha."""
@@ -39,7 +25,6 @@ WHOLE_GROUPS = ("best_fit", "random_fit", "round_robin")
 """Ours, which place a group whole where they can, as Arnold does; no baselines of the paper."""
 COMPARED = ("arnold", *BASELINES, *WHOLE_GROUPS)
 EITHER_UNIT = "arnold_either_unit"
-ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 QUICK_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 Advance = Callable[[str], None]

@@ -11,9 +11,10 @@ STATES, QUICK_STATES, FEWEST_STATES = 20, 3, 3
 def placement_figures(quick: bool, states: int, seed: int) -> dict[str, Any]:
     """Return all figures of the placement benchmark as plain values."""
     from clustergym.placement.ablation import ablate
-    from clustergym.placement.benchmark import ALPHAS, QUICK_ALPHAS, run_benchmark
+    from clustergym.placement.benchmark import QUICK_ALPHAS, run_benchmark
     from clustergym.placement.characterisation import characterise
     from clustergym.placement.fullness import by_fullness
+    from clustergym.placement.settings import ALPHAS
 
     figures = run_benchmark(QUICK_ALPHAS if quick else ALPHAS, states, seed, _say)
     figures["fullness"] = by_fullness(states, seed, quick)

@@ -9,9 +9,10 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.inputs.errors import InputError
-from clustergym.placement.benchmark import BASELINES, SETTINGS, PlacementSetting, solve
+from clustergym.placement.benchmark import BASELINES, solve
 from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
 from clustergym.placement.instances import Instance
+from clustergym.placement.settings import SETTINGS, PlacementSetting
 
 RANGES = ((0.0, 0.6), (0.0, 0.8), (0.0, 1.0), (0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (1.0, 1.0))
 """Shares of a minipod's nodes between which the free ones are uniform; (0, 1) is the benchmark's, (1, 1) an

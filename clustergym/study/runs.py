@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from clustergym.configuration.hydra_edge import run_hydra
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.report.groups import Column, ResultGroup, labelled_group
+from clustergym.report.run_job import run_job
 from clustergym.results.result_files import FILE_NAME, ResultFile, read_result
-from clustergym.run import run_job
 from clustergym.study.study_file import Cell, Study
 
 
