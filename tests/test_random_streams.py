@@ -139,6 +139,7 @@ def test_streams_of_today_are_unlike_legacy_ones(seed, indices):
 def test_only_these_legacy_streams_coincide():
     assert {stream.name for stream in COINCIDING} == {
         *("training episodes", "sharing requests", "hindsight search"),
+        *("placement states", "placement choices", "placement scale states", "placement ablation"),
     }
     assert all(stream.words is not None for stream in COINCIDING)
     same = (
@@ -177,6 +178,10 @@ LEGACY = {
     "training episodes": [],
     "sharing requests": [],
     "hindsight search": ["i"],
+    "placement states": ["i", "i"],
+    "placement choices": ["i", "i", "i"],
+    "placement scale states": ["i", "i", "i"],
+    "placement ablation": ["i"],
     "training windows": [611, "i", "i"],
     "evolution": [613],
     "training segments": [614, "i"],
@@ -221,7 +226,7 @@ def test_todays_streams_are_the_same_in_every_process():
 
 
 def test_indices_do_not_run_into_each_other():
-    stream = random_streams.PLACEMENT_CHOICES
+    stream = random_streams.FULLNESS_STATES
     keys = list(itertools.product((0, 1, 11, 2**32), repeat=3))
     assert len({first_words(stream, 0, *key) for key in keys}) == len(keys)
     with pytest.raises(TypeError, match="takes 3 indices, not 2"):

@@ -119,12 +119,12 @@ VALIDATION = RandomStream("validation")
 # Boards, benchmarks and experiments.
 CELLS_RUN_AGAIN = RandomStream("cells run again", words=(41,))
 RANDOM_FIT = RandomStream("random fit of parts")
-PLACEMENT_STATES = RandomStream("placement states", 2)
-PLACEMENT_CHOICES = RandomStream("placement choices", 3)
+PLACEMENT_STATES = RandomStream("placement states", 2, ())
+PLACEMENT_CHOICES = RandomStream("placement choices", 3, ())
 FULLNESS_STATES = RandomStream("fullness states", 3)
 FULLNESS_CHOICES = RandomStream("fullness choices", 2)
-PLACEMENT_SCALE_STATES = RandomStream("placement scale states", 3)
-PLACEMENT_ABLATION = RandomStream("placement ablation", 1)
+PLACEMENT_SCALE_STATES = RandomStream("placement scale states", 3, ())
+PLACEMENT_ABLATION = RandomStream("placement ablation", 1, ())
 LINK_ROUTES = RandomStream("link routes")
 BENCHMARK_ACTIONS = RandomStream("benchmark actions")
 ROOM_CHECK = RandomStream("room check")
@@ -143,10 +143,13 @@ FIXED = (
 )
 """Streams of fixed numbers in the code, as of a bootstrap's resamples."""
 
-COINCIDING = (TRAINING_EPISODES, SHARING_REQUESTS, HINDSIGHT_SEARCH)
+COINCIDING = (
+    *(TRAINING_EPISODES, SHARING_REQUESTS, HINDSIGHT_SEARCH),
+    *(PLACEMENT_STATES, PLACEMENT_CHOICES, PLACEMENT_SCALE_STATES, PLACEMENT_ABLATION),
+)
 """Legacy streams that are equal to other legacy ones at some indices. They are never drawn in one run.
 
-Agents and best known schedules that are committed were found with them.
+Committed agents, best known schedules and figures were found with them.
 """
 
 STREAMS = tuple(value for value in list(globals().values()) if isinstance(value, RandomStream))
