@@ -27,7 +27,7 @@ SLOW = ("pollux",)
 
 _FIRST_LAUNCH = ("costs=sia", "scenario.counts=any", "costs.first_launch=true")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "Ares's restarts": ("costs=ares",),
+    "Ares's restarts": ("costs=ares-profiled-free",),
     "Sia's restarts": ("costs=sia",),
     "exact counts": ("costs=sia", "scenario.counts=any"),
     "first launch charged": _FIRST_LAUNCH,
