@@ -19,7 +19,7 @@ START_JOBS = 160
 ROOFLINE, UNROUNDED = "roofline", "any-count"
 """Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
 COSTS = "costs=ares-profiled-free"
-"""Its relaunch costs. It does not say that its simulator counts the two minutes of a job's profile (section 4)."""
+"""Its relaunch costs. Whether its simulator counts a job's profile (section 4) is not stated."""
 JOBS_PER_HOUR_A_GPU = 640 / 2048
 """Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
 TIMED_S = 2 * 3600.0
