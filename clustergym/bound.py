@@ -43,8 +43,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{intervals} intervals: {options.metric} {value:.6g}", file=sys.stderr, flush=True)
 
     bound = search(programme, report)
-    side = "at most" if options.metric == "deadline_satisfaction" else "at least"
-    print(f"{scenario.name}, {len(scenario.trace)} jobs: {options.metric} is {side} {bound.value:.6g}")
+    most = options.metric == "deadline_satisfaction"
+    side, given = ("at most", "") if most else ("at least", ", where every job that fits somewhere completes")
+    print(f"{scenario.name}, {len(scenario.trace)} jobs: {options.metric} is {side} {bound.value:.6g}{given}")
     content = {
         "metric": options.metric,
         "bound": bound.value,

@@ -19,7 +19,7 @@ from clustergym.inputs.parameters import wanted
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 HOMOGENEOUS = (
     "`Elastic` on GPUs of one type: data-parallel models are drawn (`rule: ares`) and relaunches cost what "
-    "Ares measured (`costs: ares`). All else is as there."
+    "Ares measured (`costs: ares-profiled-free`). All else is as there."
 )
 FRAMES, FRAME_MS = 25, 300
 STEPS_A_FRAME = {"Meta": 2, "Auction": 2, "Placement": 2, "Sharing": 16}

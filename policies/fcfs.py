@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import QUEUED, Decision, InformationClass, Policy, Setting, View
@@ -61,7 +62,7 @@ class FirstComeFirstServed(Policy):
     backfill: Literal["none", "aggressive", "easy", "conservative"] = "none"
     round_s: Period | None = 300.0
     _rng: np.random.Generator = field(
-        default_factory=lambda: np.random.default_rng(0), init=False, repr=False
+        default_factory=lambda: random_streams.POLICY.generator(0), init=False, repr=False
     )
     _promised: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clustergym.arrays import Bools, Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.parameter_types import (
     AtLeastTwo,
     FractionBelowOne,
@@ -110,7 +111,7 @@ class Pollux(Policy):
         super().__post_init__()
         check_solver(self.solver)
         self._choosing = 0
-        self._forget(np.random.default_rng([0, 1]), 0)
+        self._forget(random_streams.POLICY.generator(0), 0)
 
     def _forget(self, rng: np.random.Generator, types: int) -> None:
         self._speeds = ObservedSpeeds()

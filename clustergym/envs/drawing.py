@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.inputs.parameter_types import AtLeastOne
 from clustergym.inputs.parameters import checked
@@ -61,7 +62,7 @@ def load_problem(setting: str, changes: Mapping[str, Any]) -> Problem:
     degrees = {name: changes.get(name, getattr(chosen.job, name)) for name in _DEGREES}
     job = PretrainingJob.of(**degrees, gpus_per_node=int(cluster.node_gpus[0]))
     sizes = states.minipod_sizes(cluster)
-    states.draw_free_nodes(sizes, job.nodes, np.random.default_rng(0))
+    states.draw_free_nodes(sizes, job.nodes, random_streams.ROOM_CHECK.generator(0))
     return Problem(cluster, job, sizes)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.envs.actions import EditActions
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, Policy, View
 from clustergym.interface.registry import make_policy
@@ -79,7 +80,7 @@ def drive(
     simulation, actions = core.simulation, core.actions
     run_seed = int((options or {}).get("run_seed", 0))
     policy.check(simulation.known_trace, simulation.setting)
-    policy.reset(simulation.setting, np.random.default_rng([run_seed, 1]))
+    policy.reset(simulation.setting, random_streams.POLICY.generator(run_seed))
     total, steps, decisions, lost = 0.0, 0, 0, 0
     info: dict[str, Any] = {}
     while (view := core.view) is not None:

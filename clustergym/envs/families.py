@@ -175,7 +175,7 @@ class FairEnv(EngineEnv):
         {
             "cluster": "ares-64",
             "rule": "ares",
-            "costs": "ares",
+            "costs": "ares-profiled-free",
             "information": "data_parallel",
             "round_s": 60.0,
             "reward": {"jobs_in_system": 1.0, "unfairness": 1.0},

@@ -23,6 +23,7 @@ from clustergym.envs.rewards import Reward
 from clustergym.envs.scheduling_costs import COSTS, OF_QUEUES, Outcomes, Yardsticks
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.scheduling_picture import as_pixels, as_text
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import NonNegativeInt
 from clustergym.inputs.parameters import build, checked
@@ -196,7 +197,9 @@ class SchedulingEnv(gymnasium.Env[Observation, Any]):
         self._simulation, self._outcomes = simulation, Outcomes(yardsticks)
         self._begun, self._taken = (scenario, run_seed), []
         self._known = times_known(chosen.information_class)
-        self.actions.reset(simulation.known_trace, simulation.setting, np.random.default_rng([run_seed, 1]))
+        self.actions.reset(
+            simulation.known_trace, simulation.setting, random_streams.POLICY.generator(run_seed)
+        )
         self._illegal_in_a_row = 0
         self._reward.reset()
         self._reference_reward.reset()

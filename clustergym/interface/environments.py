@@ -61,7 +61,7 @@ def _scheduling(family: str, gpus: int | None) -> Environment:
     size = gpus or 64
     kwargs: dict[str, Any] = {"cluster": clusters[size], "jobs": _JOBS[size]}
     if clusters is _ONE_TYPE:
-        kwargs |= {"rule": "ares", "costs": "ares"}
+        kwargs |= {"rule": "ares", "costs": "ares-profiled-free"}
     return Environment(f"ClusterGym/{name}-v0", f"{_FAMILIES}:{made_by}", MappingProxyType(kwargs))
 
 

@@ -126,7 +126,7 @@ def chosen_cells(board: Board, words: Sequence[str]) -> list[Cell]:
 def _search(board: Board, evaluations: int, seed: int, types: float, cell: Cell) -> CellRun:
     """Search in a cell, and run what was found in the simulator."""
     scenario = board.scenario(cell)
-    plan = search(scenario, board.metric, evaluations, [seed, board.cells.index(cell)], types)
+    plan = search(scenario, board.metric, evaluations, seed, board.cells.index(cell), types)
     _, placer = board.contestants({"name": "fcfs"})
     return played(board, scenario, Planned(plan), placer, cell, Watch())
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.visible_text import alike, shortened, visible
 from clustergym.leaderboard import cell_logs
@@ -174,8 +175,6 @@ def _logged(logs: CellLogs, board: Board) -> Iterator[Flag]:
 
 def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[Flag]:
     """Run a published policy or placer again in random cells; the entry's names are never imported."""
-    import numpy as np
-
     claims, strict, seed = task
     entry = claims[0].entry
     if entry.hindsight:
@@ -184,7 +183,7 @@ def _rerun(board: Board, task: tuple[Sequence[ClaimedCell], int, int]) -> list[F
     if unknown:
         message = f"{unknown!r} is not published here and cannot be run again"
         return [Flag(FlagKind.RERUN, "entry.yaml", message)]
-    rng = np.random.default_rng([seed, 41])
+    rng = random_streams.CELLS_RUN_AGAIN.generator(seed)
     drawn = rng.choice(len(claims), min(strict, len(claims)), replace=False)
     return [flag for at in sorted(drawn.tolist()) for flag in _again(board, entry, claims[at].row)]
 

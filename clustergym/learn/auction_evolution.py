@@ -15,6 +15,7 @@ from clustergym.arrays import Floats, Ints
 from clustergym.compiled import auction_features as features
 from clustergym.compiled import beliefs
 from clustergym.compiled.auction import INPUTS
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import (
     NonNegativeFloat,
@@ -161,7 +162,9 @@ class AuctionEvolution(Agent):
                 "has hidden units already", field="agent.initial", remedy="name a checkpoint of hidden=0"
             )
         linear[[features.NAMES.index(name) for name in self.without]] = 0.0
-        units = np.random.default_rng([seed, 614]).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
+        units = (
+            random_streams.AUCTION_UNITS.generator(seed).normal(size=(self.hidden, INPUTS + 2)) / INPUTS**0.5
+        )
         units[:, 0] = 0.0
         return np.concatenate([linear, units.ravel(), believed])
 

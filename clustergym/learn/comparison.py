@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from clustergym.arrays import Floats
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Placer, Policy
 from clustergym.interface.registry import make_placer, make_policy, parameters_of
@@ -214,7 +215,7 @@ def ratio(mine: Floats, reference: Floats, seed: int = 0) -> Ratio:
         Above 0, of the same windows.
     """
     sides = [np.log(side).reshape(len(side), -1) for side in (mine, reference)]
-    rng = np.random.default_rng([seed, 617])
+    rng = random_streams.COMPARISON.generator(seed)
     windows = _draws(rng, len(sides[0]))
     means = [np.einsum("rw,ws,rs->r", windows, side, _draws(rng, side.shape[1])) for side in sides]
     low, high = np.exp(np.percentile(means[0] - means[1], [2.5, 97.5]))

@@ -11,6 +11,7 @@ from annotated_types import MinLen
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec, Fabric, GpuType, NodeGroup
+from clustergym.inputs import random_streams
 from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError, require
 from clustergym.inputs.parameter_types import (
@@ -32,7 +33,6 @@ from clustergym.scenarios.costs import Costs, Search
 from clustergym.scenarios.scenario import Scenario, allowed_counts
 from clustergym.workload.trace import Trace
 
-STREAM = 611
 RESTART_S = (20.0, 60.0)
 """Seconds to save and load a checkpoint, before the factor."""
 GPUS_PER_NODE = 8
@@ -118,7 +118,7 @@ def draw_scenario(distribution: Distribution, split: str, seed: int, index: int)
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r}", field="split", remedy=f"one of {', '.join(SPLITS)}")
-    rng = np.random.default_rng([seed, STREAM, SPLITS.index(split), index])
+    rng = random_streams.TRAINING_WINDOWS.generator(seed, SPLITS.index(split), index)
     if distribution.traces is not None:
         return trace_window(rng, split, distribution.traces, distribution.jobs, distribution.draw_factors)
     jobs = int(rng.integers(distribution.jobs[0], distribution.jobs[1] + 1))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.learn.agents import Progress
 from clustergym.learn.training_history import TrainingHistory
@@ -24,7 +25,7 @@ def search_from(mean: Floats, sigma: float, population: int, seed: int, diagonal
         raise InputError(
             "needs the package cma", field="agent", remedy="pip install 'clustergym[learn]'"
         ) from error
-    rng = np.random.default_rng([seed, 613])
+    rng = random_streams.EVOLUTION.generator(seed)
     options = {
         "popsize": population,
         "verbose": -9,

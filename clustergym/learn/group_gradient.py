@@ -13,6 +13,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.compiled import auction_features as features
 from clustergym.envs.vector.groups import groups, relative_to_group
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import require
 from clustergym.inputs.parameter_types import AtLeastTwo, Factor, NonNegativeInt, PositiveFloat, PositiveInt
 from clustergym.interface.policy import InformationClass
@@ -23,7 +24,6 @@ from clustergym.learn.auction_imitation import imitated
 from clustergym.learn.split_env import EnvironmentAgent, compiled_envs, not_compiled, trace_seed
 from clustergym.learn.training_history import TrainingHistory
 
-STREAM = 619
 MOMENTS = (0.9, 0.999)
 """Adam's (Kingma and Ba, 2015)."""
 FROM = ("start", "zeros")
@@ -98,7 +98,9 @@ class GroupPolicyGradient(EnvironmentAgent):
             progress(int(row["update"]), self.updates, row)
         while (number := int(kept.rows[-1]["update"]) + 1) <= self.updates:
             began = time.process_time()
-            steps, found = self._update(envs, kept, np.random.default_rng([seed, STREAM, number]), number)
+            steps, found = self._update(
+                envs, kept, random_streams.GROUP_GRADIENT.generator(seed, number), number
+            )
             last = kept.rows[-1]
             seconds = last["seconds"] + time.process_time() - began
             kept.rows.append(
@@ -164,7 +166,7 @@ class GroupPolicyGradient(EnvironmentAgent):
     def _validated(self, judges: Any, kept: _State) -> float:
         """Return the geometric mean over dev traces of the mean JCT in hours without noise."""
         seeds = [trace_seed("dev", at) for at in range(self.validation)]
-        rng = np.random.default_rng(0)
+        rng = random_streams.VALIDATION.generator(0)
         returns, _, _ = play(judges, np.array(kept.mean), groups(seeds, 1), 0.0, 0, rng)
         return float(np.exp(np.log(-returns).mean()))
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from clustergym.inputs import random_streams
 from clustergym.learn.group_rollouts import Rollouts, advantages, play
 from clustergym.learn.split_env import trace_seed
 
@@ -37,7 +38,10 @@ class GroupUpdates:
 
     def seed(self, seed: int) -> None:
         """Seed the draws of traces, actions and batches."""
-        self._rng, self._generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+        self._rng, self._generator = (
+            random_streams.GROUP_UPDATES.generator(seed),
+            torch.Generator().manual_seed(seed),
+        )
 
     def learn(self, steps: int) -> dict[str, float]:
         """Update until that many steps more are played; return the mean of the updates' figures."""

@@ -7,13 +7,14 @@ the biases, from the best checkpoint of the package.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from clustergym.arrays import Bools, Floats
 from clustergym.envs.scheduling_costs import Yardsticks
+from clustergym.inputs import random_streams
 from clustergym.learn.auction_checkpoints import load
 from clustergym.learn.plan import Plan
 from clustergym.learn.simulated_episodes import plan_episodes
@@ -101,7 +102,8 @@ def search(
     scenario: Scenario,
     metric: str,
     evaluations: int,
-    seed: Sequence[int],
+    seed: int,
+    index: int = 0,
     of_types: float = OF_TYPES,
 ) -> Plan:
     """Return the best plan for a scenario among so many that are played.
@@ -113,11 +115,12 @@ def search(
         One of `GOALS`.
     evaluations : int
         Episodes, those of the starts among them.
-    seed : sequence of int
+    seed, index : int
+        A search draws from a stream of its own for each index, such as the place of a cell.
     of_types : float
         As `OF_TYPES`.
     """
-    rng, goal = np.random.default_rng(seed), GOALS[metric]
+    rng, goal = random_streams.HINDSIGHT_SEARCH.generator(seed, index), GOALS[metric]
     fits = np.any(scenario.feasible[scenario.class_of], axis=2)
     jct_s_of, judged = plan_episodes(scenario), goal.judge(scenario)
 

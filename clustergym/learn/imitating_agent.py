@@ -11,11 +11,12 @@ import numpy as np
 from clustergym.envs.actions import EditActions
 from clustergym.envs.policy_text import policy_of
 from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import PositiveFloat, PositiveInt
 from clustergym.learn.agents import Progress
 from clustergym.learn.imitation import Demonstrations, as_expert, as_learner, demonstrate, fit
-from clustergym.learn.network_agent import STREAM, NetworkAgent, greedy_figures
+from clustergym.learn.network_agent import NetworkAgent, greedy_figures
 from clustergym.learn.split_env import SplitEnv
 from clustergym.learn.training_state import History, Tensors, arrays, load_arrays
 
@@ -70,7 +71,7 @@ class ImitatingAgent(NetworkAgent):
         import torch
 
         env = self.env_of(self.split, self.traces)
-        expert, rng = policy_of(self.expert, "agent.expert"), np.random.default_rng([seed, STREAM, 2**20])
+        expert, rng = policy_of(self.expert, "agent.expert"), random_streams.IMITATION.generator(seed)
         kept = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
         optimizer = torch.optim.Adam(model.policy.actor_parameters(), lr=self.imitation_rate)
         rows: list[dict[str, float]] = []
@@ -105,6 +106,6 @@ class ImitatingAgent(NetworkAgent):
         expert, hours = policy_of(self.expert, "agent.expert"), []
         ignored = Demonstrations(int(env.action_space.n))  # type: ignore[attr-defined]
         for index in range(self.validation):
-            demonstrate(env, expert, index, as_expert(np.random.default_rng(index)), ignored)
+            demonstrate(env, expert, index, as_expert(random_streams.EXPERT.generator(index)), ignored)
             hours.append(jobs_in_system(env.unwrapped.outcomes))  # type: ignore[attr-defined]
         return {"dev_jct_h": float(np.mean(hours))}

@@ -18,6 +18,7 @@ from clustergym.arrays import Bools, Ints
 from clustergym.envs.actions import EditActions
 from clustergym.envs.driver import targets
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationError, Policy, View
 from clustergym.learn.split_env import SplitEnv
@@ -98,7 +99,7 @@ def demonstrate(env: SplitEnv, expert: Policy, index: int, choose: Chooser, kept
     assert isinstance(core.actions, EditActions)
     observation, _ = env.reset(options={"index": index})
     expert.check(core.simulation.known_trace, core.simulation.setting)
-    expert.reset(core.simulation.setting, np.random.default_rng([0, 1]))
+    expert.reset(core.simulation.setting, random_streams.POLICY.generator(0))
     seen, wanted = None, (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     while core.view is not None:
         if core.view is not seen:

@@ -15,6 +15,7 @@ from annotated_types import MinLen
 
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_costs import jobs_in_system
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import Factor, PositiveInt
 from clustergym.interface.policy import InformationClass
@@ -29,8 +30,6 @@ from clustergym.learn.training_state import (
     restore,
     write_state,
 )
-
-STREAM = 614
 
 
 @dataclass
@@ -191,7 +190,7 @@ def play(policy: Any, env: SplitEnv, index: int) -> float:
 
 def _drawn(seed: int, number: int) -> int:
     """Return the seed of a segment."""
-    return int(np.random.default_rng([seed, STREAM, number]).integers(2**31 - 1))
+    return int(random_streams.TRAINING_SEGMENTS.generator(seed, number).integers(2**31 - 1))
 
 
 def _require_finite(model: Any) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from clustergym.envs.actions import EditActions
 from clustergym.envs.driver import drive
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.version import __version__
 from clustergym.interface.policy import Policy
@@ -93,7 +94,7 @@ def by_policy(policy: Policy) -> Play:
 
 def at_random(env: Recorder, seed: int) -> None:
     """Play actions drawn uniformly from the legal ones."""
-    rng = np.random.default_rng([seed, 17])
+    rng = random_streams.RANDOM_EPISODES.generator(seed)
     _, info = env.reset(seed=seed)
     over = False
     while not over:

@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.arrays import Floats
 from clustergym.envs.scheduling import SchedulingEnv
 from clustergym.envs.scheduling_parameters import SchedulingParameters
+from clustergym.inputs import random_streams
 from clustergym.inputs.arguments import Parser
 from clustergym.inputs.errors import InputError, exits_on_bad_input
 from clustergym.interface.policy import InformationError, Policy
@@ -89,7 +90,7 @@ def _run(scenario: Scenario, policy: Policy, parameters: SchedulingParameters) -
     placer = make_placer({"name": parameters.placer})
     simulation = Simulation(scenario, placer, parameters.information_class, parameters.round_s, 0)
     policy.check(simulation.known_trace, simulation.setting)
-    policy.reset(simulation.setting, np.random.default_rng([0, 1]))
+    policy.reset(simulation.setting, random_streams.POLICY.generator(0))
     try:
         while (view := simulation.advance()) is not None:
             simulation.apply(policy.schedule(view))

@@ -11,6 +11,7 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.parts import WHOLE
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.learn.placer_checkpoints import SHARES
 from clustergym.learn.sharing_evolution import seeds_of
@@ -84,7 +85,9 @@ def _groups(options: SharingOptions) -> Iterator[tuple[str, Sequence[int], Itera
     """Yield the name, the seeds and the streams of each group."""
     if options.data is None:
         source, seeds = generated_source(options.nodes), seeds_of("test", 0, options.streams)
-        streams = (drawn(source, LOAD, False, np.random.default_rng(seed)) for seed in seeds)
+        streams = (
+            drawn(source, LOAD, False, random_streams.SHARING_REQUESTS.generator(seed)) for seed in seeds
+        )
         yield f"{options.nodes:,} nodes", seeds, streams
         return
     for workload in options.workloads:

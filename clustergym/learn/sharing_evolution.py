@@ -14,6 +14,7 @@ from clustergym.arrays import Floats
 from clustergym.envs.registration import make_env
 from clustergym.envs.sharing import SharingEnv
 from clustergym.envs.sharing_state import COSTS, SharingState
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import PositiveFloat, PositiveInt
 from clustergym.interface.policy import InformationClass
@@ -108,7 +109,7 @@ def objective(env: SharingEnv, seeds: Sequence[int], weights: Floats) -> float:
     """Return minus the mean return of the episodes of some seeds, placed by weights."""
     parameters, costs = env.parameters, []
     for seed in seeds:
-        rng = np.random.default_rng(seed)
+        rng = random_streams.SHARING_REQUESTS.generator(seed)
         state = SharingState(drawn(env.source, parameters.load, parameters.departures, rng))
         play(state.desk, np.asarray(weights, dtype=np.float64).reshape(SHAPE))
         costs.append(sum(weight * COSTS[name](state) for name, weight in parameters.reward.items()))

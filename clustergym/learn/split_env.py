@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from clustergym.envs.registration import make_env, register_envs
 from clustergym.envs.scheduling import SchedulingEnv
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.interface.environments import ENVIRONMENTS
 from clustergym.learn.agents import Agent
@@ -47,14 +48,14 @@ class SplitEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self.split, self.traces, self.reward_scale = split, traces, reward_scale
-        self._rng = np.random.default_rng(0)
+        self._rng = random_streams.TRAINING_EPISODES.generator(0)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode on a trace of the split."""
         if seed is not None:
-            self._rng = np.random.default_rng(seed)
+            self._rng = random_streams.TRAINING_EPISODES.generator(seed)
         index = int(self._rng.integers(self.traces))
         drawn = trace_seed(self.split, int((options or {}).get("index", index)))
         core = self.env.unwrapped

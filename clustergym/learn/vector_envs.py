@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
 from clustergym.arrays import Bools
 from clustergym.envs.vector.environment import SchedulingVectorEnv
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.learn.split_env import check_reward, compiled_envs, fixed_trace, trace_seed
 
@@ -143,14 +144,14 @@ class SplitVecEnv(SchedulingVecEnv):
     def __init__(self, envs: SchedulingVectorEnv, split: str, traces: int, reward_scale: float = 1.0) -> None:
         super().__init__(envs, reward_scale)
         self.split, self.traces = split, traces
-        self._rngs = [np.random.default_rng(0) for _ in range(self.num_envs)]
+        self._rngs = [random_streams.TRAINING_EPISODES.generator(0) for _ in range(self.num_envs)]
 
     def chosen(self, rows: Bools) -> tuple[list[int | None], dict[str, Any]]:
         """Return the seed of each environment and the traces that the next episodes are of."""
         drawn: list[int | None] = [None] * self.num_envs
         for row in np.flatnonzero(rows).tolist():
-            if self._seeds[row] is not None:
-                self._rngs[row] = np.random.default_rng(self._seeds[row])
+            if (seed := self._seeds[row]) is not None:
+                self._rngs[row] = random_streams.TRAINING_EPISODES.generator(seed)
             drawn[row] = trace_seed(self.split, int(self._rngs[row].integers(self.traces)))
         if fixed_trace(vars(self.envs.single.parameters)):
             return drawn, {}

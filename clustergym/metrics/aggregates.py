@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats
+from clustergym.inputs import random_streams
 
 RESAMPLES = 2000
 
@@ -74,7 +75,7 @@ def paired_ratio(mine: Floats, other: Floats) -> Aggregate | None:
     """
     if not other.all():
         return None
-    rng = np.random.default_rng([0, 281])
+    rng = random_streams.RATIO_BOOTSTRAP.generator(0)
     drawn = rng.integers(len(mine), size=(RESAMPLES, len(mine)))
     ratios = mine[drawn].mean(axis=1) / other[drawn].mean(axis=1)
     return _aggregate(float(mine.mean() / other.mean()), ratios)
@@ -95,7 +96,7 @@ def _mean_over_families(scores: Sequence[Floats], families: Sequence[str]) -> Fl
 
 def _resampled(scores: Sequence[Floats], families: Sequence[str]) -> Floats:
     """Return `_mean_over_families` of resampled runs, shape (RESAMPLES,), drawn within each scenario."""
-    rng = np.random.default_rng([0, 271])
+    rng = random_streams.SCORE_BOOTSTRAP.generator(0)
     drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in scores]
     return _mean_over_families(drawn, families)
 
@@ -114,7 +115,7 @@ def probability_of_improvement(
     Scenarios of a family, and then families, weigh the same.
     """
     share = np.array([1.0 / families.count(family) for family in families]) / len(set(families))
-    rng = np.random.default_rng([0, 277])
+    rng = random_streams.IMPROVEMENT_BOOTSTRAP.generator(0)
     wins = [(a > b) + 0.5 * (a == b) for a, b in zip(mine, other, strict=True)]
     drawn = [won[rng.integers(len(won), size=(RESAMPLES, len(won)))].mean(axis=1) for won in wins]
     return _aggregate(float(share @ [won.mean() for won in wins]), share @ np.array(drawn))

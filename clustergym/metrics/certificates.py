@@ -64,23 +64,60 @@ def programme_of(scenario: Scenario, metric: str) -> Programme:
     Raises
     ------
     InputError
-        If the metric has no bound, or is one of tenants and there are none; or the scenario has a horizon
-        (a run that ends there leaves jobs out), parts of GPUs, or pairs of jobs that share GPUs, each of
-        which counts for one job in the bound.
+        As `check_has_bound`; or if the metric is one of tenants and there are none.
+    """
+    check_has_bound(scenario, metric)
+    jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
+    return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
+
+
+def check_has_bound(scenario: Scenario, metric: str) -> None:
+    """Raise an `InputError` if a run of the scenario may be better than what the certificate can prove.
+
+    A bound counts whole GPUs, one job on each, and its means are over all jobs that fit somewhere. So there
+    is none where GPUs are divided or shared, or where jobs leave before their work is done. Failures, slow
+    nodes, maintenance, planned jobs, queues and contention only forbid schedules or lengthen them. What jobs
+    do by their outcomes is their work, and choices of a global batch are part of the least times.
     """
     if metric not in BOUNDED:
         raise InputError(f"{metric!r} has no bound", field="metric", remedy=nearest(metric, BOUNDED))
-    if scenario.horizon_s is not None:
-        message = "a run that stops at its horizon leaves jobs out of its means, so that they have no bound"
-        raise InputError(message, field="horizon_s", remedy="give horizon_s=null")
-    if scenario.parts is not None:
-        message = "jobs may ask for parts of GPUs, which the bound counts whole"
-        raise InputError(message, field="cluster", remedy="name a cluster whose nodes cannot be divided")
-    if scenario.pairs is not None:
-        message = "two jobs may share GPUs, which the bound gives to one job at a time"
-        raise InputError(message, field="scenario.pairs", remedy="give scenario.pairs=null")
-    jobs, capacity = _jobs(scenario, metric), scenario.cluster.capacity.astype(np.float64)
-    return Programme(metric, jobs, capacity, float(jobs.weight @ (jobs.arrival_s - scenario.trace.submit_s)))
+    ending = "".join([f"scenario.{found.key}" for found in scenario.disturbances if found.ends_jobs][:1])
+    of_jobs_that_end = metric in MEANS
+    cases = (
+        (
+            scenario.horizon_s is not None,
+            "horizon_s",
+            "a run that stops at its horizon leaves jobs out of its means, so that they have no bound",
+            "give horizon_s=null",
+        ),
+        (
+            scenario.parts is not None,
+            "cluster",
+            "jobs may ask for parts of GPUs, which the bound counts whole",
+            "name a cluster whose nodes cannot be divided",
+        ),
+        (
+            scenario.pairs is not None,
+            "scenario.pairs",
+            "two jobs may share GPUs, which the bound gives to one job at a time",
+            "give scenario.pairs=null",
+        ),
+        (
+            of_jobs_that_end and ending != "",
+            ending,
+            "jobs may be ended before their work is done, and means leave them out: these have no bound",
+            f"leave {ending} out, or bound deadline_satisfaction",
+        ),
+        (
+            of_jobs_that_end and bool(np.isfinite(scenario.trace.deadline_s).any()),
+            "trace",
+            "policies may drop jobs that have deadlines, and means leave them out: these have no bound",
+            "give trace.deadlines=false or a trace without deadlines, or bound deadline_satisfaction",
+        ),
+    )
+    for there, field, message, remedy in cases:
+        if there:
+            raise InputError(message, field=field, remedy=remedy)
 
 
 def evaluated(programme: Programme, certificate: Certificate) -> tuple[float, Floats]:

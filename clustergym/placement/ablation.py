@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from clustergym.arrays import Ints
+from clustergym.inputs import random_streams
 from clustergym.placement.characterisation import (
     DENSE,
     LAYERS,
@@ -194,7 +195,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield Arnold's gain for each model, with the unit and alpha that are best under the variation."""
     tiers, core = fabric_tiers(1.0), variation.rule(PORTS * scale.nodes)
-    streams = [np.random.default_rng([seed, state]) for state in range(len(drawn))]
+    streams = [random_streams.PLACEMENT_ABLATION.generator(seed, state) for state in range(len(drawn))]
     before = [variation.baseline(free, scale.job, rng) for free, rng in zip(drawn, streams, strict=True)]
     for model in (LARGE_DENSE, LARGE_MOE) if variation.large else (DENSE, MOE):
         choice, found = chosen(model, scale.job, offered, before, tiers, core)

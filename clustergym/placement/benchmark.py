@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs import random_streams
 from clustergym.metrics.statistics import Estimate, estimate
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import UNITS
@@ -60,7 +61,7 @@ def solve_either_unit(instance: Instance) -> float:
     scores = []
     for unit in UNITS:
         other = Instance(instance.job, instance.free_nodes, instance.alpha, unit)
-        made: Assignment = algorithm("arnold")(other, np.random.default_rng(0))
+        made: Assignment = algorithm("arnold")(other, random_streams.PLACER.generator(0))
         scores.append(weighted(cell_spread(cells(made, other.job, unit)), instance.alpha))
     return min(scores)
 
@@ -75,12 +76,17 @@ def run_setting(
     position = SETTINGS.index(setting)
     sizes = minipod_sizes(load_cluster(setting.cluster))
     drawn = [
-        draw_free_nodes(sizes, setting.job.nodes, np.random.default_rng([seed, position, state]))
+        draw_free_nodes(
+            sizes, setting.job.nodes, random_streams.PLACEMENT_STATES.generator(seed, position, state)
+        )
         for state in range(states)
     ]
     found = {}
     for number, name in enumerate(COMPARED):
-        streams = [np.random.default_rng([seed, position, state, number]) for state in range(states)]
+        streams = [
+            random_streams.PLACEMENT_CHOICES.generator(seed, position, state, number)
+            for state in range(states)
+        ]
         found[name] = [
             [
                 solve(name, Instance(setting.job, free, alpha), rng)

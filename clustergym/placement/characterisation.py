@@ -11,6 +11,7 @@ import numpy as np
 from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
 from clustergym.cluster.spec import ClusterSpec, Fabric
+from clustergym.inputs import random_streams
 from clustergym.metrics.statistics import estimate
 from clustergym.placement.algorithms import algorithm
 from clustergym.placement.communication import UNITS, PretrainingJob, Unit
@@ -71,7 +72,9 @@ def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
     -------
     ndarray of int, shape (rows, columns)
     """
-    counts = algorithm("gpu_packing")(Instance(job, np.array(free)), np.random.default_rng(0)).counts
+    counts = algorithm("gpu_packing")(
+        Instance(job, np.array(free)), random_streams.PLACER.generator(0)
+    ).counts
     by_minipod = counts.sum(axis=0)
     order = np.argsort(-np.array(free), kind="stable")
     return np.repeat(order, by_minipod[order]).reshape(job.columns, job.rows).T
@@ -80,7 +83,7 @@ def packed(free: Sequence[int], job: PretrainingJob) -> Ints:
 def aligned(free: Sequence[int], job: PretrainingJob, unit: Unit) -> Ints:
     """Return the matrix that splits as few groups of one kind as possible (Arnold with that unit alone)."""
     alpha = 0.0 if unit == "pp" else 1.0
-    made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), np.random.default_rng(0))
+    made = algorithm("arnold")(Instance(job, np.array(free), alpha, unit), random_streams.PLACER.generator(0))
     return cells(made, job, unit)
 
 
@@ -144,7 +147,7 @@ def candidates(job: PretrainingJob, states: Sequence[Ints]) -> list[Candidate]:
     states : sequence of ndarray of int, shape (M,)
         Free nodes of each minipod; each must hold the job.
     """
-    solve, rng, found = algorithm("arnold"), np.random.default_rng(0), []
+    solve, rng, found = algorithm("arnold"), random_streams.PLACER.generator(0), []
     for unit in UNITS:
         for alpha in ALPHAS:
             made = [solve(Instance(job, free, alpha, unit), rng) for free in states]
@@ -175,7 +178,10 @@ def choose_alpha(
 def free_nodes(scale: Scale, states: int, seed: int) -> list[Ints]:
     """Draw random states with room for the job; return each state's free nodes by minipod."""
     job, minipods, nodes = scale
-    streams = [np.random.default_rng([seed, job.gpus, minipods, state]) for state in range(states)]
+    streams = [
+        random_streams.PLACEMENT_SCALE_STATES.generator(seed, job.gpus, minipods, state)
+        for state in range(states)
+    ]
     return [draw_free_nodes(np.full(minipods, nodes), job.nodes, rng) for rng in streams]
 
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Ints
+from clustergym.inputs import random_streams
 from clustergym.placement.spread import cell_spread
 
 
@@ -128,7 +129,7 @@ def _collisions(
     content: bytes, shape: tuple[int, int], wraps: bool, uplinks: int, flows: int, draws: int, seed: int
 ) -> Across:
     matrix = np.frombuffer(content, dtype=np.int64).reshape(shape)
-    rng = np.random.default_rng(seed)
+    rng = random_streams.LINK_ROUTES.generator(seed)
     return Across(*(_mean_load(*sends, uplinks, flows, draws, rng) for sends in _crossings(matrix, wraps)))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clustergym.arrays import Ints
 from clustergym.cluster.cluster_files import load_cluster
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.placement.benchmark import BASELINES, solve
 from clustergym.placement.free_nodes import draw_free_nodes, minipod_sizes
@@ -33,9 +36,13 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
         sizes = minipod_sizes(load_cluster(setting.cluster))
         for number, (least, most) in enumerate(RANGES):
             low, high = (np.round(share * sizes).astype(np.int64) for share in (least, most))
-            stream = [seed, position, number]
-            drawn = _drawn(low, high, setting.job.nodes, states, stream)
-            ratios = [_ratio(setting, drawn, alpha, stream) for alpha in alphas] if drawn else None
+            streams = [
+                random_streams.FULLNESS_STATES.generator(seed, position, number, state)
+                for state in range(states)
+            ]
+            drawn = _drawn(low, high, setting.job.nodes, streams)
+            choices = partial(random_streams.FULLNESS_CHOICES.generator, seed, position, number)
+            ratios = [_ratio(setting, drawn, alpha, choices) for alpha in alphas] if drawn else None
             rows.append(
                 {"name": setting.name, "least": least, "most": most}
                 | {"greatest_ratio": max(ratios) if ratios else None}
@@ -44,19 +51,20 @@ def by_fullness(states: int, seed: int, quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _drawn(low: Ints, high: Ints, needed: int, states: int, stream: list[int]) -> list[Ints]:
+def _drawn(low: Ints, high: Ints, needed: int, streams: Sequence[np.random.Generator]) -> list[Ints]:
     """Draw the free nodes of each state; return none if the job hardly ever fits."""
     missing = max(0, needed - int(low.sum()))
-    streams = [np.random.default_rng([*stream, state]) for state in range(states)]
     try:
         return [low + draw_free_nodes(high - low, missing, rng) for rng in streams]
     except InputError:
         return []
 
 
-def _ratio(setting: PlacementSetting, drawn: list[Ints], alpha: float, stream: list[int]) -> float:
+def _ratio(
+    setting: PlacementSetting, drawn: list[Ints], alpha: float, choices: Callable[[], np.random.Generator]
+) -> float:
     means = {}
     for name in ("arnold", *BASELINES):
-        rng = np.random.default_rng(stream)
+        rng = choices()
         means[name] = np.mean([solve(name, Instance(setting.job, free, alpha), rng).score for free in drawn])
     return float(min(means[name] for name in BASELINES) / means["arnold"])

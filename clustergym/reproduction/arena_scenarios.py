@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Bools, Floats
+from clustergym.inputs import random_streams
 from clustergym.interface.policy import InformationClass
 from clustergym.oracle.bootstrap import linear
 from clustergym.reproduction.claims import PUBLISHED
@@ -185,13 +186,17 @@ CHANGES: Mapping[str, Callable[[Scenario, float], Scenario]] = {
     ),
     # Random priorities of so many values.
     "queues": lambda s, queues: _trace(
-        s, priority=np.random.default_rng(PRIORITY_SEED).integers(0, int(queues), len(s.trace))
+        s,
+        priority=random_streams.QUEUE_PRIORITIES.generator(PRIORITY_SEED).integers(
+            0, int(queues), len(s.trace)
+        ),
     ),
     # Submissions late by up to a round, drawn with this seed.
     "jitter": lambda s, seed: _trace(
         s,
         submit_s=np.sort(
-            s.trace.submit_s + np.random.default_rng(int(seed)).uniform(0.0, ROUND_S, len(s.trace))
+            s.trace.submit_s
+            + random_streams.SUBMISSION_JITTER.generator(int(seed)).uniform(0.0, ROUND_S, len(s.trace))
         ),
     ),
     # So many precise counts in a bootstrap.

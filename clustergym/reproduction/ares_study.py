@@ -18,6 +18,8 @@ WHOLE, START = "whole", "start"
 START_JOBS = 160
 ROOFLINE, UNROUNDED = "roofline", "any-count"
 """Variants: iteration times of the roofline, not of Sia's profiles; any GPU count, not powers of two."""
+COSTS = "costs=ares-profiled-free"
+"""Its relaunch costs. Whether its simulator counts a job's profile (section 4) is not stated."""
 JOBS_PER_HOUR_A_GPU = 640 / 2048
 """Ares's decision times are for up to 640 jobs an hour on 2,048 GPUs."""
 TIMED_S = 2 * 3600.0
@@ -104,7 +106,7 @@ def _of_trace(data: Path, name: str, variant: str) -> Scenario:
         trace = generated(KINDS[kind], KINDS[kind].jobs, KINDS[kind].span_s, int(number))
     oracle = [] if variant == ROOFLINE else ["oracle=sia", f"oracle.path='{profiles}'"]
     counts = ["scenario.counts=any"] if variant == UNROUNDED else []
-    return load_scenario("ares", [*trace, *oracle, *counts])
+    return load_scenario("ares", [COSTS, *trace, *oracle, *counts])
 
 
 def offered_load(scenario: Scenario) -> float:
@@ -161,7 +163,7 @@ def timed_scenario(gpus: int) -> Scenario:
     jobs = round(JOBS_PER_HOUR_A_GPU * gpus * TIMED_S / 3600)
     nodes = f"cluster.nodes=[{{gpu_type:RTX2080Ti,count:{gpus // 4},gpus_per_node:4}}]"
     trace = generated(KINDS["philly"], jobs, TIMED_S, 1)
-    return load_scenario("ares", [nodes, *trace, f"horizon_s={TIMED_S}"])
+    return load_scenario("ares", [COSTS, nodes, *trace, f"horizon_s={TIMED_S}"])
 
 
 POLICIES = ("ares", "gavel", "themis", "allox", "tiresias", "lucid", "optimus", "pollux")

@@ -12,6 +12,7 @@ import numpy as np
 
 from clustergym.cluster.cluster_files import cluster_from_config
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.oracle.base import OracleTables
 from clustergym.reproduction.claims import REPRODUCED, PaperClaim
 from clustergym.reproduction.details import change, number
@@ -105,7 +106,7 @@ def trace_of(load: Load, rates: Rates, seed: int = 0) -> Trace:
     Job types are uniform, those of several GPUs among those that have such rates; a job runs 10^x minutes on
     V100, x uniform from 1.5 to 3 for four fifths of the jobs, from 3 to 4 for the others.
     """
-    rng, n = np.random.default_rng([seed, 7]), load.last + load.after
+    rng, n = random_streams.GAVEL_JOBS.generator(seed), load.last + load.after
     submit_s = np.cumsum(rng.exponential(3600 / load.jobs_per_h, n))
     long = rng.random(n) < 0.2
     minutes = 10 ** np.where(long, rng.uniform(3, 4, n), rng.uniform(1.5, 3, n))

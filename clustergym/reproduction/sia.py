@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clustergym.inputs import random_streams
 from clustergym.reproduction import page, study
 from clustergym.reproduction.claims import PaperClaim, difference, quantity
 from clustergym.reproduction.details import change, column, number
@@ -26,7 +27,7 @@ SLOW = ("pollux",)
 
 _FIRST_LAUNCH = ("costs=sia", "scenario.counts=any", "costs.first_launch=true")
 SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "Ares's restarts": ("costs=ares",),
+    "Ares's restarts": ("costs=ares-profiled-free",),
     "Sia's restarts": ("costs=sia",),
     "exact counts": ("costs=sia", "scenario.counts=any"),
     "first launch charged": _FIRST_LAUNCH,
@@ -117,7 +118,7 @@ def scenario_of(data: Path, spec: study.RunSpec) -> Scenario:
     scenario = _scenario(data, trace, spec.setting)
     if not jitter:
         return scenario
-    late_s = np.random.default_rng(int(jitter)).uniform(0, JITTER_S, len(scenario.trace))
+    late_s = random_streams.SUBMISSION_JITTER.generator(int(jitter)).uniform(0, JITTER_S, len(scenario.trace))
     submit_s = np.maximum.accumulate(scenario.trace.submit_s + np.round(late_s, 6))
     return replace(scenario, trace=replace(scenario.trace, submit_s=submit_s))
 

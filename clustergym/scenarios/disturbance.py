@@ -106,9 +106,12 @@ class Disturbance(ABC):
     outages : tuple of (str, str)
         Names of the events that take a node out of use and give it back. Reports show the time between.
     metrics : tuple of DisturbanceMetric
+    ends_jobs : bool
+        Whether it may end jobs before their work is done, so that means over jobs leave them out.
     """
 
     key: ClassVar[str]
+    ends_jobs: ClassVar[bool] = False
     outages: ClassVar[tuple[tuple[str, str], ...]] = ()
     metrics: ClassVar[tuple[DisturbanceMetric, ...]] = ()
 

@@ -13,11 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.scenarios.failure_files import NodeFailure, SwitchFailure
 from clustergym.scenarios.failure_model import FailureModel
-
-NODES, LEAVES, MINIPODS, OFFENCE, KIND = 3, 4, 5, 6, 7
-"""Numbers of the random streams (1: policy, 2: placer, 8 and 9: slow nodes and jobs' own failures)."""
 
 NODE, LEAF, MINIPOD = 0, 1, 2
 """Tiers of `Fault`."""
@@ -71,7 +69,7 @@ class Draw:
     def offends(self, node: int) -> bool:
         """Whether a node fails more often than others."""
         share = self.model.offenders.share
-        return share > 0 and np.random.default_rng([self.seed, OFFENCE, node]).random() < share
+        return share > 0 and random_streams.OFFENDING_NODES.generator(self.seed, node).random() < share
 
     def times(self, node: int) -> Iterator[NodeFailure]:
         """Yield the failures of a node that has no spare and is repaired each time."""
@@ -85,8 +83,8 @@ class Draw:
         if offenders.share:
             mean_s *= 1.0 + offenders.share * (offenders.factor - 1.0)
             mean_s /= offenders.factor if self.offends(node) else 1.0
-        rng, now_s = np.random.default_rng([self.seed, NODES, node]), 0.0
-        kinds = np.random.default_rng([self.seed, KIND, node])
+        rng, now_s = random_streams.NODE_FAILURES.generator(self.seed, node), 0.0
+        kinds = random_streams.FAILURE_CAUSES.generator(self.seed, node)
         while True:
             now_s += float(rng.exponential(mean_s))
             repair_s = float(rng.exponential(self.mttr_s))
@@ -109,8 +107,8 @@ class Draw:
 
     def of_switch(self, tier: int, index: int, mtbf_s: float) -> Iterator[Fault]:
         """Yield the failures of a switch."""
-        stream = LEAVES if tier == LEAF else MINIPODS
-        rng, now_s = np.random.default_rng([self.seed, stream, index]), 0.0
+        stream = random_streams.LEAF_FAILURES if tier == LEAF else random_streams.MINIPOD_FAILURES
+        rng, now_s = stream.generator(self.seed, index), 0.0
         while True:
             now_s += float(rng.exponential(mtbf_s / self.model.rate_scale))
             repair_s = float(rng.exponential(self.model.switch_mttr_s))

@@ -9,6 +9,7 @@ import numpy as np
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.parts import Nodes, Requests
 from clustergym.compiled.numba_cache import compiled
+from clustergym.inputs import random_streams
 from clustergym.sharing.fragmentation import Usual, fragments
 from clustergym.sharing.known_scores import KnownScores, best, drawn, no_scores, refresh
 from clustergym.sharing.placers import (
@@ -59,7 +60,7 @@ def fill(nodes: Nodes, requests: Requests, arrivals: Ints, usual: Usual, placer:
         Of `random-fit`.
     """
     number = len(arrivals)
-    chances = np.random.default_rng([seed, 0]).random((number if placer == "random-fit" else 1, 2))
+    chances = random_streams.RANDOM_FIT.generator(seed).random((number if placer == "random-fit" else 1, 2))
     scores = no_scores(requests, nodes)
     found = Filling(
         np.full(number, UNFIT), np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number)

@@ -6,6 +6,7 @@ import numpy as np
 
 from clustergym.arrays import Ints
 from clustergym.cluster.parts import Nodes, Requests
+from clustergym.inputs import random_streams
 from clustergym.sharing.openb import Orders
 
 ARRIVED = 1.3
@@ -17,7 +18,7 @@ def drawn_orders(nodes: Nodes, requests: Requests, seed: int) -> Orders:
 
     Where no pod asks for GPUs, all pods arrive once.
     """
-    rng = np.random.default_rng([seed, 1])
+    rng = random_streams.PARTS_ORDER.generator(seed)
     asked = requests.gpus * requests.gpu_milli
     order, most = rng.permutation(len(asked)), ARRIVED * nodes.installed_milli
     total = int(asked.sum())

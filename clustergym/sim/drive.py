@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.interface.policy import Decision, InformationClass, InformationError, Placer, Policy, View
 from clustergym.scenarios.scenario import Scenario
@@ -94,7 +95,7 @@ def drive(
         with watch or Watch() as watching, _few_full_collections():
             advance, schedule, apply = watching.steps(simulation, policy)
             policy.check(simulation.known_trace, simulation.setting)
-            policy.reset(simulation.setting, np.random.default_rng([seed, 1]))
+            policy.reset(simulation.setting, random_streams.POLICY.generator(seed))
             role = PLACER
             while (view := advance()) is not None:
                 role, before = POLICY, time.perf_counter()

@@ -10,6 +10,7 @@ import numpy as np
 
 from clustergym.arrays import Bools, Ints
 from clustergym.cluster.spec import Locality, Nodes
+from clustergym.inputs import random_streams
 from clustergym.interface.policy import Decision, InformationClass, Placer, View
 from clustergym.scenarios.clock import seconds, ticks
 from clustergym.scenarios.scenario import Scenario
@@ -91,7 +92,7 @@ class Simulation(DisturbedWorld):
         self._limits: Limits | None = None
         self._horizon = None if scenario.horizon_s is None else ticks(scenario.horizon_s)
         self._round = None if self.round_s is None else ticks(self.round_s)
-        placer.reset(scenario.cluster, np.random.default_rng([seed, 2]))
+        placer.reset(scenario.cluster, random_streams.PLACER.generator(seed))
 
     # Driving
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.models.model_class import ModelClass
@@ -268,7 +269,7 @@ def uniforms(seed: int, row: Ints) -> Floats:
     """
     if seed < 0:
         raise InputError(f"{seed} is negative", field="seed", remedy="give 0 or more")
-    stream = np.random.default_rng([seed, 51]).random(int(row.max()) + 1 if len(row) else 0)
+    stream = random_streams.MODELS.generator(seed).random(int(row.max()) + 1 if len(row) else 0)
     return np.asarray(stream[row], dtype=np.float64)
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from clustergym.arrays import Floats
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.workload.outcomes import (
     CHOICES,
@@ -74,7 +75,7 @@ def with_drawn_outcomes(trace: Trace, cluster: str, duration_s: Floats, seed: in
     gpu_s = duration_s * trace.gpus
     chances = np.full((len(trace), len(OUTCOMES)), np.nan)
     chances[known] = _chances(gpu_s[known], SHARES[cluster], trace, cluster)
-    dice = np.random.default_rng([seed, 52]).random((len(trace), 2))
+    dice = random_streams.OUTCOMES.generator(seed).random((len(trace), 2))
     picked = (np.cumsum(chances, axis=1)[:, :-1] <= dice[:, :1]).sum(axis=1)
     outcome = [OUTCOMES[index] if there else UNKNOWN for index, there in zip(picked, known, strict=True)]
     asked_s, facts = draw_asked(outcome, duration_s, trace.gpus, dice[:, 1])

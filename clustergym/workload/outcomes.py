@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.columns import shown
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.text_files import TextTable
@@ -133,7 +134,7 @@ def draw_asked(
 
 def asked_chances(seed: int, row: Ints) -> Floats:
     """Return the random numbers of `draw_asked`, one per row, from a stream of their own."""
-    stream = np.random.default_rng([seed, 53]).random(int(row.max(initial=-1)) + 1)
+    stream = random_streams.ASKED_DURATIONS.generator(seed).random(int(row.max(initial=-1)) + 1)
     return np.asarray(stream[row], dtype=np.float64)
 
 

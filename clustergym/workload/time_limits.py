@@ -12,13 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.workload.options import LimitChoice
 from clustergym.workload.trace import Trace
 from clustergym.workload.trace_statistics import offer, tables_for
-
-STREAM = 54
-"""Number of the random stream that limits are drawn from."""
 
 
 def with_time_limits(
@@ -43,6 +41,6 @@ def with_time_limits(
         return trace
     low, high = (float(factor) for factor in choice)
     run_s = offer(trace.as_asked(), cluster, tables_for(trace, cluster)).duration_s
-    factor = low + (high - low) * np.random.default_rng([seed, STREAM]).random(len(trace))
+    factor = low + (high - low) * random_streams.TIME_LIMITS.generator(seed).random(len(trace))
     drawn = {"time_limits": {"factors": [low, high], "seed": seed}}
     return replace(trace, time_limit_s=run_s * factor, provenance={**trace.provenance, **drawn})

@@ -8,17 +8,18 @@ from __future__ import annotations
 import numpy as np
 
 from clustergym.arrays import Ints
+from clustergym.inputs import random_streams
 from clustergym.placement.instances import Assignment, Instance
 
 from .greedy import random_by_room, whole_groups_first
 
 
 def solve(instance: Instance, rng: np.random.Generator | None = None) -> Assignment:
-    """Place an instance by draws from `rng`, by default a generator of seed 0.
+    """Place an instance by draws from `rng`, by default a placer's stream of seed 0.
 
     A minipod's probability is proportional to its free nodes, among those that hold the group whole.
     """
-    draws = np.random.default_rng(0) if rng is None else rng
+    draws = random_streams.PLACER.generator(0) if rng is None else rng
 
     def choose(free: Ints, wanted: int) -> int | None:
         fitting = np.flatnonzero(free >= wanted)

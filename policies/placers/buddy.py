@@ -12,6 +12,7 @@ import numpy as np
 from clustergym.arrays import Bools, Ints
 from clustergym.cluster.allocation import AllocationError, Allocations
 from clustergym.cluster.spec import ClusterSpec, Locality, Nodes
+from clustergym.inputs import random_streams
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Placer
 
@@ -76,7 +77,7 @@ class Buddy(Placer):
 
     def _of(self, allocations: Allocations, gpu_type: int) -> _Hierarchy:
         if self._spec is not allocations.spec:
-            self.reset(allocations.spec, np.random.default_rng(0))
+            self.reset(allocations.spec, random_streams.PLACER.generator(0))
         return self._hierarchies[gpu_type]
 
     def _improvements(self, allocations: Allocations) -> Iterator[tuple[int, Nodes]]:

@@ -11,6 +11,7 @@ from clustergym.cluster.allocation import Allocations
 from clustergym.cluster.part_allocations import PartAllocations
 from clustergym.cluster.parts import Place
 from clustergym.cluster.spec import ClusterSpec, Nodes
+from clustergym.inputs import random_streams
 from clustergym.inputs.parameter_types import Period
 from clustergym.interface.policy import Infeasible
 from clustergym.placement.algorithms import algorithm
@@ -41,7 +42,7 @@ class MinipodPlacer(Buddy):
     defragment_s: Period | None = None
     algorithm: str = "best_fit"
     _rng: np.random.Generator = field(
-        default_factory=lambda: np.random.default_rng(0), init=False, repr=False, compare=False
+        default_factory=lambda: random_streams.PLACER.generator(0), init=False, repr=False, compare=False
     )
     _scores: PartScores | None = field(default=None, init=False, repr=False, compare=False)
 

@@ -73,6 +73,8 @@ def test_no_policy_beats_a_bound_where_nodes_fail_and_jobs_are_killed(scenario, 
     rng = np.random.default_rng(seed)
     shares = np.where(rng.random(len(scenario.trace)) < 0.5, 1.0, rng.random(len(scenario.trace))).tolist()
     scenario = replace(with_ends(scenario, shares), disturbances=(failing,))
+    no_deadlines = np.full(len(scenario.trace), np.nan)
+    scenario = replace(scenario, trace=replace(scenario.trace, deadline_s=no_deadlines))
     edges_s = np.append(-1.0, np.sort(rng.uniform(0, 2000, 9)))
     prices = Certificate(edges_s, rng.choice([1e-3, 0.05]) * rng.exponential(size=(2, 9)))
     bound = proven(programme_of(scenario, "jct_mean"), prices)

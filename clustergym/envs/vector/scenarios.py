@@ -16,6 +16,7 @@ from clustergym.envs.scheduling import SchedulingEnv, run_seed_of
 from clustergym.envs.scheduling_parameters import SchedulingParameters
 from clustergym.envs.vector.costs import NAMES
 from clustergym.envs.vector.desks import PreparedScenario, prepared
+from clustergym.inputs import random_streams
 from clustergym.scenarios.scenario import Scenario
 
 __all__ = ["PreparedScenarios", "UncoveredError", "fall_back"]
@@ -56,7 +57,7 @@ class PreparedScenarios:
         if fixed is None and usual:
             return
         options = {} if fixed is not None else {"trace_seed": 0}
-        scenario = single.episodes.choose(options, np.random.default_rng(0))
+        scenario = single.episodes.choose(options, random_streams.ROOM_CHECK.generator(0))
         self._check(scenario)
 
     def choose(

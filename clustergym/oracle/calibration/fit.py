@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clustergym.arrays import Bools, Floats
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.models.catalog import Catalog, load_catalog
 from clustergym.oracle.base import check_choice
@@ -322,7 +323,7 @@ def _halves(rows: Rows) -> Iterator[Bools]:
     for family, size in sorted({(model.family, model.size) for model in rows.models}):
         sizes.setdefault(family, []).append(size)
     for seed in range(HALVINGS):
-        draw = np.random.default_rng([seed, 3])
+        draw = random_streams.CALIBRATION_HALVES.generator(seed)
         half = set()
         for family, names in sizes.items():
             count = len(names) // 2 + (len(names) % 2 and int(draw.integers(2)))

@@ -6,17 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.parameter_types import Duration, FractionBelowOne, NonNegativeInt, PositiveInt
 from clustergym.inputs.parameters import Parameters, build
 from clustergym.scenarios.clock import ticks
 from clustergym.scenarios.disturbance import Course, Disturbance, DisturbedRun
 from clustergym.workload.trace import Trace
-
-STREAM = 9
-"""Number of the random stream that jobs' own failures are drawn from."""
 
 CAUSE = "job"
 
@@ -62,7 +58,7 @@ class JobFailures(Parameters, Disturbance):
 
     def delays_s(self, row: int) -> list[float]:
         """Return the seconds to each failure of a job, from its first launch or the failure before."""
-        rng = np.random.default_rng([self.seed or 0, STREAM, row])
+        rng = random_streams.JOB_FAILURES.generator(self.seed or 0, row)
         draws = [(rng.random(), float(rng.exponential(self.after_s))) for _ in range(self.most)]
         fails = next((at for at, (luck, _) in enumerate(draws) if luck >= self.share), self.most)
         return [delay_s for _, delay_s in draws[:fails]]

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.inputs.parameter_types import AtLeastOne, Duration, FractionBelowOne, NonNegativeInt
 from clustergym.inputs.parameters import Parameters, build
@@ -19,9 +18,6 @@ from clustergym.workload.trace import Trace
 
 EVENTS = ("node_slow", "node_normal")
 """Events: the node in `nodes` becomes slow; it has its speed again."""
-
-STREAM = 8
-"""Number of the random stream that slow nodes are drawn from."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class SlowNodes(Parameters, Disturbance):
 
     def _drawn(self, node: int) -> Iterator[tuple[float, int, float]]:
         """Yield (start, node, duration) of the times in which a node is slow."""
-        rng = np.random.default_rng([self.seed or 0, STREAM, node])
+        rng = random_streams.SLOW_NODES.generator(self.seed or 0, node)
         normal_s = self.duration_s * (1.0 - self.share) / self.share
         now_s = 0.0 if rng.random() < self.share else float(rng.exponential(normal_s))
         while True:

@@ -33,6 +33,7 @@ class TimeLimits(Parameters, Disturbance):
 
     config_key: ClassVar[str] = "scenario.time_limits"
     key = "time_limits"
+    ends_jobs = True
 
     kill: bool = False
 

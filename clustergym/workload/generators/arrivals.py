@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.workload.generators.sources import Arrivals, Source, SourcePart
 
@@ -28,8 +29,6 @@ HOUR_S = 3600
 LONGEST_SPAN_S = 2 * 366 * 86_400
 CLOSE = 1e-10
 """Differences of the hourly process that rounding cannot undo; its values are about 1."""
-HOURLY, WITHIN_HOUR, JOBS, PIECE, TENANT_BURSTS = 101, 102, 103, 104, 105
-"""Numbers of the random streams used here; every purpose of a generator has its own."""
 BURSTS, BURST_SHARE = 4, 0.1
 """Bursts of a bursty tenant in a trace, and the share of the time in which they come."""
 
@@ -59,7 +58,7 @@ def arrival_times(source: Source, jobs: int, span_s: float, seed: int, start_hou
         return np.zeros(jobs)
     edges, rate = rate_profile(source, span_s, seed, start_hour)
     area = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges))])
-    level = np.sort(np.random.default_rng([seed, JOBS]).random(jobs)) * area[-1]
+    level = np.sort(random_streams.ARRIVALS.generator(seed).random(jobs)) * area[-1]
     level[0], level[-1] = 0.0, area[-1]
     times = np.interp(level, area, edges)
     times[0], times[-1] = 0.0, span_s
@@ -82,7 +81,7 @@ def in_bursts(submit_s: Floats, tenants: Sequence[str], share: float, seed: int)
     seed : int
     """
     names = sorted(set(tenants))
-    draws = np.random.default_rng([seed, TENANT_BURSTS])
+    draws = random_streams.TENANT_BURSTS.generator(seed)
     bursty = set(draws.permutation(len(names))[: round(share * len(names))].tolist())
     period_s = float(submit_s.max(initial=0.0)) / BURSTS
     offset_s = draws.random(len(names)) * period_s
@@ -111,7 +110,9 @@ def rate_profile(source: Source, span_s: float, seed: int, start_hour: int = 0) 
     for index, level in enumerate(arrivals.within_hour):
         each = level.period_s // slot_s
         sigma = math.sqrt(math.log1p(level.cv2))
-        normal = np.random.default_rng([seed, WITHIN_HOUR, index]).standard_normal(-(-slots // each))
+        normal = random_streams.ARRIVALS_WITHIN_HOURS.generator(seed, index).standard_normal(
+            -(-slots // each)
+        )
         rate *= np.repeat(np.exp(sigma * normal), each)[:slots]
     edges = np.minimum(np.arange(slots + 1, dtype=np.float64) * slot_s, span_s)
     return edges, rate
@@ -129,14 +130,14 @@ def _hourly_factor(source: Source, hours: int, seed: int) -> Floats:
     bursts = source.arrivals.hourly
     length = max(hours, math.ceil(source.span_s / HOUR_S))
     noise = [
-        np.random.default_rng([seed, HOURLY, index]).standard_normal(length)
+        random_streams.HOURLY_ARRIVALS.generator(seed, index).standard_normal(length)
         for index in range(len(bursts.parts))
     ]
     factor = np.empty(length)
     factor[_order(noise, bursts.parts)] = _gamma_quantiles(bursts.cv2, length)
     area = np.concatenate([[0.0], np.cumsum(factor)])
     jobs_in_piece = np.cumsum(area[hours:] - area[: length - hours + 1])
-    chance = float(np.random.default_rng([seed, PIECE]).random()) * jobs_in_piece[-1]
+    chance = float(random_streams.ARRIVAL_HOURS.generator(seed).random()) * jobs_in_piece[-1]
     start = min(int(np.searchsorted(jobs_in_piece, chance, side="right")), length - hours)
     return factor[start : start + hours]
 

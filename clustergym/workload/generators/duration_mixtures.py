@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.workload.generators.arrivals import whole_milliseconds
 from clustergym.workload.generators.sources import Durations, Mixture
 
-DURATIONS = 120
-"""Number of the random stream used here; every purpose of a generator has its own."""
 MOST_ROUNDS = 2000
 
 
@@ -46,7 +45,7 @@ def draw_durations(
     drawn = np.zeros(len(gpus))
     left = np.arange(len(gpus))
     for attempt in range(MOST_ROUNDS):
-        rng = np.random.default_rng([seed, DURATIONS, attempt])
+        rng = random_streams.DURATIONS.generator(seed, attempt)
         drawn[left] = whole_milliseconds(mixtures.draw(group[left], rng))
         left = left[(drawn[left] < low) | (drawn[left] > high)]
         if not len(left):

@@ -11,12 +11,10 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.workload.draw import RULES, ReferenceTimes
 from clustergym.workload.options import ReferenceTime
-
-GPU_TYPES = 130
-"""Number of the random stream used here; every purpose of a generator has its own."""
 
 
 def draw_gpu_types(
@@ -53,7 +51,7 @@ def draw_gpu_types(
     InputError
         If a job fits on none of the types.
     """
-    chance = np.random.default_rng([seed, GPU_TYPES]).random(len(gpus))
+    chance = random_streams.GPU_TYPES.generator(seed).random(len(gpus))
     pairs = list(zip(RULES[rule].stratum(gpu_s).tolist(), gpus.tolist(), strict=True))
     asked = sorted(set(pairs))
     if isinstance(time_s, ReferenceTimes):

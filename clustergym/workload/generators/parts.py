@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.errors import InputError
 from clustergym.workload.part_columns import RECORDED, PartColumns
 from clustergym.workload.trace import Trace
@@ -120,7 +121,7 @@ class PartWorkload:
 
 def generate_parts(workload: PartWorkload) -> Trace:
     """Generate a trace of jobs that ask for parts of GPUs; equal arguments give equal bytes."""
-    rng = np.random.default_rng([workload.seed, 0x9A27])
+    rng = random_streams.JOBS_OF_PARTS.generator(workload.seed)
     cores, gib, gpus, milli, weight = (np.array(column) for column in zip(*KINDS, strict=True))
     kind = rng.choice(len(weight), workload.jobs, p=weight / weight.sum())
     of_class = np.where(gpus == 0, 0, np.where(milli < 1000, 1, np.where(gpus == 1, 2, 3)))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from clustergym.arrays import Floats, Ints
+from clustergym.inputs import random_streams
 from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError
 from clustergym.workload.generators.sources import Source
@@ -17,9 +18,6 @@ ARENA_SHARES: Mapping[int, float] = {1: 100, 2: 286, 4: 717, 8: 644, 16: 191}
 PRETRAINING_SHARES: Mapping[int, float] = {64: 16, 128: 8, 256: 4, 512: 2, 1024: 1}
 """Requests of pre-training jobs: as many GPUs in all for each power of two (assumed, for want of a trace)."""
 
-SIZES, VIRTUAL_CLUSTERS, REQUESTS = 110, 111, 112
-"""Numbers of the random streams used here; every purpose of a generator has its own."""
-
 
 def draw_gpus(
     shares: Mapping[int, float],
@@ -27,7 +25,7 @@ def draw_gpus(
     seed: int,
     max_gpus: int | None = None,
     power_of_two: bool = False,
-    stream: int = SIZES,
+    stream: random_streams.RandomStream = random_streams.JOB_SIZES,
 ) -> Ints:
     """Draw the GPU count of each job, shape (jobs,).
 
@@ -40,8 +38,7 @@ def draw_gpus(
         Draws from the shares given that a count is at most this.
     power_of_two : bool
         Whether the limit holds for the count rounded up to a power of two.
-    stream : int
-        Number of the stream of random numbers.
+    stream : RandomStream
 
     Raises
     ------
@@ -55,7 +52,7 @@ def draw_gpus(
     if weights.sum() <= 0:
         message = f"no job of this source asks for {max_gpus} GPUs or fewer"
         raise InputError(message, field="max_gpus", remedy=f"give at least {counts.min()}")
-    chance = np.random.default_rng([seed, stream]).random(jobs)
+    chance = stream.generator(seed).random(jobs)
     return counts[_pick(weights, chance)]
 
 
@@ -63,7 +60,7 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
     """Draw a virtual cluster for each job, given its GPU count; empty if the source has none."""
     if not source.virtual_clusters:
         return [""] * len(gpus)
-    chance = np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(len(gpus))
+    chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(len(gpus))
     picked, names = np.empty(len(gpus), dtype=np.int64), list(source.virtual_clusters)
     for count in set(gpus.tolist()):
         rows = gpus == count
@@ -73,7 +70,7 @@ def draw_virtual_clusters(source: Source, gpus: Ints, seed: int) -> list[str]:
 
 def draw_tenants(shares: Mapping[str, float], jobs: int, seed: int) -> list[str]:
     """Draw a virtual cluster for each job by the shares of all jobs that each has."""
-    chance = np.random.default_rng([seed, VIRTUAL_CLUSTERS]).random(jobs)
+    chance = random_streams.VIRTUAL_CLUSTERS.generator(seed).random(jobs)
     names, weights = list(shares), np.array(list(shares.values()), dtype=np.float64)
     return [names[pick] for pick in _pick(weights, chance).tolist()]
 

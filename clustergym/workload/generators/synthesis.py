@@ -17,6 +17,7 @@ import numpy as np
 
 from clustergym.arrays import Floats, Ints
 from clustergym.cluster.spec import ClusterSpec
+from clustergym.inputs import random_streams
 from clustergym.inputs.columns import rounded_up
 from clustergym.inputs.errors import InputError, nearest
 from clustergym.workload.draw import RULES, Drawn, Records, ReferenceTimes, draw, reference_key, times_on
@@ -30,7 +31,6 @@ from clustergym.workload.generators.sizes import (
     draw_tenants,
     draw_virtual_clusters,
 )
-from clustergym.workload.generators.sizes import REQUESTS as REQUESTS_STREAM
 from clustergym.workload.generators.sources import Source, load_source
 from clustergym.workload.options import ReadOptions
 from clustergym.workload.trace import Trace
@@ -42,8 +42,6 @@ VERSION = 1
 
 MOST_JOBS = 2_000_000
 LOAD_TOLERANCE = 0.01
-SLACKS = 140
-"""Number of the random stream used here; every purpose of a generator has its own."""
 REQUESTS: Mapping[str, Mapping[int, float] | None] = {
     "source": None,
     "arena": ARENA_SHARES,
@@ -209,7 +207,7 @@ def _requests_and_durations(request: _Request) -> tuple[Ints, Floats]:
     shares = REQUESTS[request.requests]
     if shares is None:
         return own, duration_s
-    return draw_gpus(shares, *rest, stream=REQUESTS_STREAM), duration_s
+    return draw_gpus(shares, *rest, stream=random_streams.JOB_REQUESTS), duration_s
 
 
 def _models(
@@ -325,7 +323,9 @@ def _span(span_s: float) -> float:
 
 
 def _deadlines(options: DeadlineOptions, trace: Trace, seconds: Floats, seed: int) -> Floats:
-    slack = np.random.default_rng([seed, SLACKS]).uniform(options.slack_low, options.slack_high, len(trace))
+    slack = random_streams.DEADLINE_SLACKS.generator(seed).uniform(
+        options.slack_low, options.slack_high, len(trace)
+    )
     ahead = np.maximum(whole_milliseconds(slack * trace.iterations * seconds), 0.001)
     return whole_milliseconds(trace.submit_s + ahead)
 
